@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every exception the package raises on purpose.
+
+::
+
+    StoreError                          anything this package refuses or finds wrong
+    ├── StoreNotFoundError              no store, directory or segment there   (FileNotFoundError)
+    ├── SegmentVanishedError            a segment was deleted while it was read (FileNotFoundError)
+    ├── SegmentLayoutError              the set of files is wrong: gap, size, name (ValueError)
+    ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
+    │   └── UnsafeSizeError             a length or count too large to be believed
+    ├── InvalidOptionError              an option, column or argument we can't take (ValueError)
+    └── UnsupportedStoreError           a legitimate thing that is not supported (NotImplementedError)
+
+Expected outcomes (a full file, a message refused, the end of the log) are values, not exceptions; see
+`store_core.format.scan.StopReason`. Every class takes positional arguments only and hands all of them to
+``super().__init__``, so that instances survive pickling between Spark's processes.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CorruptRecordError",
+    "InvalidOptionError",
+    "SegmentLayoutError",
+    "SegmentVanishedError",
+    "StoreError",
+    "StoreNotFoundError",
+    "UnsafeSizeError",
+    "UnsupportedStoreError",
+]
+
+
+class StoreError(Exception):
+    """Root of everything that this package raises on purpose."""
+
+
+class StoreNotFoundError(StoreError, FileNotFoundError):
+    """There is nothing to read at the path."""
+
+
+class SegmentVanishedError(StoreError, FileNotFoundError):
+    """A segment file that was listed is gone, as happens when a broker's retention deletes it."""
+
+
+class SegmentLayoutError(StoreError, ValueError):
+    """The files of a store do not form one log: a gap, unequal sizes, a wrong name."""
+
+
+class InvalidOptionError(StoreError, ValueError):
+    """An option, a column or an argument is unknown or has a value that can't be used."""
+
+
+class UnsupportedStoreError(StoreError, NotImplementedError):
+    """The request is legitimate, and this version does not support it."""
+
+
+class CorruptRecordError(StoreError, ValueError):
+    """Bytes are not what the format says.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, in a few words, e.g. ``"bad magic code"``.
+    file : str
+        The segment file, as far as it is known.
+    offset : int
+        Physical offset of the record in the log, in bytes.
+    expected, found : str
+        What the format demands and what is there.
+    next_bytes : bytes
+        The first bytes at `offset`, at most 16 are shown.
+    advice : str
+        What the reader of the message can do.
+    """
+
+    def __init__(  # noqa: PLR0913 -- one argument a fact; all of them travel through pickle
+        self,
+        problem: str,
+        file: str,
+        offset: int,
+        expected: str,
+        found: str,
+        next_bytes: bytes = b"",
+        advice: str = "",
+    ) -> None:
+        super().__init__(problem, file, offset, expected, found, next_bytes, advice)
+        self.problem = problem
+        self.file = file
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.next_bytes = next_bytes
+        self.advice = advice
+
+    def __str__(self) -> str:
+        text = f"{self.problem} at offset {self.offset} of {self.file}: expected {self.expected}, found {self.found}"
+        if self.next_bytes:
+            text += f"; next bytes {self.next_bytes[:16].hex(' ')}"
+        return f"{text}. {self.advice}" if self.advice else text
+
+
+class UnsafeSizeError(CorruptRecordError):
+    """A length, count or expanded size is beyond its bound, so it is not even tried."""

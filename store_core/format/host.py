@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of producers and brokers: bytes, ``ip:port`` text and message ids."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import Final
+
+__all__ = ["V4_BYTES", "V6_BYTES", "decode_message_id", "encode_host", "format_host", "message_id"]
+
+V4_BYTES: Final = 4
+V6_BYTES: Final = 16
+_PORT: Final = struct.Struct(">i")
+_OFFSET: Final = struct.Struct(">q")
+
+
+def format_host(address: bytes, port: int) -> str:
+    """Write ``ip:port``, IPv6 as ``[ip]:port`` in the form of RFC 5952.
+
+    Examples
+    --------
+    >>> format_host(bytes([10, 1, 2, 3]), 5555)
+    '10.1.2.3:5555'
+    """
+    if len(address) == V4_BYTES:
+        return f"{address[0]}.{address[1]}.{address[2]}.{address[3]}:{port}"
+    return f"[{_format_v6(address)}]:{port}"
+
+
+def _format_v6(address: bytes) -> str:
+    """Write an IPv6 address; Python 3.13 and older print IPv4-mapped ones differently, so that form is ours."""
+    if address[:12] == b"\0" * 10 + b"\xff\xff":
+        return f"::ffff:{address[12]}.{address[13]}.{address[14]}.{address[15]}"
+    return str(ipaddress.IPv6Address(address))
+
+
+def encode_host(ip: str, port: int) -> bytes:
+    """Pack an address and port as a record stores them: 8 bytes, or 20 for IPv6."""
+    return ipaddress.ip_address(ip).packed + _PORT.pack(port)
+
+
+def message_id(store_host: bytes, physical_offset: int) -> str:
+    """Write the offset message id: upper-case hex of address, port and offset, 32 or 56 digits.
+
+    Parameters
+    ----------
+    store_host : bytes
+        The record's store host field: address and port, 8 or 20 bytes.
+    physical_offset : int
+        Position of the record in the log, in bytes.
+
+    Notes
+    -----
+    RocketMQ: ``MessageDecoder.createMessageId``.
+    """
+    return (store_host + _OFFSET.pack(physical_offset)).hex().upper()
+
+
+def decode_message_id(msg_id: str) -> tuple[str, int]:
+    """Read an offset message id back into ``ip:port`` and physical offset.
+
+    Raises
+    ------
+    ValueError
+        If `msg_id` is not 32 or 56 hexadecimal digits.
+    """
+    data = bytes.fromhex(msg_id)
+    if len(data) not in (V4_BYTES + 12, V6_BYTES + 12):
+        message = f"a message id has 32 or 56 hexadecimal digits, found {len(msg_id)}: {msg_id!r}"
+        raise ValueError(message)
+    address, port, offset = data[:-12], data[-12:-8], data[-8:]
+    return format_host(address, _PORT.unpack(port)[0]), _OFFSET.unpack(offset)[0]

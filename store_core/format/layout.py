@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""THE table: every record and unit of RocketMQ's store, declared once.
+
+Sizes, positions, numpy dtypes and ``docs/FORMAT.md`` derive from here; nothing else in the package knows a byte position.
+All integers are big-endian and signed, as Java writes them, and there are no gaps between fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from store_core.format.sys_flag import MessageSysFlag
+
+__all__ = [
+    "BATCH_CONSUME_QUEUE_UNIT",
+    "BATCH_ITEM_HEAD",
+    "BLANK_RECORD",
+    "CHECKPOINT",
+    "CONSUME_QUEUE_EXT_UNIT",
+    "CONSUME_QUEUE_UNIT",
+    "HOST_V4",
+    "HOST_V6",
+    "INDEX_HEADER",
+    "INDEX_UNIT",
+    "MAX_HEAD_SIZE",
+    "MESSAGE_HEAD",
+    "MIN_HEAD_SIZE",
+    "MIN_RECORD_SIZE",
+    "UNITS",
+    "Field",
+    "MagicCode",
+    "Unit",
+    "head_dtype",
+    "head_size",
+    "markdown_document",
+    "unit_dtype",
+]
+
+
+class MagicCode(IntEnum):
+    """The second field of every record (Java: ``MessageDecoder.MESSAGE_MAGIC_CODE`` and its relatives)."""
+
+    MESSAGE_V1 = -626843481  # 0xDAA320A7
+    MESSAGE_V2 = -626843477  # 0xDAA320AB: topic length in two bytes, RocketMQ 5.1.0 and later
+    BLANK = -875286124  # 0xCBD43194: the rest of the file holds nothing
+
+    @property
+    def topic_length_size(self) -> int:
+        """Bytes of the topic length field that a record of this kind has."""
+        return 2 if self is MagicCode.MESSAGE_V2 else 1
+
+
+_HOST: Final = "host"
+"""Type of an address field: 4 or 16 address bytes, by a bit of the sys_flag, and a four-byte port."""
+
+HOST_V4: Final = np.dtype([("address", "V4"), ("port", ">i4")])
+HOST_V6: Final = np.dtype([("address", "V16"), ("port", ">i4")])
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record or unit.
+
+    Attributes
+    ----------
+    name : str
+        Our name: the dtype's field and, where there is one, the column.
+    java_name : str
+        RocketMQ's name for it.
+    type : str
+        numpy type code in stored byte order, or ``"host"``.
+    doc : str
+        What it holds, in one line.
+    v6_flag : MessageSysFlag or None
+        For hosts, the sys_flag bit that widens the address to 16 bytes.
+    """
+
+    name: str
+    java_name: str
+    type: str
+    doc: str
+    v6_flag: MessageSysFlag | None = None
+
+    def dtype(self, sys_flag: int = 0) -> np.dtype[np.void] | np.dtype[np.generic]:
+        """Give the field's dtype in a record of this `sys_flag`."""
+        if self.v6_flag is None:
+            return np.dtype(self.type)
+        return HOST_V6 if sys_flag & self.v6_flag else HOST_V4
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A named run of fields: one kind of record, unit or header, and what follows it."""
+
+    name: str
+    java_name: str
+    doc: str
+    fields: tuple[Field, ...]
+    tail: str = ""
+
+
+MESSAGE_HEAD: Final = Unit(
+    "message_head",
+    "CommitLog.DefaultAppendMessageCallback / MessageExtEncoder",
+    "Fixed part of a message record in commitlog/. Its width depends on two bits of sys_flag: 88 bytes, 100 with one IPv6 host, 112 with two.",
+    (
+        Field("total_size", "TOTALSIZE", ">i4", "bytes of the whole record, itself included"),
+        Field("magic_code", "MAGICCODE", ">i4", "record kind: 0xDAA320A7 V1, 0xDAA320AB V2, 0xCBD43194 blank"),
+        Field("body_crc", "BODYCRC", ">i4", "CRC-32 of the body as stored, top bit cleared; 0 without a body"),
+        Field("queue_id", "QUEUEID", ">i4", "queue of the topic"),
+        Field("flag", "FLAG", ">i4", "the application's own flag, opaque"),
+        Field("queue_offset", "QUEUEOFFSET", ">i8", "index in the queue; 0 for prepared and rolled-back records"),
+        Field("physical_offset", "PHYSICALOFFSET", ">i8", "position of the record's first byte in the log"),
+        Field("sys_flag", "SYSFLAG", ">i4", "bits: compression, transaction type, host widths, batch; see MessageSysFlag"),
+        Field("born_timestamp", "BORNTIMESTAMP", ">i8", "producer's clock, ms"),
+        Field("born_host", "BORNHOST", _HOST, "producer's address", MessageSysFlag.BORNHOST_V6_FLAG),
+        Field("store_timestamp", "STORETIMESTAMP", ">i8", "broker's clock inside the put lock, ms"),
+        Field("store_host", "STOREHOSTADDRESS", _HOST, "broker's address", MessageSysFlag.STOREHOSTADDRESS_V6_FLAG),
+        Field("reconsume_times", "RECONSUMETIMES", ">i4", "deliveries that failed before this copy"),
+        Field(
+            "prepared_transaction_offset",
+            "PreparedTransactionOffset",
+            ">i8",
+            "physical offset of the half message, in a commit record; else 0",
+        ),
+        Field("body_length", "BODYLENGTH", ">i4", "bytes of body that follow"),
+    ),
+    tail="body; topic length (V1: i8, V2: i16) and topic in UTF-8; properties length (i16) and properties in UTF-8",
+)
+
+BLANK_RECORD: Final = Unit(
+    "blank_record",
+    "CommitLog.BLANK_MAGIC_CODE",
+    "Closes a segment file. What lies behind its eight bytes is not data.",
+    (
+        Field("total_size", "TOTALSIZE", ">i4", "bytes left in the file, these eight included"),
+        Field("magic_code", "MAGICCODE", ">i4", "0xCBD43194"),
+    ),
+)
+
+BATCH_ITEM_HEAD: Final = Unit(
+    "batch_item_head",
+    "MessageDecoder.encodeMessage",
+    "One message inside the body of an inner batch, as the client encoded it.",
+    (
+        Field("total_size", "TOTALSIZE", ">i4", "bytes of the item, itself included"),
+        Field("magic_code", "MAGICCODE", ">i4", "0, not looked at"),
+        Field("body_crc", "BODYCRC", ">i4", "0, not looked at"),
+        Field("flag", "FLAG", ">i4", "the application's own flag"),
+        Field("body_length", "BODYLENGTH", ">i4", "bytes of body that follow"),
+    ),
+    tail="body; properties length (i16) and properties in UTF-8",
+)
+
+CONSUME_QUEUE_UNIT: Final = Unit(
+    "consume_queue_unit",
+    "ConsumeQueue.CQ_STORE_UNIT_SIZE",
+    "One message of a queue, in consumequeue/TOPIC/QUEUE/.",
+    (
+        Field("physical_offset", "offset", ">i8", "position of the record in the log"),
+        Field("store_size", "size", ">i4", "bytes of the record; 0x7FFFFFFF with offset 0 is a filler"),
+        Field("tags_code", "tagsCode", ">i8", "hash of the tags, deliver time (delayed) or address in the extension"),
+    ),
+)
+
+BATCH_CONSUME_QUEUE_UNIT: Final = Unit(
+    "batch_consume_queue_unit",
+    "BatchConsumeQueue.CQ_STORE_UNIT_SIZE",
+    "One record of a BatchCQ topic, in batchconsumequeue/TOPIC/QUEUE/ (RocketMQ 5.0 and later).",
+    (
+        Field("physical_offset", "offset", ">i8", "position of the record in the log"),
+        Field("store_size", "size", ">i4", "bytes of the record"),
+        Field("tags_code", "tagsCode", ">i8", "hash of the tags"),
+        Field("store_timestamp", "storeTime", ">i8", "store time of the record, ms"),
+        Field("msg_base_offset", "msgBaseOffset", ">i8", "queue offset of the batch's first message"),
+        Field("batch_size", "batchSize", ">i2", "messages in the batch"),
+        Field("compacted_offset", "compactedOffset", ">i4", "-1 unless compacted"),
+        Field("reserved", "reserved", ">i4", "0"),
+    ),
+)
+
+CONSUME_QUEUE_EXT_UNIT: Final = Unit(
+    "consume_queue_ext_unit",
+    "ConsumeQueueExt.CqExtUnit",
+    "What did not fit into a queue unit, in consumequeue_ext/TOPIC/QUEUE/. A size of 0xFFFF ends a file early.",
+    (
+        Field("size", "size", ">i2", "bytes of the unit, itself included"),
+        Field("tags_code", "tagsCode", ">i8", "hash of the tags"),
+        Field("msg_store_time", "msgStoreTime", ">i8", "store time of the record, ms"),
+        Field("bit_map_size", "bitMapSize", ">i2", "bytes of filter bit map that follow"),
+    ),
+    tail="filter bit map",
+)
+
+INDEX_HEADER: Final = Unit(
+    "index_header",
+    "IndexHeader",
+    "First 40 bytes of an index file; the hash slots (i4 each) and the entries follow.",
+    (
+        Field("begin_timestamp", "beginTimestamp", ">i8", "store time of the first entry, ms"),
+        Field("end_timestamp", "endTimestamp", ">i8", "store time of the last entry, ms"),
+        Field("begin_physical_offset", "beginPhyOffset", ">i8", "position of the first entry's record"),
+        Field("end_physical_offset", "endPhyOffset", ">i8", "position of the last entry's record"),
+        Field("hash_slot_count", "hashSlotCount", ">i4", "slots in use (RocketMQ 4.7.0 and before: entries put)"),
+        Field("index_count", "indexCount", ">i4", "number of the next entry; starts at 1"),
+    ),
+    tail="hash slots, index units",
+)
+
+INDEX_UNIT: Final = Unit(
+    "index_unit",
+    "IndexFile.indexSize",
+    "One key of one message.",
+    (
+        Field("key_hash", "keyHash", ">i4", "absolute hash of topic#key"),
+        Field("physical_offset", "phyOffset", ">i8", "position of the record in the log"),
+        Field("time_diff", "timeDiff", ">i4", "seconds after the header's begin_timestamp"),
+        Field("previous_index", "prevIndex", ">i4", "entry before it in the slot's chain; 0 ends the chain"),
+    ),
+)
+
+CHECKPOINT: Final = Unit(
+    "checkpoint",
+    "StoreCheckpoint",
+    "First bytes of the checkpoint file (4,096 bytes).",
+    (
+        Field("physic_msg_timestamp", "physicMsgTimestamp", ">i8", "store time up to which the log is flushed, ms"),
+        Field("logics_msg_timestamp", "logicsMsgTimestamp", ">i8", "the same for the queues"),
+        Field("index_msg_timestamp", "indexMsgTimestamp", ">i8", "the same for the index"),
+        Field("master_flushed_offset", "masterFlushedOffset", ">i8", "RocketMQ 5.0 and later, else 0"),
+        Field("confirm_physical_offset", "confirmPhyOffset", ">i8", "RocketMQ 5.1.1 and later, else 0"),
+    ),
+)
+
+UNITS: Final = (
+    MESSAGE_HEAD,
+    BLANK_RECORD,
+    BATCH_ITEM_HEAD,
+    CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_EXT_UNIT,
+    BATCH_CONSUME_QUEUE_UNIT,
+    INDEX_HEADER,
+    INDEX_UNIT,
+    CHECKPOINT,
+)
+
+
+@lru_cache(maxsize=32)
+def _dtype(unit: Unit, v6_bits: int) -> np.dtype[np.void]:
+    return np.dtype([(field.name, field.dtype(v6_bits)) for field in unit.fields])
+
+
+def unit_dtype(unit: Unit) -> np.dtype[np.void]:
+    """Give the packed, big-endian dtype of a unit of fixed width."""
+    return _dtype(unit, 0)
+
+
+_V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+
+
+def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
+    """Give the dtype of a message record's head.
+
+    Parameters
+    ----------
+    sys_flag : int
+        Only the two host bits matter: 88 bytes with neither, 100 with one of them, 112 with both.
+    """
+    return _dtype(MESSAGE_HEAD, int(sys_flag) & _V6_BITS)
+
+
+def head_size(sys_flag: int = 0) -> int:
+    """Bytes from the record's start to its body."""
+    return head_dtype(sys_flag).itemsize
+
+
+MIN_HEAD_SIZE: Final = head_size()
+MAX_HEAD_SIZE: Final = head_size(_V6_BITS)
+MIN_RECORD_SIZE: Final = MIN_HEAD_SIZE + 1 + 2
+"""Bytes of a V1 record with no body, topic or properties: the head and the two length fields."""
+
+
+def _rows(unit: Unit, sys_flag: int) -> list[str]:
+    dtype = _dtype(unit, sys_flag & _V6_BITS)
+    rows = ["| position | bytes | type | name | RocketMQ | |", "|---:|---:|---|---|---|---|"]
+    for field in unit.fields:
+        kind, position = dtype.fields[field.name][:2]  # type: ignore[index] -- a structured dtype has fields
+        shown = "address, i4 port" if field.v6_flag else field.type.lstrip(">")
+        rows.append(f"| {position} | {kind.itemsize} | {shown} | `{field.name}` | {field.java_name} | {field.doc} |")
+    return rows
+
+
+def _section(unit: Unit) -> list[str]:
+    lines = [f"## {unit.name} ({unit_dtype(unit).itemsize} bytes)", "", f"{unit.doc} RocketMQ: `{unit.java_name}`.", ""]
+    lines += _rows(unit, 0)
+    if unit is MESSAGE_HEAD:
+        lines += ["", f"With both hosts IPv6 ({MAX_HEAD_SIZE} bytes):", "", *_rows(unit, _V6_BITS)]
+    if unit.tail:
+        lines += ["", f"Then: {unit.tail}."]
+    return [*lines, ""]
+
+
+def markdown_document() -> str:
+    """Write ``docs/FORMAT.md``: every unit as a table of positions."""
+    lines = [
+        "<!-- Generated from store_core/format/layout.py by `make docs`; do not edit. -->",
+        "# The bytes of RocketMQ's store",
+        "",
+        "All integers are big-endian and signed. Positions and sizes are in bytes.",
+        "",
+    ]
+    for unit in UNITS:
+        lines += _section(unit)
+    return "\n".join(lines).rstrip() + "\n"
