@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Writes requirements/*.lock anew from pyproject.toml: newest versions, valid for every Python this project takes.
+# uv lives in an environment of its own, and is no part of what it locks.
+set -eu
+cd "$(dirname "$0")/.."
+[ -x .venv-lock/bin/uv ] || { python3 -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv; }
+
+compile() {
+    output=requirements/$1.lock
+    shift
+    echo "==> $output"
+    .venv-lock/bin/uv pip compile "$@" --quiet --upgrade --output-file "$output" \
+        --universal --python-version 3.11 --fork-strategy fewest \
+        --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+}
+compile dev pyproject.toml --group dev
+compile build --group build --constraints requirements/dev.lock
