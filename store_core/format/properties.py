@@ -6,6 +6,7 @@ This module is the readable definition; `store_core.format.property_columns` doe
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Final
 
@@ -33,9 +34,10 @@ TAGS: Final = "TAGS"
 UNIQ_KEY: Final = "UNIQ_KEY"
 PROPERTY_CRC: Final = "__CRC32#"
 
-_SHORTEST_ITEM: Final = 3
 _PAIR: Final = 2
 _CRC_DIGITS: Final = 10
+_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\ufffd".encode()
 
 
 class PropertyParser(Enum):
@@ -51,8 +53,19 @@ class PropertyParser(Enum):
 
 
 def decode_text(data: bytes) -> str:
-    """Decode UTF-8 as Java's ``new String(bytes, UTF_8)`` does: malformed bytes become U+FFFD, nothing raises."""
-    return data.decode("utf-8", "replace")
+    """Decode UTF-8 as Java's ``new String(bytes, UTF_8)`` does: malformed bytes become U+FFFD, nothing raises.
+
+    Java and Python agree on how many U+FFFD stand for malformed bytes, but for encoded surrogates: one for each in Java.
+
+    Examples
+    --------
+    >>> decode_text(b"a\\xed\\xa0\\x80b\\xe4\\xb8") == "a\\ufffdb\\ufffd"
+    True
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
 def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
