@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of a message: the one list behind the Arrow schema, the DataFrame schema and the documentation."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.errors import InvalidOptionError
+from store_core.format.layout import MESSAGE_HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["COLUMNS", "CORRUPT_RECORD", "DEFAULT_COLUMNS", "HEAD_FIELDS", "Column", "arrow_schema", "resolve_columns"]
+
+CORRUPT_RECORD: Final = "_corrupt_record"
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_STRINGS: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
+_STRING_MAP: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True))
+
+HEAD_FIELDS: Final = {"store_size": "total_size"}
+"""Columns whose head field has another name; all others share it."""
+
+_HEAD_TYPES: Final = {field.name: field.type for field in MESSAGE_HEAD.fields if field.v6_flag is None}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the view ``messages``.
+
+    Attributes
+    ----------
+    name : str
+    type : pyarrow.DataType
+    nullable : bool
+        Whether a sound record can have a null here.
+    default : bool
+        Whether it is read unless other columns are named.
+    doc : str
+    """
+
+    name: str
+    type: pa.DataType
+    nullable: bool
+    default: bool
+    doc: str
+
+
+def _head_column(name: str, doc: str) -> Column:
+    """Make the column of an integer field of the head: its type is the table's, in native order."""
+    stored = np.dtype(_HEAD_TYPES[HEAD_FIELDS.get(name, name)])
+    return Column(name, pa.from_numpy_dtype(stored.newbyteorder("=")), nullable=False, default=True, doc=doc)
+
+
+def _column(name: str, kind: pa.DataType, doc: str, *, nullable: bool = False, default: bool = True) -> Column:
+    return Column(name, kind, nullable, default, doc)
+
+
+COLUMNS: Final = (
+    _column("topic", pa.string(), "topic of the record; delayed and half messages keep their own in property REAL_TOPIC"),
+    _head_column("queue_id", "queue of the topic"),
+    _head_column("queue_offset", "logical offset; 0 for prepared and rolled-back transaction messages"),
+    _head_column("physical_offset", "position of the record in the log, in bytes; the row's identity"),
+    _head_column("store_size", "bytes of the record"),
+    _column("store_timestamp", _TIMESTAMP, "broker's clock when the record was appended; millisecond precision"),
+    _column("born_timestamp", _TIMESTAMP, "producer's clock; millisecond precision"),
+    _column("store_host", pa.string(), "broker's `ip:port`, IPv6 as `[ip]:port`"),
+    _column("born_host", pa.string(), "producer's `ip:port`, IPv6 as `[ip]:port`"),
+    _column("tags", pa.string(), "property TAGS", nullable=True),
+    _column("keys", _STRINGS, "property KEYS, split at spaces", nullable=True),
+    _column("properties", _STRING_MAP, "all properties; of a name that is there twice, the last value"),
+    _column("body", pa.binary(), "body as stored; decompressed with `decompress=true`"),
+    _head_column("body_crc", "checksum of the stored body: CRC-32 with the top bit cleared"),
+    _head_column("flag", "the application's own flag"),
+    _head_column("sys_flag", "bits: compression, transaction type, host widths, batch"),
+    _head_column("reconsume_times", "deliveries that failed before this copy"),
+    _head_column("prepared_transaction_offset", "physical offset of the half message of a commit record, else 0"),
+    _head_column("magic_code", "record kind, signed as Java prints it: -626843481 V1, -626843477 V2"),
+    _column("msg_id", pa.string(), "offset message id: 32 or 56 hexadecimal digits", default=False),
+    _column("unique_key", pa.string(), "property UNIQ_KEY: the id the producer's client made", nullable=True, default=False),
+    _column("tags_code", pa.int64(), "Java hash of the tags, 0 without; what queue units hold", default=False),
+    _column("segment", pa.string(), "name of the segment file", default=False),
+    _column("transaction_type", pa.string(), "NOT_TYPE, PREPARED_TYPE, COMMIT_TYPE or ROLLBACK_TYPE", default=False),
+    _column("compression", pa.string(), "how the stored body is packed: NONE, LZ4, ZSTD or ZLIB", default=False),
+    _column(
+        CORRUPT_RECORD, pa.binary(), "with `mode=PERMISSIVE`: the bytes of a damaged range, else null", nullable=True, default=False
+    ),
+)
+
+_BY_NAME: Final = {column.name: column for column in COLUMNS}
+DEFAULT_COLUMNS: Final = tuple(column.name for column in COLUMNS if column.default)
+
+
+def resolve_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Turn column names of any case into the canonical ones, in the order given.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a name is unknown (the nearest one is named) or comes twice, or there is none.
+    """
+    resolved = tuple(_resolve(name) for name in names)
+    twice = sorted({name for name in resolved if resolved.count(name) > 1})
+    if twice:
+        message = f"column {twice[0]!r} is named twice in {', '.join(names)}"
+        raise InvalidOptionError(message)
+    if not resolved:
+        message = f"no column is named; the columns are {', '.join(_BY_NAME)}"
+        raise InvalidOptionError(message)
+    return resolved
+
+
+def _resolve(name: str) -> str:
+    folded = name.strip().lower()
+    if folded in _BY_NAME:
+        return folded
+    near = difflib.get_close_matches(folded, _BY_NAME, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(_BY_NAME)}"
+    message = f"unknown column {name!r}; {hint}"
+    raise InvalidOptionError(message)
+
+
+def arrow_schema(names: Sequence[str], *, nullable: bool = False) -> pa.Schema:
+    """Give the Arrow schema of some columns.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Canonical names, see `resolve_columns`.
+    nullable : bool
+        Declare every column nullable, as mode PERMISSIVE needs.
+    """
+    columns = (_BY_NAME[name] for name in names)
+    return pa.schema([pa.field(column.name, column.type, nullable or column.nullable) for column in columns])

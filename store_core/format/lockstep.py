@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record starts of a segment with numpy: many cursors walk the chain at once.
+
+A chain is sequential: where a record starts is known only from the one before. So the segment is cut in places that *look*
+like record starts, one cursor (a lane) walks from each, and all take their steps together. A lane ends at the next cut.
+Whether a cut was a true start is decided afterwards: the chain is followed from its first record, lane by lane, and a lane
+counts only if the chain arrives exactly at its cut. Where it does not (inside a body that holds whole records, say), single
+steps lead to the next lane. The result is that of `store_core.format.scan.follow_chain` for every input.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, head_dtype
+from store_core.format.scan import Scan, StopReason, check_record
+from store_core.format.spans import Heads, measure
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["chain", "scan"]
+
+_MAX_LANES: Final = 4096
+_LANE_BYTES: Final = 32 << 10
+_PROBES: Final = (1 << 10, 64 << 10)
+_FEW_LANES: Final = 12
+"""Up to this many lanes, single steps are cheaper than a step of all in numpy."""
+
+_PROOF_WINDOW: Final = 1 << 16
+"""Records whose lengths are checked together: enough to forget numpy's overhead, few enough to stay in cache."""
+
+_WORD: Final = 8
+_FRAME: Final = struct.Struct(">ii")
+_I64: Final = struct.Struct(">q")
+_OFFSET_POSITION: Final = head_dtype().fields["physical_offset"][1]  # type: ignore[index] -- it is structured
+_MAGICS: Final = (int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2))
+_MAGIC_POSITION: Final = 4
+_COMMON_MAGIC: Final = (MagicCode.MESSAGE_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
+"""The bytes that both magic codes of messages begin with."""
+
+
+def _as_stored(magic: MagicCode) -> np.int32:
+    """Give a magic code as a little-endian load of its big-endian bytes."""
+    return np.int32(np.array(magic, ">i4").view("<i4"))
+
+
+_V1_STORED: Final = _as_stored(MagicCode.MESSAGE_V1)
+_V2_STORED: Final = _as_stored(MagicCode.MESSAGE_V2)
+
+
+def scan(
+    raw: npt.NDArray[np.uint8],
+    begin: int = 0,
+    end: int | None = None,
+    start_offset: int | None = 0,
+    *,
+    lanes: int | None = None,
+) -> Scan:
+    """Find the records of a segment that the chain from `begin` leads to.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous: the segment from its first byte to its last.
+    begin : int
+        Position where a record is known to start, in bytes.
+    end : int, optional
+        Records that start at or behind it are left out.
+    start_offset : int or None
+        Physical offset of the segment's first byte, which records must agree with; None leaves it unchecked, as
+        RocketMQ does.
+    lanes : int, optional
+        How many cursors to use at most; only speed depends on it.
+
+    Returns
+    -------
+    Scan
+        Equal to ``follow_chain(memoryview(raw), begin, end, start_offset)``. Bodies are not read.
+    """
+    found = chain(raw, begin, end, start_offset, lanes=lanes)
+    for first in range(0, found.starts.size, _PROOF_WINDOW):
+        window = found.starts[first : first + _PROOF_WINDOW]
+        sound = measure(Heads(raw, window), start_offset).sound
+        if not sound.all():
+            count = first + int(sound.argmin())
+            return _stopped(raw, found.starts[:count], int(found.starts[count]), start_offset)
+    return found
+
+
+def chain(
+    raw: npt.NDArray[np.uint8],
+    begin: int = 0,
+    end: int | None = None,
+    start_offset: int | None = 0,
+    *,
+    lanes: int | None = None,
+) -> Scan:
+    """Find record starts by sizes and magic codes alone, without proving that a record's parts add up to its size.
+
+    For readers that measure the parts anyway, see `store_core.format.spans.measure`: the chain is that of `scan` up to the
+    first record whose parts do not add up.
+    """
+    limit = raw.size if end is None else min(end, raw.size)
+    walked = _walk(raw, _choose_lanes(raw, begin, limit, start_offset, lanes), limit)
+    starts, stop = _stitch(raw, walked, begin, limit)
+    if stop >= (limit if end is None else end):
+        return Scan(starts, stop, StopReason.LIMIT)
+    return _stopped(raw, starts, stop, start_offset)
+
+
+def _stopped(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stop: int, start_offset: int | None) -> Scan:
+    """Ask the definition why there is no record at `stop`."""
+    reason = check_record(memoryview(raw), stop, start_offset).reason  # type: ignore[arg-type] -- ndarrays have buffers
+    return Scan(starts, stop, reason or StopReason.LIMIT)
+
+
+def _choose_lanes(
+    raw: npt.NDArray[np.uint8], begin: int, limit: int, start_offset: int | None, lanes: int | None
+) -> npt.NDArray[np.int64]:
+    """Pick where cursors start: at `begin`, and at the first place behind each cut that looks like a record."""
+    length = max(limit - begin, 0)
+    count = max(1, min(lanes or _MAX_LANES, length // (_LANE_BYTES if lanes is None else MIN_RECORD_SIZE)))
+    cuts = [begin + length * lane // count for lane in range(count)] + [limit]
+    found = [_find_candidate(raw, cut, stop, start_offset) for cut, stop in zip(cuts[1:-1], cuts[2:], strict=True)]
+    return np.array([begin, *(position for position in found if position >= 0)], np.int64)
+
+
+def _find_candidate(raw: npt.NDArray[np.uint8], cut: int, stop: int, start_offset: int | None) -> int:
+    """Find what looks like a record in [cut, stop), or give -1; records larger than the longest probe are not looked for."""
+    for probe in _PROBES:
+        chunk = raw[cut : min(cut + probe, stop) + MIN_RECORD_SIZE].tobytes()
+        at = chunk.find(_COMMON_MAGIC, _MAGIC_POSITION)
+        while at >= 0 and cut + at - _MAGIC_POSITION < stop:
+            position = at - _MAGIC_POSITION
+            if _looks_like_record(chunk, position, cut, start_offset):
+                return cut + position
+            at = chunk.find(_COMMON_MAGIC, at + 1)
+        if stop - cut <= probe:
+            break
+    return -1
+
+
+def _looks_like_record(chunk: bytes, position: int, cut: int, start_offset: int | None) -> bool:
+    if position + MIN_RECORD_SIZE > len(chunk):
+        return False
+    size, magic = _FRAME.unpack_from(chunk, position)
+    if magic not in _MAGICS or size < MIN_RECORD_SIZE:
+        return False
+    claimed: int = _I64.unpack_from(chunk, position + _OFFSET_POSITION)[0]
+    return start_offset is None or claimed == start_offset + cut + position
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """What each lane found: `starts[first[k]:first[k + 1]]`, then `arrival[k]`, where it stopped."""
+
+    lanes: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    arrival: npt.NDArray[np.int64]
+
+
+class _Words:
+    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy costs more than twice as much."""
+
+    __slots__ = ("_aligned", "_lead", "limit")
+
+    def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
+        self._lead = -raw.ctypes.data % _WORD
+        count = max(raw.size - self._lead, 0) // _WORD
+        self._aligned = raw[self._lead : self._lead + count * _WORD].view("<u8")
+        self.limit = self._lead + (count - 1) * _WORD
+        """Words can be read at positions from ``lead`` up to and without this one."""
+
+    @property
+    def begin(self) -> int:
+        """First position that can be read."""
+        return self._lead
+
+    def at(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Read eight bytes at each position, little-endian."""
+        index = positions - self._lead
+        shift = ((index & (_WORD - 1)) << 3).view(np.uint64)
+        index >>= 3
+        low = self._aligned.take(index)
+        index += 1
+        high = self._aligned.take(index)
+        low >>= shift
+        np.subtract(np.uint64(63), shift, out=shift)
+        high <<= shift
+        high <<= np.uint64(1)
+        low |= high
+        return low
+
+
+def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) -> _Walked:
+    """Let every lane follow its chain to the next lane's start, or to where the chain breaks."""
+    words = _Words(raw)
+    stops = np.minimum(np.append(lanes[1:], limit), words.limit)
+    lane = np.flatnonzero((lanes >= words.begin) & (lanes < stops))
+    arrival = lanes.copy()
+    position, stop = lanes[lane], stops[lane]
+    steps: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+    counts = np.zeros(lanes.size, np.int64)
+    while lane.size > _FEW_LANES:
+        size, magic = _frames(words, position)
+        following = position + size
+        going = (magic == _V1_STORED) & (size >= MIN_RECORD_SIZE) & (following < stop)
+        if going.all():
+            steps.append((lane, position))
+            position = following
+            continue
+        is_record = ((magic == _V1_STORED) | (magic == _V2_STORED)) & (size >= MIN_RECORD_SIZE) & (following <= raw.size)
+        steps.append((lane[is_record], position[is_record]))
+        arrival[lane] = np.where(is_record, following, position)
+        going = is_record & (following < stop)
+        lane, position, stop = lane[going], following[going], stop[going]
+    arrival[lane] = position
+    for members, _ in steps:
+        counts[members] += 1
+    return _collect(lanes, steps, counts, arrival)
+
+
+def _frames(words: _Words, position: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Give the sizes, and the magic codes as stored, at each position."""
+    halves = words.at(position).view("<i4")
+    return halves[0::2].byteswap(), halves[1::2]
+
+
+def _collect(
+    lanes: npt.NDArray[np.int64],
+    steps: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+    counts: npt.NDArray[np.int64],
+    arrival: npt.NDArray[np.int64],
+) -> _Walked:
+    """Bring the starts, which came step by step, into the order of lanes."""
+    first = np.zeros(lanes.size + 1, np.int64)
+    np.cumsum(counts, out=first[1:])
+    starts = np.empty(first[-1], np.int64)
+    for number, (members, positions) in enumerate(steps):
+        starts[first[members] + number] = positions
+    return _Walked(lanes, starts, first, arrival)
+
+
+def _stitch(raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Follow the chain over the lanes: a lane counts if the chain arrives at its start; single steps bridge the rest."""
+    pieces: list[npt.NDArray[np.int64]] = []
+    position = begin
+    data = memoryview(raw)  # type: ignore[arg-type] -- ndarrays have buffers
+    number = 0
+    while position < limit:
+        number += int(np.searchsorted(walked.lanes[number:], position))
+        if number < walked.lanes.size and walked.lanes[number] == position:
+            pieces.append(walked.starts[walked.first[number] : walked.first[number + 1]])
+            position = int(walked.arrival[number])
+            number += 1
+        following = int(walked.lanes[number]) if number < walked.lanes.size else limit
+        single, arrived = _single_steps(data, position, min(following, limit))
+        pieces.append(np.array(single, np.int64))
+        if arrived < following:
+            return np.concatenate(pieces), arrived
+        position = arrived
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64), position
+
+
+def _single_steps(data: memoryview, position: int, stop: int) -> tuple[list[int], int]:
+    """Follow the chain one by one until it reaches `stop` or breaks."""
+    starts: list[int] = []
+    last = len(data) - MIN_RECORD_SIZE
+    while position < stop and position <= last:
+        size, magic = _FRAME.unpack_from(data, position)
+        if magic not in _MAGICS or size < MIN_RECORD_SIZE or position + size > len(data):
+            break
+        starts.append(position)
+        position += size
+    return starts, position
