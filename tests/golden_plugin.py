@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the golden stores, a summary line that says which were used, and the budgets of Hypothesis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import settings
+
+from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores, has_stores_beside, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.golden_stores import GoldenStore
+
+_USED: Final = pytest.StashKey[set[str]]()
+
+# `ci` is the same in every run; `soak` (--hypothesis-profile=soak) looks further, and elsewhere each time.
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None)
+settings.register_profile("soak", max_examples=10_000, deadline=None, print_blob=True)
+settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session")
+def golden_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("golden")
+
+
+@pytest.fixture(scope="session")
+def golden(golden_directory: Path, request: pytest.FixtureRequest) -> Callable[[str], UnpackedStore]:
+    """Give a function that unpacks a golden store by name, once a session."""
+    used = request.config.stash.setdefault(_USED, set())
+
+    def unpacked(name: str) -> UnpackedStore:
+        store = find_golden_store(name)
+        used.add(name)
+        return unpack(store, golden_directory)
+
+    return unpacked
+
+
+@pytest.fixture(scope="session", params=golden_stores(), ids=lambda store: store.name)
+def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], UnpackedStore]) -> UnpackedStore:
+    """Run the test with every golden store there is."""
+    store: GoldenStore = request.param
+    return golden(store.name)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    used = config.stash.get(_USED, set())
+    versions = Counter(name.split("/")[0] for name in used)
+    detail = ", ".join(f"{version}: {count}" for version, count in sorted(versions.items())) or "none"
+    beside = "present" if has_stores_beside() else "absent"
+    terminalreporter.write_line(
+        f"golden stores: {len(used)} of {len(golden_stores())} ({detail}; shared folder {beside})",
+    )

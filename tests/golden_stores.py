@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores written by real RocketMQ, and what the same release reads back from them; see tests/golden/README.md.
+
+Those in tests/golden are always there; a larger collection of the same make counts too if it lies beside the repository.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import lzma
+import tarfile
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "SCHEDULE_TOPIC",
+    "GoldenStore",
+    "Row",
+    "UnpackedStore",
+    "find_golden_store",
+    "golden_stores",
+    "has_stores_beside",
+    "unpack",
+]
+
+_IN_REPOSITORY: Final = Path(__file__).parent / "golden"
+_BESIDE_REPOSITORY: Final = Path(__file__).parents[2] / "shared" / "golden"
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+
+_TRANSACTION_TYPES: Final = {0: "NOT_TYPE", 4: "PREPARED_TYPE", 8: "COMMIT_TYPE", 12: "ROLLBACK_TYPE"}
+_COMPRESSION_TYPES: Final = {0: "ZLIB", 1: "LZ4", 2: "ZSTD", 3: "ZLIB"}
+
+Row = dict[str, Any]
+"""Columns of a message by name; timestamps in ms, properties as dict, `body_length` and `body_sha256` for the body."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GoldenStore:
+    """An archive with a store of one RocketMQ release and that release's answers."""
+
+    version: str
+    scenario: str
+    archive: Path = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        """Release and scenario, e.g. ``"5.3.3/tx"``."""
+        return f"{self.version}/{self.scenario}"
+
+    @property
+    def release(self) -> str:
+        """The value of option `release` that stands for the store's RocketMQ."""
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the log's last record is damaged; the answers are those after recovery."""
+        return self.scenario.startswith("torn-")
+
+
+def golden_stores() -> tuple[GoldenStore, ...]:
+    """List every golden store that is there, by name."""
+    archives = [*_BESIDE_REPOSITORY.glob("[0-9]*/*.tar.xz"), *_IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")]
+    found = (_golden_store(archive) for archive in archives)
+    return tuple(sorted({store.name: store for store in found}.values()))
+
+
+def _golden_store(archive: Path) -> GoldenStore:
+    return GoldenStore(archive.parent.name.removeprefix("rocketmq-"), archive.name.removesuffix(".tar.xz"), archive)
+
+
+def has_stores_beside() -> bool:
+    """Tell whether the larger collection beside the repository is there."""
+    return _BESIDE_REPOSITORY.is_dir()
+
+
+def find_golden_store(name: str) -> GoldenStore:
+    """Find a golden store by its name, e.g. ``"5.3.3/tx"``."""
+    return next(store for store in golden_stores() if store.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedStore:
+    """A golden store as files. It is shared by all tests of a session: copy it before writing."""
+
+    golden: GoldenStore
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        """The store root."""
+        return self.path / "store"
+
+    @property
+    def segments(self) -> list[Path]:
+        """The commit log's files in order."""
+        return sorted(self.root.joinpath("commitlog").iterdir())
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the maker says of the store; for torn ones the place of the damage."""
+        answer: dict[str, Any] = json.loads(self.path.joinpath("info.json").read_text())
+        return answer
+
+    def expected(self, *, decompress: bool = False) -> list[Row]:
+        """Give RocketMQ's read-back, in log order, in the terms of our columns.
+
+        `tags_code` of delayed messages is taken from other messages with the same tags, because RocketMQ's answer is
+        their deliver time.
+        """
+        return [dict(row) for row in _expected(self, decompress)]
+
+    def raw_properties(self) -> list[bytes]:
+        """Give the stored property bytes of every record, in log order."""
+        return [base64.b64decode(line["propertiesRaw"]) for line in _read_back(self.path)]
+
+
+def unpack(store: GoldenStore, directory: Path) -> UnpackedStore:
+    """Unpack a golden store below a directory, once; holes stay holes and modification times are kept."""
+    target = directory / store.version
+    path = target / store.scenario
+    if not path.exists():
+        with lzma.open(store.archive) as stream, tarfile.open(fileobj=stream) as archive:
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(target)  # noqa: S202 -- our own archives; the filter is there from Python 3.11.4
+    return UnpackedStore(store, path)
+
+
+@lru_cache(maxsize=4)
+def _read_back(path: Path) -> list[dict[str, Any]]:
+    lines = path.joinpath("readback.jsonl")
+    if lines.exists():
+        return list(_json_lines(lines))
+    return [line for line in _json_lines(path / "dump.jsonl") if line["type"] == "record"]
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+@lru_cache(maxsize=4)
+def _expected(store: UnpackedStore, decompress: bool) -> list[Row]:
+    lines = _read_back(store.path)
+    codes = {line["properties"].get("TAGS"): line["dispatch"]["tagsCode"] for line in lines if not _is_delayed(line)}
+    size = store.segments[0].stat().st_size
+    return [_row(line, codes, size, decompress=decompress) for line in lines]
+
+
+def _is_delayed(line: dict[str, Any]) -> bool:
+    return bool(line["topic"] == SCHEDULE_TOPIC)
+
+
+def _row(line: dict[str, Any], codes: dict[str | None, int], segment_size: int, *, decompress: bool) -> Row:
+    properties: dict[str, str] = line["properties"]
+    keys = properties.get("KEYS")
+    body = line["decompressed"] if decompress and line["sysFlag"] & 1 else line
+    return {
+        "topic": line["topic"],
+        "queue_id": line["queueId"],
+        "queue_offset": line["queueOffset"],
+        "physical_offset": line["physicalOffset"],
+        "store_size": line["storeSize"],
+        "store_timestamp": line["storeTimestamp"],
+        "born_timestamp": line["bornTimestamp"],
+        "store_host": _host(line["storeHost"]),
+        "born_host": _host(line["bornHost"]),
+        "tags": properties.get("TAGS"),
+        "keys": None if keys is None else [key for key in keys.split(" ") if key],
+        "properties": properties,
+        "body_length": body["bodyLen"],
+        "body_sha256": body["bodySha256"],
+        "body_crc": line["bodyCRC"],
+        "flag": line["flag"],
+        "sys_flag": line["sysFlag"],
+        "reconsume_times": line["reconsumeTimes"],
+        "prepared_transaction_offset": line["preparedTransactionOffset"],
+        "magic_code": int.from_bytes(bytes.fromhex(line["magic"]), signed=True),
+        "msg_id": line["msgId"],
+        "unique_key": line["dispatch"]["uniqKey"],
+        "tags_code": codes[properties.get("TAGS")] if _is_delayed(line) else line["dispatch"]["tagsCode"],
+        "segment": f"{line['physicalOffset'] // segment_size * segment_size:020d}",
+        "transaction_type": _TRANSACTION_TYPES[line["sysFlag"] & 0x0C],
+        "compression": _COMPRESSION_TYPES[line["sysFlag"] >> 8 & 7] if line["sysFlag"] & 1 else "NONE",
+    }
+
+
+def _host(java: str) -> str:
+    """Rewrite Java's text of an address in the form of RFC 5952."""
+    address, _, port = java.rpartition(":")
+    if "." in address:
+        return java
+    return f"[{ipaddress.ip_address(address.strip('[]'))}]:{port}"
