@@ -1,15 +1,61 @@
-# Each target sets itself up in .venv; `make` alone lists them.
+# Each target sets itself up in .venv. `make` alone lists the targets, from the comments after `##`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-PYTHON_IN := .venv/bin/python
 
-.PHONY: help venv
+PYTHON := .venv/bin/python
+VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
+
+.PHONY: help venv demo test lint format docs bench interop soak wheel test-install test-lowest lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 venv: .venv/.made ## the virtual environment .venv, from pinned and hashed packages
 
-.venv/.made: pyproject.toml requirements/build.lock requirements/dev.lock tools/make_venv.sh
+.venv/.made: $(VENV_INPUTS) requirements/dev.lock
 	@tools/make_venv.sh .venv requirements/dev.lock
 	@touch $@
+
+.venv-lowest/.made: $(VENV_INPUTS) requirements/lowest.lock
+	@tools/make_venv.sh .venv-lowest requirements/lowest.lock
+	@touch $@
+
+demo: venv ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
+	@$(PYTHON) -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
+
+test: venv ## every check: format, lint, types, imports, docs, wheel, tests
+	@$(PYTHON) tools/run_checks.py
+
+lint: venv ## the checks that only read the code: format, lint, types, imports, docs
+	@$(PYTHON) tools/run_checks.py format lint types imports docs
+
+format: venv ## rewrite the code as ruff formats it, with its safe fixes
+	@.venv/bin/ruff check --quiet --fix-only .
+	@.venv/bin/ruff format .
+
+docs: venv ## write the generated documents anew
+	@$(PYTHON) tools/generate_docs.py
+
+bench: venv ## the ratios of speed and memory, in one run; BENCH_ARGS="..." is handed on
+	@$(PYTHON) tests/benchmarks/run.py $(BENCH_ARGS)
+
+interop: venv ## the tests against a real RocketMQ (needs Maven and Java)
+	@$(PYTHON) -m pytest tests/interop -m interop
+
+soak: venv ## the property tests with a larger budget (hours, not minutes)
+	@$(PYTHON) -m pytest -m "not interop" --hypothesis-profile=soak --timeout=0
+
+wheel: venv ## the wheel, in dist/
+	@$(PYTHON) -m hatchling build --target wheel --directory dist
+
+test-install: venv ## install the wheel with its newest dependencies into an empty environment, and read with it
+	@$(PYTHON) tools/check_wheel.py --dependencies fetch
+
+test-lowest: .venv-lowest/.made ## the tests on the lowest dependencies that pyproject.toml names
+	@.venv-lowest/bin/python -m pytest
+
+lock: ## requirements/*.lock anew, with the newest versions
+	@tools/lock.sh
+
+clean: ## remove environments, caches and built files
+	@rm -rf .venv .venv-lowest .venv-lock dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

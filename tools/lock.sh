@@ -16,3 +16,5 @@ compile() {
 }
 compile dev pyproject.toml --group dev
 compile build --group build --constraints requirements/dev.lock
+# The lowest versions that pyproject.toml names, for `make test-lowest`.
+compile lowest pyproject.toml --group test --resolution lowest-direct

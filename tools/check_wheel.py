@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel, checks what is in it, and reads a store with it in an empty environment.
+
+Usage: check_wheel.py [--dependencies {borrow,fetch}]
+`borrow` takes numpy, pyarrow and PySpark from the environment that runs this script, which takes seconds;
+`fetch` installs the newest ones, as a user's `pip install` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+# Import package -> where its source is.
+PACKAGES: Final = {"store_core": ROOT / "store_core", "pyspark_commitlog": ROOT / "connector" / "pyspark_commitlog"}
+METADATA: Final = frozenset({"METADATA", "RECORD", "WHEEL", "licenses/LICENSE"})
+REQUIREMENTS: Final = frozenset({"numpy", "pyarrow", "pyspark"})
+STORE: Final = ROOT / "tests" / "golden" / "rocketmq-4.9.7" / "lmq.tar.xz"
+
+
+class WheelError(Exception):
+    """The wheel is not as it has to be."""
+
+
+def build(directory: Path) -> Path:
+    """Build the wheel from the work tree."""
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        directory,
+    ]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return next(directory.glob("*.whl"))
+
+
+def expected_files(distribution: str) -> set[str]:
+    """List what has to be in the wheel: modules and type markers of both packages, and the metadata."""
+    modules = {
+        f"{package}/{file.relative_to(source).as_posix()}"
+        for package, source in PACKAGES.items()
+        for file in source.rglob("*")
+        if file.suffix == ".py" or file.name == "py.typed"
+    }
+    return modules | {f"{distribution}.dist-info/{name}" for name in METADATA}
+
+
+def check_contents(wheel: Path) -> int:
+    """Compare the wheel's files and requirements with what they have to be; return the number of files."""
+    distribution = "-".join(wheel.name.split("-")[:2])
+    with zipfile.ZipFile(wheel) as archive:
+        found = set(archive.namelist())
+        metadata = message_from_bytes(archive.read(f"{distribution}.dist-info/METADATA"))
+    expected = expected_files(distribution) | {f"{package}/py.typed" for package in PACKAGES}
+    if found != expected:
+        message = f"missing: {sorted(expected - found)}; not expected: {sorted(found - expected)}"
+        raise WheelError(message)
+    requirements = {line.split(">")[0] for line in metadata.get_all("Requires-Dist", [])}
+    if requirements != REQUIREMENTS:
+        message = f"requires {sorted(requirements)}, expected {sorted(REQUIREMENTS)}"
+        raise WheelError(message)
+    return len(found)
+
+
+def install(wheel: Path, environment: Path, dependencies: str) -> Path:
+    """Install the wheel into a new environment, and return that environment's Python."""
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    python = environment / "bin" / "python"
+    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if dependencies == "borrow":
+        # A path in a .pth file is searched, but the .pth files in it are not read: the editable install stays out.
+        site = next(environment.glob("lib/python*/site-packages"))
+        site.joinpath("borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+        pip += ["--no-deps", "--no-index", "--ignore-installed"]
+    subprocess.run([*pip, wheel], check=True)
+    return python
+
+
+def unpack_store(directory: Path) -> tuple[Path, int]:
+    """Unpack a small store that RocketMQ wrote; return its path and the number of its records."""
+    with tarfile.open(STORE) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(directory)  # noqa: S202 -- our own archive; the filter is there from Python 3.11.4
+    root = next(directory.glob("*/store"))
+    return root, len(root.with_name("readback.jsonl").read_text(encoding="utf-8").splitlines())
+
+
+def check_reading(python: Path, directory: Path) -> int:
+    """Read a store with the installed wheel, and return the number of its rows."""
+    store, records = unpack_store(directory)
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    environment |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    command: list[str | Path] = [python, ROOT / "tools" / "count_rows.py", store]
+    output = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    rows = output.stdout.strip()
+    if rows != str(records):
+        message = f"the installed wheel counted {rows} in {STORE.name}, which has {records} records"
+        raise WheelError(message)
+    return records
+
+
+def main() -> int:
+    """Build, check, install and read; say what was found, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Checks the wheel.")
+    parser.add_argument("--dependencies", choices=("borrow", "fetch"), default="borrow")
+    dependencies = parser.parse_args().dependencies
+    with tempfile.TemporaryDirectory(prefix="commitlog-wheel-") as name:
+        directory = Path(name)
+        try:
+            wheel = build(directory)
+            files = check_contents(wheel)
+            records = check_reading(install(wheel, directory / "environment", dependencies), directory)
+        except (WheelError, subprocess.CalledProcessError) as error:
+            print(f"wheel: {error}", file=sys.stderr)
+            return 1
+    print(f"{wheel.name}: {files} files; found by Spark without register, and read {records} records")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
