@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from store_core.format import java_hash, properties
+from store_core.format.property_string import DELAY, WAIT
 from store_core.format.sys_flag import CompressionType, TransactionType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["CRC_MASK", "MessageExt", "body_crc"]
+__all__ = ["CRC_MASK", "Message", "MessageExt", "body_crc"]
 
 CRC_MASK: Final = 0x7FFFFFFF
 
@@ -99,3 +100,83 @@ class MessageExt:
     def compression(self) -> CompressionType:
         """How the body is packed."""
         return CompressionType.of(self.sys_flag)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to be put (RocketMQ: ``MessageExtBrokerInner``).
+
+    Attributes
+    ----------
+    topic : str
+    body : bytes or None
+        Stored as it is; None is stored as empty where the release allows it.
+    queue_id : int
+    tags : str or None
+        Becomes property TAGS.
+    keys : str or sequence of str or None
+        Becomes property KEYS; a sequence is joined with blanks.
+    properties : mapping of str to str or None
+        Further properties. A value of None is left out (release 4.3 stores the text ``null``).
+    flag : int
+        The application's own flag.
+    sys_flag : int
+        See `MessageSysFlag`; the store adds the bits of the host widths.
+    born_timestamp : int or None
+        Producer's clock, ms; None stands for the store's clock at the put.
+    born_host : tuple of str and int
+        Producer's address and port.
+    store_host : tuple of str and int, or None
+        Broker's address and port; None stands for that of the store.
+    reconsume_times : int
+    prepared_transaction_offset : int
+        Of a commit or rollback record: physical offset of the half message.
+    delay_level : int or None
+        Becomes property DELAY.
+    wait_store_msg_ok : bool
+        Whether the put waits for a synchronous flush and for replicas; False becomes property WAIT.
+    properties_string : str or bytes or None
+        The properties exactly as a client sent them; if given they are stored so, and `properties` is only what the
+        store looks at. Without `properties` that is the string, parsed.
+    """
+
+    topic: str
+    body: bytes | None
+    queue_id: int = 0
+    tags: str | None = None
+    keys: str | Sequence[str] | None = None
+    properties: Mapping[str, str | None] | None = None
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int | None = None
+    born_host: tuple[str, int] = ("127.0.0.1", 0)
+    store_host: tuple[str, int] | None = None
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    delay_level: int | None = None
+    wait_store_msg_ok: bool = True
+    properties_string: str | bytes | None = None
+
+    @property
+    def has_named_properties(self) -> bool:
+        """Whether any property is given other than by `properties_string`."""
+        named = (self.tags, self.keys, self.properties, self.delay_level)
+        return any(value is not None for value in named) or not self.wait_store_msg_ok
+
+    def property_map(self) -> dict[str, str | None]:
+        """Give the properties named by arguments, in the order in which a producer in Java puts them.
+
+        That is TAGS, KEYS, WAIT, then `properties`, then DELAY. An argument wins over an item of `properties`.
+        """
+        given: dict[str, str | None] = {}
+        if self.tags is not None:
+            given[properties.TAGS] = self.tags
+        if self.keys is not None:
+            joined = self.keys if isinstance(self.keys, str) else properties.KEY_SEPARATOR.join(self.keys)
+            given[properties.KEYS] = joined
+        if not self.wait_store_msg_ok:
+            given[WAIT] = "false"
+        result = given | {name: value for name, value in (self.properties or {}).items() if name not in given}
+        if self.delay_level is not None:
+            result[DELAY] = str(self.delay_level)
+        return result

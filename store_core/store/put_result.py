@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from store_core.format.append_result import AppendMessageResult, PutMessageStatus
+if TYPE_CHECKING:
+    from store_core.format.append_result import AppendMessageResult, PutMessageStatus
 
 __all__ = ["PutMessageResult"]
 

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing the properties string of a record; `store_core.format.properties` reads it.
+
+The string normally comes from the producer and is stored as it is. It is made here when a message is given as a map,
+and when the store itself adds properties.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.format.java_map import DECODED_CAPACITY, DEFAULT_CAPACITY, hash_map_capacity, hash_map_order
+from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, PropertyParser, parse_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "CRC_RESERVED",
+    "DELAY",
+    "INNER_BASE",
+    "INNER_MULTI_DISPATCH",
+    "INNER_MULTI_QUEUE_OFFSET",
+    "INNER_NUM",
+    "MAX_PROPERTIES_SIZE",
+    "REAL_QID",
+    "REAL_TOPIC",
+    "TIMER_DELAY_MS",
+    "TIMER_DELAY_SEC",
+    "TIMER_DELIVER_MS",
+    "TIMER_DEL_UNIQKEY",
+    "TIMER_OUT_MS",
+    "WAIT",
+    "delete_property",
+    "ends_with_separator",
+    "format_properties",
+    "parse_decoded_properties",
+    "to_utf8",
+]
+
+DELAY: Final = "DELAY"
+WAIT: Final = "WAIT"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QID: Final = "REAL_QID"
+INNER_NUM: Final = "INNER_NUM"
+INNER_BASE: Final = "INNER_BASE"
+INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
+
+MAX_PROPERTIES_SIZE: Final = 0x7FFF
+"""Bytes the properties field can hold: its length is a signed short."""
+
+CRC_RESERVED: Final = len("__CRC32#") + 1 + 10 + 1
+"""Bytes of the property CRC at the end of a record (RocketMQ 5.2: ``CommitLog.CRC32_RESERVED_LEN``)."""
+
+
+def to_utf8(text: str) -> bytes:
+    """Encode as Java's ``String.getBytes(UTF_8)``: half a surrogate pair becomes a question mark, nothing raises."""
+    return text.encode("utf-8", "replace")
+
+
+def ends_with_separator(data: bytes) -> bool:
+    """Tell whether a properties field ends in the separator that follows a value."""
+    return data.endswith(PROPERTY_SEPARATOR.encode())
+
+
+def format_properties(properties: Mapping[str, str | None], release: str = "5.3", capacity: int | None = None) -> str:
+    r"""Write a properties map as the Java of a release does (``MessageDecoder.messageProperties2String``).
+
+    Parameters
+    ----------
+    properties : mapping of str to str or None
+        In insertion order; a value of None is left out, by release 4.3 written as ``null``.
+    release : str
+        4.9 leaves out the separator behind the last value, 4.3 and 5.3 write it.
+    capacity : int or None
+        Buckets of the Java map. None stands for a map filled from empty with these names.
+
+    Examples
+    --------
+    >>> format_properties({"TAGS": "TagA", "KEYS": "k1 k2"}, "4.9")
+    'KEYS\x01k1 k2\x02TAGS\x01TagA'
+    """
+    names = tuple(properties)
+    buckets = hash_map_capacity(names) if capacity is None else capacity
+    values = ((name, properties[name]) for name in hash_map_order(names, buckets))
+    if release == "4.3":
+        values = ((name, "null" if value is None else value) for name, value in values)
+    items = [f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in values if value is not None]
+    text = "".join(items)
+    return text[:-1] if release == "4.9" else text
+
+
+def parse_decoded_properties(text: str, release: str = "5.3") -> tuple[dict[str, str], int]:
+    """Parse a properties string as a broker does, and give the map with the buckets it has afterwards.
+
+    Notes
+    -----
+    ``MessageDecoder.string2messageProperties``: release 5.3 starts with 128 buckets, 4.x with 16.
+    """
+    properties = parse_properties(text, PropertyParser.of_release(release))
+    start = DECODED_CAPACITY if release == "5.3" else DEFAULT_CAPACITY
+    return properties, hash_map_capacity(tuple(properties), start)
+
+
+def delete_property(text: str, name: str) -> str:
+    r"""Cut every item of a name out of a properties string (RocketMQ 5.2 and later: ``MessageUtils.deleteProperty``).
+
+    An item without a separator behind its value takes the rest of the string with it, as in Java.
+
+    Examples
+    --------
+    >>> delete_property("a\x01b\x02__CRC32#\x011\x02c\x01d", "__CRC32#")
+    'a\x01b\x02c\x01d'
+    """
+    items = text.split(PROPERTY_SEPARATOR)
+    kept = [item for item in items if not item.startswith(name + NAME_VALUE_SEPARATOR)]
+    if len(kept) == len(items):
+        return text
+    cut_last = items[-1].startswith(name + NAME_VALUE_SEPARATOR)
+    return PROPERTY_SEPARATOR.join([*kept, ""] if cut_last and kept else kept)
