@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import struct
 from typing import Final
 
@@ -13,6 +14,7 @@ V4_BYTES: Final = 4
 V6_BYTES: Final = 16
 _PORT: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
+_MESSAGE_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 
 def format_host(address: bytes, port: int) -> str:
@@ -65,9 +67,9 @@ def decode_message_id(msg_id: str) -> tuple[str, int]:
     ValueError
         If `msg_id` is not 32 or 56 hexadecimal digits.
     """
-    data = bytes.fromhex(msg_id)
-    if len(data) not in (V4_BYTES + 12, V6_BYTES + 12):
-        message = f"a message id has 32 or 56 hexadecimal digits, found {len(msg_id)}: {msg_id!r}"
+    if not _MESSAGE_ID.fullmatch(msg_id):
+        message = f"a message id has 32 or 56 hexadecimal digits, found {len(msg_id)} characters: {msg_id!r}"
         raise ValueError(message)
+    data = bytes.fromhex(msg_id)
     address, port, offset = data[:-12], data[-12:-8], data[-8:]
     return format_host(address, _PORT.unpack(port)[0]), _OFFSET.unpack(offset)[0]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One segment in memory with verbs to break it; read record by record and in lockstep."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from store_core.format.decode import decode_message
+from store_core.format.lockstep import scan
+from store_core.format.scan import check_record, follow_chain
+from tests.builders import Record
+
+if TYPE_CHECKING:
+    from store_core.format.scan import RecordCheck, Scan, StopReason
+
+__all__ = ["Segment", "assert_same_scan"]
+
+
+class Segment:
+    """The bytes of one segment file; they end with the last record, unless zeros or a blank record are put behind."""
+
+    def __init__(self, start_offset: int = 0) -> None:
+        self.start_offset = start_offset
+        self.data = bytearray()
+        self.starts: list[int] = []
+
+    def append(self, *bodies: bytes, **fields: Any) -> Self:  # noqa: ANN401 -- the fields of Record
+        """Append one record a body."""
+        for body in bodies:
+            self.starts.append(len(self.data))
+            offset = self.start_offset + len(self.data)
+            self.data += Record(**{"body": body, "physical_offset": offset, **fields}).encode()
+        return self
+
+    def append_raw(self, data: bytes) -> Self:
+        """Append bytes that are no record."""
+        self.data += data
+        return self
+
+    def put(self, at: int, layout: str, *values: int) -> Self:
+        """Overwrite bytes of the last record, counted from its start."""
+        struct.pack_into(layout, self.data, self.starts[-1] + at, *values)
+        return self
+
+    def shrink(self, count: int) -> Self:
+        """Cut bytes off the end."""
+        del self.data[len(self.data) - count :]
+        return self
+
+    def scan(self, *, verify_crc: bool = False) -> Scan:
+        """Follow the chain; without checksums, the vectorised walk must agree."""
+        data = memoryview(bytes(self.data))
+        followed = follow_chain(data, start_offset=self.start_offset, verify_crc=verify_crc)
+        if not verify_crc:
+            assert_same_scan(followed, scan(np.frombuffer(data, np.uint8), start_offset=self.start_offset))
+        return followed
+
+    def check(self, *, verify_crc: bool = False) -> RecordCheck:
+        """Look at the last record."""
+        return check_record(memoryview(bytes(self.data)), self.starts[-1], self.start_offset, verify_crc=verify_crc)
+
+    def bodies(self, *, verify_crc: bool = False) -> list[bytes]:
+        """Read the bodies of the records that the chain leads to."""
+        data = memoryview(bytes(self.data))
+        starts = self.scan(verify_crc=verify_crc).starts.tolist()
+        return [decode_message(data, start, self.start_offset, verify_crc=False).body for start in starts]
+
+    def stop_reason(self, *, verify_crc: bool = False) -> StopReason:
+        """Tell why the chain ends."""
+        return self.scan(verify_crc=verify_crc).reason
+
+
+def assert_same_scan(expected: Scan, actual: Scan) -> None:
+    """Compare two scans, arrays included."""
+    assert (expected.starts.tolist(), expected.stop, expected.reason) == (
+        actual.starts.tolist(),
+        actual.stop,
+        actual.reason,
+    )

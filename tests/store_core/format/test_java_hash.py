@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hashes against Java 17, and the vectorised ones against the definition."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.java_hash import hash_code, hash_codes, tags_code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", 0),
+        ("\0", 0),
+        ("a", 97),
+        (" ", 32),
+        ("\u00ff", 255),
+        ("TagA", 2598919),
+        ("TagA || TagB", 1359775119),
+        ("TopicA#k1", -1903240649),
+        ("polygenelubricants", -(1 << 31)),
+        ("z" * 20, 1718487168),
+        ("中文", 646394),
+        ("😀", 1772899),
+        ("a😀b", 57849694),
+        ("\ud83d", 55357),
+        ("\ude00\ud83d", 1817149),
+    ],
+)
+def test_hash_is_that_of_java(text: str, code: int) -> None:
+    assert hash_code(text) == code
+
+
+@given(st.text())
+def test_hash_fits_an_int_and_grows_unit_by_unit(text: str) -> None:
+    units = text.encode("utf-16-be")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = value * 31 + int.from_bytes(units[at : at + 2], "big")
+
+    assert (hash_code(text) - value) % (1 << 32) == 0
+    assert -(1 << 31) <= hash_code(text) < 1 << 31
+
+
+any_texts = st.lists(st.none() | st.text() | st.text("abc") | st.sampled_from(["TagA", "😀", "x" * 300]), max_size=40)
+
+
+@given(any_texts)
+def test_hashes_of_many_equal_those_of_each(texts: list[str | None]) -> None:
+    expected = [hash_code(text or "") for text in texts]
+
+    assert hash_codes(pa.array(texts, pa.string())).tolist() == expected
+
+
+@given(any_texts, st.integers(0, 45), st.integers(0, 45))
+def test_hashes_of_a_slice_are_those_of_its_texts(texts: list[str | None], begin: int, length: int) -> None:
+    expected = [hash_code(text or "") for text in texts[begin : begin + length]]
+
+    assert hash_codes(pa.array(texts, pa.string()).slice(begin, length)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("tags", "code"), [(None, 0), ("", 0), ("TagA", 2598919), ("TagA||TagB", hash_code("TagA||TagB"))]
+)
+def test_tags_code_is_the_hash_of_all_tags_or_0(tags: str | None, code: int) -> None:
+    assert tags_code(tags) == code

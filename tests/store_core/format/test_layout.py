@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the format against positions and sizes that RocketMQ's sources name, and against files it wrote."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from store_core.format import layout
+from store_core.format.java_hash import hash_code
+from store_core.format.layout import MagicCode, head_dtype, head_size, unit_dtype
+from tests import builders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+
+@pytest.mark.parametrize(("sys_flag", "size"), [(0, 88), (0x10, 100), (0x20, 100), (0x30, 112), (0x3CF, 88), (-1, 112)])
+def test_only_the_two_host_bits_change_the_width_of_the_head(sys_flag: int, size: int) -> None:
+    assert head_size(sys_flag) == size
+    assert head_dtype(sys_flag).itemsize == size
+
+
+def test_the_shortest_record_has_91_bytes() -> None:
+    assert (layout.MIN_HEAD_SIZE, layout.MAX_HEAD_SIZE, layout.MIN_RECORD_SIZE) == (88, 112, 91)
+
+
+@pytest.mark.parametrize(
+    ("unit", "size"),
+    [
+        (layout.BLANK_RECORD, 8),
+        (layout.BATCH_ITEM_HEAD, 20),
+        (layout.CONSUME_QUEUE_UNIT, 20),
+        (layout.CONSUME_QUEUE_EXT_UNIT, 20),
+        (layout.BATCH_CONSUME_QUEUE_UNIT, 46),
+        (layout.INDEX_HEADER, 40),
+        (layout.INDEX_UNIT, 20),
+        (layout.CHECKPOINT, 40),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_units_have_the_sizes_that_rocketmq_names(unit: layout.Unit, size: int) -> None:
+    assert unit_dtype(unit).itemsize == size
+
+
+@pytest.mark.parametrize(
+    ("name", "position"),
+    [
+        ("total_size", builders.SIZE_AT),
+        ("magic_code", builders.MAGIC_AT),
+        ("body_crc", builders.CRC_AT),
+        ("queue_id", 12),
+        ("flag", 16),
+        ("queue_offset", 20),
+        ("physical_offset", builders.PHYSICAL_OFFSET_AT),
+        ("sys_flag", builders.SYS_FLAG_AT),
+        ("born_timestamp", 40),
+        ("born_host", 48),
+        ("store_timestamp", builders.STORE_TIMESTAMP_AT),
+        ("store_host", 64),
+        ("reconsume_times", 72),
+        ("prepared_transaction_offset", 76),
+        ("body_length", builders.BODY_LENGTH_AT),
+    ],
+)
+def test_fields_of_the_head_lie_where_rocketmq_puts_them(name: str, position: int) -> None:
+    assert _position(name) == position
+
+
+def test_the_first_fourteen_fields_take_84_bytes_and_12_more_for_each_ipv6_host() -> None:
+    assert [_position("body_length", flags) for flags in (0, 0x10, 0x20, 0x30)] == [84, 96, 96, 108]
+
+
+def test_the_store_timestamp_moves_with_the_born_host_alone() -> None:
+    assert [_position("store_timestamp", flags) for flags in (0, 0x10, 0x20, 0x30)] == [56, 68, 56, 68]
+
+
+def _position(name: str, sys_flag: int = 0) -> int:
+    fields: Any = head_dtype(sys_flag).fields
+    return int(fields[name][1])
+
+
+@pytest.mark.parametrize("unit", layout.UNITS, ids=lambda unit: unit.name)
+def test_fields_follow_each_other_without_gaps_in_stored_order(unit: layout.Unit) -> None:
+    dtype = unit_dtype(unit)
+
+    assert dtype.itemsize == sum(dtype[name].itemsize for name in dtype.names or ())
+    assert all(field.v6_flag is not None or field.type.startswith(">i") for field in unit.fields)
+
+
+def test_magic_codes_are_those_of_the_files() -> None:
+    stored = {magic: struct.pack(">i", magic).hex() for magic in MagicCode}
+
+    assert stored == {
+        MagicCode.MESSAGE_V1: "daa320a7",
+        MagicCode.MESSAGE_V2: "daa320ab",
+        MagicCode.BLANK: "cbd43194",
+    }
+
+
+def test_v2_records_have_two_bytes_of_topic_length() -> None:
+    assert (MagicCode.MESSAGE_V1.topic_length_size, MagicCode.MESSAGE_V2.topic_length_size) == (1, 2)
+
+
+def test_every_field_is_documented() -> None:
+    document = layout.markdown_document()
+
+    for unit in layout.UNITS:
+        assert f"## {unit.name} ({unit_dtype(unit).itemsize} bytes)" in document
+        assert all(f"`{field.name}` | {field.java_name} | {field.doc} |" in document for field in unit.fields)
+
+
+# --- files of RocketMQ ---
+
+QueueLine = dict[str, Any]
+
+
+def queue_lines(store: UnpackedStore) -> list[QueueLine]:
+    lines = store.path.joinpath("queues.jsonl").read_text(encoding="utf-8").splitlines()
+    queues = (json.loads(line) for line in lines)
+    return [queue for queue in queues if queue["type"] == "queue" and queue["units"]]
+
+
+def read_units(directory: Path, unit: layout.Unit) -> np.ndarray[Any, np.dtype[np.void]]:
+    data = b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+    return np.frombuffer(data, unit_dtype(unit), len(data) // unit_dtype(unit).itemsize)
+
+
+def test_queue_units_of_a_store_are_as_rocketmq_reads_them(golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/propcrc")
+    for line in queue_lines(store):
+        queue = store.root / "consumequeue" / line["topic"] / str(line["queueId"])
+        units = read_units(queue, layout.CONSUME_QUEUE_UNIT)[: len(line["units"])]
+
+        assert units["physical_offset"].tolist() == [unit["pos"] for unit in line["units"]]
+        assert units["store_size"].tolist() == [unit["size"] for unit in line["units"]]
+        assert units["tags_code"].tolist() == [unit["tagsCode"] for unit in line["units"]]
+
+
+def test_batch_queue_units_of_a_store_are_as_rocketmq_reads_them(golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/bcq")
+    lines = [line for line in queue_lines(store) if line["topic"] == "bcq_topic"]
+    for line in lines:
+        queue = store.root / "batchconsumequeue" / line["topic"] / str(line["queueId"])
+        units = read_units(queue, layout.BATCH_CONSUME_QUEUE_UNIT)[: len(line["units"])]
+
+        assert units["physical_offset"].tolist() == [unit["pos"] for unit in line["units"]]
+        assert units["store_size"].tolist() == [unit["size"] for unit in line["units"]]
+        assert units["msg_base_offset"].tolist() == [unit["offset"] for unit in line["units"]]
+        assert units["batch_size"].tolist() == [unit["batchNum"] for unit in line["units"]]
+        assert set(units["compacted_offset"].tolist()) == {-1}
+        assert set(units["reserved"].tolist()) == {0}
+    assert lines
+
+
+def test_index_entries_of_a_store_name_records_with_that_key(golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/propcrc")
+    records = {row["physical_offset"]: row for row in store.expected()}
+    for path in sorted(store.root.joinpath("index").iterdir()):
+        data = path.read_bytes()
+        header = np.frombuffer(data, unit_dtype(layout.INDEX_HEADER), 1)[0]
+        units = np.frombuffer(data, unit_dtype(layout.INDEX_UNIT), header["index_count"], 40 + 4 * 100)[1:]
+
+        assert header["begin_physical_offset"] == units["physical_offset"][0]
+        assert header["end_physical_offset"] == units["physical_offset"][-1]
+        for unit in units:
+            row = records[int(unit["physical_offset"])]
+            keys = [row["unique_key"], *(row["keys"] or [])]
+            hashes = [abs(hash_code(f"{row['topic']}#{key}")) for key in keys if key is not None]
+            assert int(unit["key_hash"]) in hashes
+            assert int(unit["time_diff"]) == (row["store_timestamp"] - int(header["begin_timestamp"])) // 1000
+
+
+def test_the_checkpoint_of_a_store_is_as_rocketmq_reads_it(golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/propcrc")
+    with store.path.joinpath("recovered.json").open() as lines:
+        expected = json.loads(lines.readline())["afterLoad"]["checkpoint"]
+    checkpoint = np.frombuffer(store.root.joinpath("checkpoint").read_bytes(), unit_dtype(layout.CHECKPOINT), 1)[0]
+
+    for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp", "master_flushed_offset"):
+        field = next(field for field in layout.CHECKPOINT.fields if field.name == name)
+        assert int(checkpoint[name]) == expected[field.java_name]
