@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
-PYTHON := .venv/bin/python
+VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
 .PHONY: help venv demo test lint format docs bench interop soak wheel test-install test-lowest lock clean
@@ -21,35 +21,35 @@ venv: .venv/.made ## the virtual environment .venv, from pinned and hashed packa
 	@touch $@
 
 demo: venv ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
-	@$(PYTHON) -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
+	@$(VENV_PYTHON) -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
 
 test: venv ## every check: format, lint, types, imports, docs, wheel, tests
-	@$(PYTHON) tools/run_checks.py
+	@$(VENV_PYTHON) tools/run_checks.py
 
 lint: venv ## the checks that only read the code: format, lint, types, imports, docs
-	@$(PYTHON) tools/run_checks.py format lint types imports docs
+	@$(VENV_PYTHON) tools/run_checks.py format lint types imports docs
 
 format: venv ## rewrite the code as ruff formats it, with its safe fixes
 	@.venv/bin/ruff check --quiet --fix-only .
 	@.venv/bin/ruff format .
 
 docs: venv ## write the generated documents anew
-	@$(PYTHON) tools/generate_docs.py
+	@$(VENV_PYTHON) tools/generate_docs.py
 
 bench: venv ## the ratios of speed and memory, in one run; BENCH_ARGS="..." is handed on
-	@$(PYTHON) tests/benchmarks/run.py $(BENCH_ARGS)
+	@$(VENV_PYTHON) tests/benchmarks/run.py $(BENCH_ARGS)
 
 interop: venv ## the tests against a real RocketMQ (needs Maven and Java)
-	@$(PYTHON) -m pytest tests/interop -m interop
+	@$(VENV_PYTHON) -m pytest tests/interop -m interop
 
 soak: venv ## the property tests with a larger budget (hours, not minutes)
-	@$(PYTHON) -m pytest -m "not interop" --hypothesis-profile=soak --timeout=0
+	@$(VENV_PYTHON) -m pytest -m "not interop" --hypothesis-profile=soak --timeout=0
 
 wheel: venv ## the wheel, in dist/
-	@$(PYTHON) -m hatchling build --target wheel --directory dist
+	@$(VENV_PYTHON) -m hatchling build --target wheel --directory dist
 
 test-install: venv ## install the wheel with its newest dependencies into an empty environment, and read with it
-	@$(PYTHON) tools/check_wheel.py --dependencies fetch
+	@$(VENV_PYTHON) tools/check_wheel.py --dependencies fetch
 
 test-lowest: .venv-lowest/.made ## the tests on the lowest dependencies that pyproject.toml names
 	@# PySpark 4.1 leaves the closing of its sockets to the garbage collector.

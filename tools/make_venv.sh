@@ -27,7 +27,7 @@ if [ -z "$python" ] && [ -n "$bare" ]; then
     missing "$bare cannot make virtual environments (module venv or ensurepip): install the package python3-venv of your system."
 fi
 if [ -z "$python" ]; then
-    missing "no Python 3.11 or newer among: ${PYTHON:-python3 python3.13 python3.12 python3.11}. Install one, or run: make venv PYTHON=/path/to/python3"
+    missing "no Python 3.11 or newer among: ${PYTHON:-python3 python3.13 python3.12 python3.11}. Install one, or run: PYTHON=/path/to/python3 make venv"
 fi
 
 java=java
