@@ -203,10 +203,9 @@ def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) 
     words = _Words(raw)
     stops = np.minimum(np.append(lanes[1:], limit), words.limit)
     lane = np.flatnonzero((lanes >= words.begin) & (lanes < stops))
-    arrival = lanes.copy()
     position, stop = lanes[lane], stops[lane]
+    arrival, counts = lanes.copy(), np.zeros(lanes.size, np.int64)
     steps: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
-    counts = np.zeros(lanes.size, np.int64)
     while lane.size > _FEW_LANES:
         size, magic = _frames(words, position)
         following = position + size
@@ -216,13 +215,12 @@ def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) 
             position = following
             continue
         is_record = ((magic == _V1_STORED) | (magic == _V2_STORED)) & (size >= MIN_RECORD_SIZE) & (following <= raw.size)
-        steps.append((lane[is_record], position[is_record]))
+        counts[lane] = len(steps) + is_record
         arrival[lane] = np.where(is_record, following, position)
+        steps.append((lane[is_record], position[is_record]))
         going = is_record & (following < stop)
         lane, position, stop = lane[going], following[going], stop[going]
-    arrival[lane] = position
-    for members, _ in steps:
-        counts[members] += 1
+    counts[lane], arrival[lane] = len(steps), position
     return _collect(lanes, steps, counts, arrival)
 
 
@@ -242,30 +240,42 @@ def _collect(
     first = np.zeros(lanes.size + 1, np.int64)
     np.cumsum(counts, out=first[1:])
     starts = np.empty(first[-1], np.int64)
+    at, previous = np.empty(0, np.int64), None
     for number, (members, positions) in enumerate(steps):
-        starts[first[members] + number] = positions
+        if members is previous:
+            at += 1
+        else:
+            at, previous = first[members] + number, members
+        starts[at] = positions
     return _Walked(lanes, starts, first, arrival)
 
 
 def _stitch(raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int) -> tuple[npt.NDArray[np.int64], int]:
     """Follow the chain over the lanes: a lane counts if the chain arrives at its start; single steps bridge the rest."""
-    pieces: list[npt.NDArray[np.int64]] = []
-    position = begin
     data = memoryview(raw)  # type: ignore[arg-type] -- ndarrays have buffers
-    number = 0
+    breaks = np.append(np.flatnonzero(walked.arrival[:-1] != walked.lanes[1:]), walked.lanes.size - 1)
+    pieces: list[npt.NDArray[np.int64]] = []
+    position, lane = begin, 0
     while position < limit:
-        number += int(np.searchsorted(walked.lanes[number:], position))
-        if number < walked.lanes.size and walked.lanes[number] == position:
-            pieces.append(walked.starts[walked.first[number] : walked.first[number + 1]])
-            position = int(walked.arrival[number])
-            number += 1
-        following = int(walked.lanes[number]) if number < walked.lanes.size else limit
-        single, arrived = _single_steps(data, position, min(following, limit))
+        lane += int(np.searchsorted(walked.lanes[lane:], position))
+        if lane < walked.lanes.size and walked.lanes[lane] == position:
+            last = int(breaks[np.searchsorted(breaks, lane)])
+            pieces.append(walked.starts[walked.first[lane] : walked.first[last + 1]])
+            position, lane = int(walked.arrival[last]), last + 1
+        following = min(int(walked.lanes[lane]), limit) if lane < walked.lanes.size else limit
+        single, arrived = _single_steps(data, position, following)
         pieces.append(np.array(single, np.int64))
-        if arrived < following:
-            return np.concatenate(pieces), arrived
         position = arrived
-    return np.concatenate(pieces) if pieces else np.empty(0, np.int64), position
+        if arrived < following:
+            break
+    return _joined(pieces), position
+
+
+def _joined(pieces: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    filled = [piece for piece in pieces if piece.size]
+    if len(filled) == 1:
+        return filled[0]
+    return np.concatenate(filled) if filled else np.empty(0, np.int64)
 
 
 def _single_steps(data: memoryview, position: int, stop: int) -> tuple[list[int], int]:

@@ -13,7 +13,7 @@ from store_core.format.java_map import DECODED_CAPACITY, DEFAULT_CAPACITY, hash_
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, PropertyParser, parse_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "CRC_RESERVED",
@@ -31,6 +31,7 @@ __all__ = [
     "TIMER_DEL_UNIQKEY",
     "TIMER_OUT_MS",
     "WAIT",
+    "PropertyMap",
     "delete_property",
     "ends_with_separator",
     "format_properties",
@@ -59,6 +60,37 @@ CRC_RESERVED: Final = len("__CRC32#") + 1 + 10 + 1
 """Bytes of the property CRC at the end of a record (RocketMQ 5.2: ``CommitLog.CRC32_RESERVED_LEN``)."""
 
 
+class PropertyMap(dict[str, str | None]):
+    """Properties in insertion order, with the buckets that the Java map they stand for began with.
+
+    Parameters
+    ----------
+    items : mapping or iterable of pairs
+        Name to value; a value of None is no value.
+    capacity : int
+        16 for a map made by a producer, 128 for one parsed by release 5.3.
+    """
+
+    __slots__ = ("capacity",)
+
+    def __init__(
+        self,
+        items: Mapping[str, str | None] | Iterable[tuple[str, str | None]] = (),
+        capacity: int = DEFAULT_CAPACITY,
+    ) -> None:
+        super().__init__(items)
+        self.capacity = capacity
+
+    @property
+    def buckets(self) -> int:
+        """Buckets the Java map has by now."""
+        return hash_map_capacity(tuple(self), self.capacity)
+
+    def without(self, name: str) -> PropertyMap:
+        """Give a copy that lacks a name; a Java map keeps its buckets when a key is removed."""
+        return PropertyMap(((other, value) for other, value in self.items() if other != name), self.buckets)
+
+
 def to_utf8(text: str) -> bytes:
     """Encode as Java's ``String.getBytes(UTF_8)``: half a surrogate pair becomes a question mark, nothing raises."""
     return text.encode("utf-8", "replace")
@@ -69,7 +101,7 @@ def ends_with_separator(data: bytes) -> bool:
     return data.endswith(PROPERTY_SEPARATOR.encode())
 
 
-def format_properties(properties: Mapping[str, str | None], release: str = "5.3", capacity: int | None = None) -> str:
+def format_properties(properties: Mapping[str, str | None], release: str = "5.3") -> str:
     r"""Write a properties map as the Java of a release does (``MessageDecoder.messageProperties2String``).
 
     Parameters
@@ -78,8 +110,6 @@ def format_properties(properties: Mapping[str, str | None], release: str = "5.3"
         In insertion order; a value of None is left out, by release 4.3 written as ``null``.
     release : str
         4.9 leaves out the separator behind the last value, 4.3 and 5.3 write it.
-    capacity : int or None
-        Buckets of the Java map. None stands for a map filled from empty with these names.
 
     Examples
     --------
@@ -87,25 +117,21 @@ def format_properties(properties: Mapping[str, str | None], release: str = "5.3"
     'KEYS\x01k1 k2\x02TAGS\x01TagA'
     """
     names = tuple(properties)
-    buckets = hash_map_capacity(names) if capacity is None else capacity
-    values = ((name, properties[name]) for name in hash_map_order(names, buckets))
-    if release == "4.3":
-        values = ((name, "null" if value is None else value) for name, value in values)
-    items = [f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in values if value is not None]
+    buckets = properties.buckets if isinstance(properties, PropertyMap) else hash_map_capacity(names)
+    items = []
+    for name in hash_map_order(names, buckets):
+        value = properties[name]
+        if value is not None or release == "4.3":
+            shown = "null" if value is None else value
+            items.append(f"{name}{NAME_VALUE_SEPARATOR}{shown}{PROPERTY_SEPARATOR}")
     text = "".join(items)
     return text[:-1] if release == "4.9" else text
 
 
-def parse_decoded_properties(text: str, release: str = "5.3") -> tuple[dict[str, str], int]:
-    """Parse a properties string as a broker does, and give the map with the buckets it has afterwards.
-
-    Notes
-    -----
-    ``MessageDecoder.string2messageProperties``: release 5.3 starts with 128 buckets, 4.x with 16.
-    """
+def parse_decoded_properties(text: str, release: str = "5.3") -> PropertyMap:
+    """Parse a properties string as a broker of a release does (``MessageDecoder.string2messageProperties``)."""
     properties = parse_properties(text, PropertyParser.of_release(release))
-    start = DECODED_CAPACITY if release == "5.3" else DEFAULT_CAPACITY
-    return properties, hash_map_capacity(tuple(properties), start)
+    return PropertyMap(properties.items(), DECODED_CAPACITY if release == "5.3" else DEFAULT_CAPACITY)
 
 
 def delete_property(text: str, name: str) -> str:

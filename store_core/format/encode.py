@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One message into one record: the readable definition of correct writing.
+
+`encode_message` and `encode_members` make the bytes outside the lock, with zeros where position, index and store time go;
+`do_append` fills these in and copies the record into its file. `store_core.format.encode_batch` does the same for many
+messages at once and must agree with this module.
+
+RocketMQ: ``MessageExtEncoder`` and ``CommitLog.DefaultAppendMessageCallback`` (5.3.3), ``CommitLog`` (4.x).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import zlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.host import V4_BYTES, encode_host, message_id
+from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, head_dtype, head_size, unit_dtype
+from store_core.format.message import CRC_MASK, body_crc
+from store_core.format.properties import PROPERTY_CRC, property_crc_digits
+from store_core.format.property_string import (
+    CRC_RESERVED,
+    MAX_PROPERTIES_SIZE,
+    PropertyMap,
+    delete_property,
+    ends_with_separator,
+    format_properties,
+    parse_decoded_properties,
+    to_utf8,
+)
+from store_core.format.sys_flag import MessageSysFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from store_core.format.message import Message
+
+__all__ = [
+    "BLANK_SIZE",
+    "EncodeRules",
+    "EncodedRecords",
+    "Refusal",
+    "do_append",
+    "encode_members",
+    "encode_message",
+    "pack_host",
+    "properties_bytes",
+    "stored_properties",
+    "utf16_length",
+]
+
+_BLANK: Final = struct.Struct(">ii")
+BLANK_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
+"""Bytes that a writer leaves at the end of every file: room for a blank record."""
+
+_I8_MAX: Final = 0x7F
+_I16: Final = struct.Struct(">h")
+_ENCODER_RESERVE: Final = 64 * 1024
+"""By how much a record may exceed the size limit of bodies (4.9.4 and later)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeRules:
+    """What of a store's configuration decides the bytes of records.
+
+    Attributes
+    ----------
+    release : str
+        ``"4.3"``, ``"4.9"`` or ``"5.3"``.
+    max_message_size : int
+        Bytes: of the body, by release 4.3 of the record.
+    append_property_crc : bool
+        End each record with its CRC as a property (RocketMQ 5.2 and later, ``enabledAppendPropCRC``).
+    auto_message_version : bool
+        Write topics of over 127 characters as V2 (RocketMQ 5.1 and later, ``autoMessageVersionOnTopicLen``).
+    """
+
+    release: str = "5.3"
+    max_message_size: int = 4 * 1024 * 1024
+    append_property_crc: bool = False
+    auto_message_version: bool = True
+
+    @property
+    def crc_reserved(self) -> int:
+        """Bytes kept for the property CRC at the end of a record."""
+        return CRC_RESERVED if self.append_property_crc else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a message can't be encoded.
+
+    Attributes
+    ----------
+    status : PutMessageStatus
+        What the put returns.
+    reason : str
+        The limit and what broke it.
+    append_status : AppendMessageStatus or None
+        Where RocketMQ finds out only inside the append, what that returns.
+    """
+
+    status: PutMessageStatus
+    reason: str
+    append_status: AppendMessageStatus | None = None
+
+
+@dataclass(slots=True)
+class EncodedRecords:
+    """Records that are complete but for physical offset, queue offset and store time.
+
+    Attributes
+    ----------
+    data : bytearray
+        The records, end to end.
+    starts : list of int
+        Where each begins in `data`.
+    sys_flag : int
+        Of all of them, host bits included.
+    store_host : bytes
+        Packed, as stored.
+    """
+
+    data: bytearray
+    sys_flag: int
+    store_host: bytes
+    starts: list[int] = field(default_factory=lambda: [0])
+
+
+def _stored_codes(sys_flag: int) -> str:
+    """Translate the table of the head into a format of `struct`; zeros stand for what `do_append` fills in."""
+    codes = {">i4": "i", ">i8": "q"}
+    fields = ((part.v6_flag, codes.get(part.type), part.dtype(sys_flag).itemsize) for part in MESSAGE_HEAD.fields)
+    return ">" + "".join(f"{size}s" if v6_flag is not None else str(code) for v6_flag, code, size in fields)
+
+
+_V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+
+
+@lru_cache(maxsize=8)
+def _head_struct(v6_bits: int) -> struct.Struct:
+    return struct.Struct(_stored_codes(v6_bits))
+
+
+def _position(name: str, sys_flag: int = 0) -> int:
+    return head_dtype(sys_flag).fields[name][1]  # type: ignore[index] -- a structured dtype has fields
+
+
+_OFFSETS: Final = struct.Struct(">qq")
+_OFFSETS_POSITION: Final = _position("queue_offset")
+_TIME: Final = struct.Struct(">q")
+_TIME_POSITIONS: Final = {bits: _position("store_timestamp", bits) for bits in (0, 0x10, 0x20, 0x30)}
+
+
+@lru_cache(maxsize=4096)
+def pack_host(ip: str, port: int, release: str = "5.3") -> bytes:
+    """Pack an address as a release stores it: 8 bytes, or 20 for IPv6.
+
+    Raises
+    ------
+    InvalidOptionError
+        If `ip` is no IP address or `port` no port.
+
+    Notes
+    -----
+    Java turns an IPv4-mapped address into IPv4. Release 4.3 knows no IPv6 and keeps the first four bytes.
+    """
+    try:
+        address = ipaddress.ip_address(ip)
+    except ValueError as error:
+        raise InvalidOptionError(f"a host needs an IP address, found {ip!r}") from error
+    if not 0 <= port <= 0xFFFF:  # noqa: PLR2004 -- the range of ports
+        raise InvalidOptionError(f"a host needs a port from 0 to 65535, found {port!r}")
+    mapped = getattr(address, "ipv4_mapped", None)
+    packed = encode_host(str(mapped or address), port)
+    return packed[:V4_BYTES] + packed[-4:] if release == "4.3" else packed
+
+
+def utf16_length(text: str) -> int:
+    """Count the UTF-16 units of a string, which is what Java's ``String.length`` does."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def stored_properties(message: Message, release: str) -> PropertyMap:
+    """Give the properties of a message as the store sees them, as a Java map of its own."""
+    if message.has_named_properties or message.properties_string is None:
+        capacity = message.properties.capacity if isinstance(message.properties, PropertyMap) else None
+        given = message.property_map()
+        return PropertyMap(given) if capacity is None else PropertyMap(given, capacity)
+    text = message.properties_string
+    return parse_decoded_properties(text if isinstance(text, str) else text.decode("utf-8", "replace"), release)
+
+
+def properties_bytes(message: Message, rules: EncodeRules) -> bytes:
+    """Give the properties of a message as stored: a client's string as it is, else made from the map."""
+    text = message.properties_string
+    if text is None:
+        text = format_properties(stored_properties(message, rules.release), rules.release)
+    data = text if isinstance(text, bytes) else to_utf8(text)
+    if rules.append_property_crc and PROPERTY_CRC.encode() in data:
+        data = delete_property(data.decode("latin-1"), PROPERTY_CRC).encode("latin-1")
+    return data
+
+
+def encode_message(
+    message: Message, rules: EncodeRules, store_host: tuple[str, int], properties: bytes | None = None
+) -> EncodedRecords | Refusal:
+    """Encode one message; `do_append` completes it.
+
+    Parameters
+    ----------
+    message : Message
+        With a born time.
+    rules : EncodeRules
+    store_host : tuple of str and int
+        For a message that has none of its own.
+    properties : bytes or None
+        The properties as stored, if they are not those of the message.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a host or an integer can't be stored at all.
+    """
+    head = _Head.of(message, rules, store_host)
+    given = properties_bytes(message, rules) if properties is None else properties
+    stored = given + b"\x02" if rules.append_property_crc and given and not ends_with_separator(given) else given
+    body = message.body or b""
+    refusal = head.refuse() or _refuse_sizes(rules, len(body), len(stored), head.size(len(body), len(stored)))
+    if refusal is not None:
+        return refusal
+    data = bytearray().join(head.parts(message.flag, body, stored, message.prepared_transaction_offset))
+    return EncodedRecords(data, head.sys_flag, head.store_host)
+
+
+def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -> Refusal | None:
+    """Apply the limits of a release, in its order (C.1: encoder)."""
+    old = rules.release == "4.3"
+    limit = rules.max_message_size
+    if properties + rules.crc_reserved > MAX_PROPERTIES_SIZE:
+        reason = f"properties of {properties + rules.crc_reserved} bytes, at most {MAX_PROPERTIES_SIZE} are allowed"
+        if old:
+            return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason)
+    if old and record > limit:
+        reason = f"a record of {record} bytes, at most {limit} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
+    if not old and body > limit:
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, f"a body of {body} bytes, at most {limit} are allowed")
+    if not old and record > limit + _ENCODER_RESERVE:
+        reason = f"a record of {record} bytes, at most {limit + _ENCODER_RESERVE} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    return None
+
+
+@dataclass(slots=True)
+class _Head:
+    """What the records of one put share."""
+
+    rules: EncodeRules
+    message: Message
+    version: MagicCode
+    topic: bytes
+    sys_flag: int
+    born_host: bytes
+    store_host: bytes
+
+    @classmethod
+    def of(cls, message: Message, rules: EncodeRules, store_host: tuple[str, int]) -> _Head:
+        born = pack_host(*message.born_host, rules.release)
+        store = pack_host(*(message.store_host or store_host), rules.release)
+        sys_flag = message.sys_flag
+        if len(born) > 2 * V4_BYTES:
+            sys_flag |= MessageSysFlag.BORNHOST_V6_FLAG
+        if len(store) > 2 * V4_BYTES:
+            sys_flag |= MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
+        is_long = rules.release == "5.3" and rules.auto_message_version and utf16_length(message.topic) > _I8_MAX
+        version = MagicCode.MESSAGE_V2 if is_long else MagicCode.MESSAGE_V1
+        return cls(rules, message, version, to_utf8(message.topic), int(sys_flag), born, store)
+
+    def refuse(self) -> Refusal | None:
+        """Refuse what RocketMQ would write as a record that nobody can read, itself included."""
+        limit = MAX_PROPERTIES_SIZE if self.version is MagicCode.MESSAGE_V2 else _I8_MAX
+        if len(self.topic) > limit:
+            reason = f"a topic of {len(self.topic)} bytes, at most {limit} can be stored"
+            return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+        wide = head_size() + len(self.born_host) + len(self.store_host) - 4 * V4_BYTES
+        if self.rules.release != "4.3" and head_size(self.sys_flag) != wide:
+            reason = f"sys_flag {self.sys_flag:#x} claims an IPv6 host, but the host is IPv4"
+            return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+        return None
+
+    def size(self, body: int, properties: int) -> int:
+        """Bytes of a whole record."""
+        hosts = len(self.born_host) + len(self.store_host) - 4 * V4_BYTES
+        lengths = self.version.topic_length_size + _I16.size
+        return head_size() + hosts + body + lengths + len(self.topic) + properties + self.rules.crc_reserved
+
+    def parts(self, flag: int, body: bytes, properties: bytes, prepared: int) -> Iterable[bytes]:
+        """Give the pieces of a record in their order, zeros for what is not known yet."""
+        message = self.message
+        values = (self.size(len(body), len(properties)), self.version, body_crc(body), message.queue_id, flag, 0, 0)
+        hosts = (self.sys_flag, message.born_timestamp or 0, self.born_host, 0, self.store_host)
+        rest = (message.reconsume_times, prepared, len(body))
+        try:
+            head = _head_struct(self._v6_bits).pack(*values, *hosts, *rest)
+        except struct.error as error:
+            raise InvalidOptionError(f"a message to {message.topic!r} has an integer out of range: {error}") from error
+        length = len(self.topic).to_bytes(self.version.topic_length_size)
+        crc_room = bytes(self.rules.crc_reserved)
+        stored_length = _I16.pack(len(properties) + self.rules.crc_reserved)
+        return head, body, length, self.topic, stored_length, properties, crc_room
+
+    @property
+    def _v6_bits(self) -> int:
+        """Host widths in the record. By release 4.3 they are narrow, whatever bits the producer set."""
+        return 0 if self.rules.release == "4.3" else self.sys_flag & _V6_BITS
+
+
+def encode_members(
+    batch: Message, items: Iterable[tuple[int, bytes, bytes]], rules: EncodeRules, store_host: tuple[str, int]
+) -> EncodedRecords | Refusal:
+    """Encode the members of a batch, each as a record of its own.
+
+    Parameters
+    ----------
+    batch : Message
+        What they share; its body is not looked at.
+    items : iterable of tuple
+        Flag, body and properties field of each member.
+
+    Notes
+    -----
+    The batch's own properties, written anew from its map, follow each member's (4.8.0 and later). Release 5.3.3 puts no
+    separator between a member's properties and the property CRC unless the batch has properties too.
+    A member whose properties grow beyond 32,767 bytes is refused here; RocketMQ writes an unreadable record.
+    """
+    head = _Head.of(batch, rules, store_host)
+    refusal = head.refuse()
+    shared = b"" if rules.release == "4.3" else to_utf8(_shared_properties(batch, rules.release))
+    encoded = EncodedRecords(bytearray(), head.sys_flag, head.store_host, [])
+    for flag, body, own in items:
+        joint = b"\x02" if own and shared and not ends_with_separator(own) else b""
+        properties = own + joint + shared
+        refusal = refusal or _refuse_member(rules, len(properties), head.size(len(body), len(properties)))
+        if refusal is not None:
+            return refusal
+        encoded.starts.append(len(encoded.data))
+        encoded.data += b"".join(head.parts(flag, body, properties, 0))
+    if rules.release == "4.3" and len(encoded.data) > rules.max_message_size:
+        reason = f"a batch of {len(encoded.data)} bytes, at most {rules.max_message_size} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    return encoded
+
+
+def _shared_properties(batch: Message, release: str) -> str:
+    return format_properties(stored_properties(batch, release), release)
+
+
+def _refuse_member(rules: EncodeRules, properties: int, record: int) -> Refusal | None:
+    if properties + rules.crc_reserved > MAX_PROPERTIES_SIZE:
+        reason = f"a member's properties take {properties} bytes, at most {MAX_PROPERTIES_SIZE} can be stored"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    if rules.release == "4.3" and record > rules.max_message_size:
+        reason = f"a member of {record} bytes, at most {rules.max_message_size} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    return None
+
+
+def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three values that only now are known
+    encoded: EncodedRecords,
+    view: memoryview,
+    physical_offset: int,
+    *,
+    queue_offset: int,
+    store_timestamp: int,
+    append_property_crc: bool = False,
+    is_queued: bool = True,
+    message_num: int | None = None,
+) -> AppendMessageResult:
+    """Complete records and copy them into a file, all of them or none.
+
+    Parameters
+    ----------
+    encoded : EncodedRecords
+    view : memoryview
+        The rest of the file, writable: its length is the room.
+    physical_offset : int
+        Of the first byte of `view`.
+    queue_offset : int
+        Index of the first record in its queue.
+    store_timestamp : int
+        Clock inside the put lock, ms.
+    append_property_crc : bool
+        Whether the records end in room for their property CRC.
+    is_queued : bool
+        False for prepared and rolled-back transaction messages: their queue offset is stored as 0.
+    message_num : int or None
+        Messages in the record, for an inner batch; None counts the records.
+
+    Returns
+    -------
+    AppendMessageResult
+        PUT_OK; or END_OF_FILE when the records and a blank record don't fit, and a blank record was written instead.
+    """
+    first = queue_offset if is_queued else 0
+    positions = [physical_offset + start for start in encoded.starts]
+    ids = ",".join(message_id(encoded.store_host, position) for position in positions)
+    room = len(view)
+    if len(encoded.data) + BLANK_SIZE > room:
+        _BLANK.pack_into(view, 0, room, MagicCode.BLANK)
+        status = AppendMessageStatus.END_OF_FILE
+        return AppendMessageResult(status, physical_offset, room, ids, store_timestamp, first)
+    _complete(encoded, positions, first, store_timestamp, append_property_crc=append_property_crc)
+    view[: len(encoded.data)] = encoded.data
+    count = len(positions) if message_num is None else message_num
+    status = AppendMessageStatus.PUT_OK
+    return AppendMessageResult(status, physical_offset, len(encoded.data), ids, store_timestamp, first, count)
+
+
+def _complete(
+    encoded: EncodedRecords, positions: list[int], queue_offset: int, store_timestamp: int, *, append_property_crc: bool
+) -> None:
+    data = encoded.data
+    time_position = _TIME_POSITIONS[encoded.sys_flag & _V6_BITS]
+    stops = [*encoded.starts[1:], len(data)]
+    for index, (start, stop) in enumerate(zip(encoded.starts, stops, strict=True)):
+        _OFFSETS.pack_into(data, start + _OFFSETS_POSITION, queue_offset + index, positions[index])
+        _TIME.pack_into(data, start + time_position, store_timestamp)
+        if append_property_crc:
+            crc = zlib.crc32(memoryview(data)[start : stop - CRC_RESERVED]) & CRC_MASK
+            data[stop - CRC_RESERVED : stop] = f"{PROPERTY_CRC}\x01{property_crc_digits(crc)}\x02".encode()

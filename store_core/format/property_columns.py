@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The properties of many records as Arrow columns.
+
+Nearly every properties string is a plain run of ``name 1 value 2``; then the separators' positions cut all names and values
+out of one buffer. Rows that break the pattern (empty or missing parts, a separator inside a value, a name that comes twice,
+bytes that are not UTF-8) go through `store_core.format.properties.parse_properties`, which is the definition of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
+from store_core.format.slices import as_text, binary_parts, take_alternate, take_slices
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["MAP_TYPE", "STRINGS_TYPE", "PropertyColumns", "split_key_column"]
+
+MAP_TYPE: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True))
+STRINGS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
+
+_NAME_END: Final = 1
+_VALUE_END: Final = 2
+_BLANK: Final = ord(KEY_SEPARATOR)
+_MOST_PAIRS: Final = 64
+"""Rows with more properties are left to the parser: looking for a name that comes twice compares all with all."""
+
+
+class PropertyColumns:
+    """Properties of a batch of records, as columns of `n` rows.
+
+    Parameters
+    ----------
+    packed : pyarrow.BinaryArray
+        The properties strings, shape (n,), offset 0.
+    parser : PropertyParser
+        The rule for rows that are not plain.
+    """
+
+    __slots__ = ("_order", "_pairs", "_parsed")
+
+    def __init__(self, packed: pa.BinaryArray, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> None:
+        rows, odd_rows = np.arange(len(packed)), np.empty(0, np.int64)
+        pairs, odd = _cut(packed)
+        while odd.any():
+            odd_rows = np.concatenate([odd_rows, rows[odd]])
+            rows = rows[~odd]
+            pairs, odd = _cut(packed.take(pa.array(rows)))
+        self._pairs = pairs
+        self._parsed = [parse_properties(decode_text(packed[row].as_py()), parser) for row in odd_rows.tolist()]
+        self._order = pa.array(np.argsort(np.concatenate([rows, odd_rows]))) if self._parsed else None
+
+    def map(self) -> pa.MapArray:
+        """Give all properties of each row."""
+        plain = self._pairs.map()
+        if self._order is None:
+            return plain
+        return self._merge(plain, pa.array([list(row.items()) for row in self._parsed], MAP_TYPE))
+
+    def value(self, name: str) -> pa.StringArray:
+        """Give one property of each row, null where it is not there."""
+        plain = self._pairs.value(name)
+        if self._order is None:
+            return plain
+        return self._merge(plain, pa.array([row.get(name) for row in self._parsed], pa.string()))
+
+    def _merge(self, plain: pa.Array, parsed: pa.Array) -> pa.Array:
+        """Bring plain and parsed rows back into the order of the records."""
+        return pa.concat_arrays([plain, parsed]).take(self._order)
+
+
+def split_key_column(keys: pa.StringArray) -> pa.ListArray:
+    """Split the KEYS property of each row at blanks, dropping empty keys; null stays null.
+
+    Equal to `store_core.format.properties.split_keys` of each row.
+    """
+    offsets, data, _ = binary_parts(keys)
+    data = data[: offsets[-1]]
+    is_key = data != _BLANK
+    edges = np.zeros(data.size, np.bool_)
+    inner = offsets[:-1][np.diff(offsets) > 0]
+    edges[inner] = True
+    begins = is_key.copy()
+    begins[1:] &= ~is_key[:-1] | edges[1:]
+    ends = is_key.copy()
+    ends[:-1] &= ~is_key[1:] | edges[1:]
+    starts, stops = np.flatnonzero(begins), np.flatnonzero(ends) + 1
+    tokens = _as_strings(take_slices(data, starts, stops))
+    bounds = np.searchsorted(starts, offsets).astype(np.int32)
+    validity = keys.buffers()[0]
+    return pa.Array.from_buffers(STRINGS_TYPE, len(keys), [validity, pa.py_buffer(bounds)], children=[tokens])
+
+
+def _as_strings(array: pa.BinaryArray) -> pa.StringArray:
+    """Call bytes text that are known to be UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Names and values of plain rows: row i has the pairs ``bounds[i]`` to ``bounds[i + 1]``.
+
+    `ids` number the names within `names`; they are None where every row has exactly the names of the first one.
+    """
+
+    bounds: npt.NDArray[np.int32]
+    keys: pa.StringArray
+    values: pa.StringArray
+    names: list[str]
+    ids: npt.NDArray[np.int32] | None
+
+    def map(self) -> pa.MapArray:
+        entries = pa.StructArray.from_arrays([self.keys, self.values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field])
+        return pa.Array.from_buffers(MAP_TYPE, self.bounds.size - 1, [None, pa.py_buffer(self.bounds)], children=[entries])
+
+    def value(self, name: str) -> pa.StringArray:
+        rows = self.bounds.size - 1
+        if name not in self.names:
+            return pa.nulls(rows, pa.string())
+        number = self.names.index(name)
+        if self.ids is None:
+            return self.values.take(pa.array(self.bounds[:-1] + np.int32(number)))
+        hits = np.flatnonzero(self.ids == number)
+        chosen = np.full(rows, -1, np.int64)
+        chosen[np.searchsorted(self.bounds, hits, side="right") - 1] = hits
+        return self.values.take(pa.array(chosen, mask=chosen < 0))
+
+
+_NO_PAIRS: Final = _Pairs(np.zeros(1, np.int32), pa.array([], pa.string()), pa.array([], pa.string()), [], None)
+
+
+def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
+    """Cut rows into names and values, if all are plain; and tell which rows are not."""
+    offsets, data, buffer = binary_parts(packed)
+    marks, kinds, first = _separators(offsets, data)
+    odd = _rows_out_of_turn(kinds, first) | _rows_not_utf8(packed)
+    if odd.any():
+        return _NO_PAIRS, odd
+    bounds = (first >> 1).astype(np.int32)
+    cuts = _cuts(marks, bounds, offsets)
+    empty = cuts[1::2] <= cuts[0::2]
+    if empty.any():
+        return _NO_PAIRS, _rows_of(np.flatnonzero(empty) >> 1, bounds)
+    keys = _as_strings(take_alternate(cuts, buffer, 0, 4))
+    names, ids = _number_names(keys, bounds)
+    values = _as_strings(take_alternate(cuts, buffer, 2, 4))
+    return _Pairs(bounds, keys, values, names, ids), _rows_with_twins(names, ids, bounds)
+
+
+def _separators(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Find the separators: their positions, their kinds, and the number of the first one of each row.
+
+    Rows that do not end with one (written by RocketMQ 4.9.1 to 5.1) get it behind their last byte.
+    """
+    marks = np.flatnonzero((data == _NAME_END) | (data == _VALUE_END))
+    kinds = data[marks]
+    first = np.searchsorted(marks, offsets)
+    ends = offsets[1:]
+    filled = np.flatnonzero(ends > offsets[:-1])
+    unended = filled[data[ends[filled] - 1] != _VALUE_END]
+    if unended.size:
+        places = first[1:][unended]
+        marks = np.insert(marks, places, ends[unended])
+        kinds = np.insert(kinds, places, _VALUE_END)
+        added = np.zeros(first.size, np.int64)
+        added[unended + 1] = 1
+        first = first + np.cumsum(added)
+    return marks, kinds, first
+
+
+def _rows_out_of_turn(kinds: npt.NDArray[np.uint8], first: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Tell which rows' separators are not 1, 2, 1, 2 and so on."""
+    counts = np.diff(first)
+    odd = (counts & 1) != 0
+    turn = np.arange(kinds.size) - np.repeat(first[:-1], counts) if odd.any() else np.arange(kinds.size)
+    wrong = kinds != (turn & 1) + _NAME_END
+    odd[_row_numbers(np.flatnonzero(wrong), first)] = True
+    return odd
+
+
+def _row_numbers(items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Give the row of each item, where row i has the items ``bounds[i]`` to ``bounds[i + 1]``."""
+    return np.searchsorted(bounds, items, side="right") - 1
+
+
+def _rows_of(items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Mark the rows that have any of the items."""
+    marked = np.zeros(bounds.size - 1, np.bool_)
+    marked[_row_numbers(items, bounds)] = True
+    return marked
+
+
+def _rows_not_utf8(packed: pa.BinaryArray) -> npt.NDArray[np.bool_]:
+    if as_text(packed) is not None:
+        return np.zeros(len(packed), np.bool_)
+    return np.array([as_text(packed[row : row + 1]) is None for row in range(len(packed))], np.bool_)
+
+
+def _cuts(
+    marks: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Give start and stop of name and value of every pair, four numbers a pair."""
+    cuts = np.empty(2 * marks.size, np.int32)
+    cuts[1::2] = marks
+    cuts[2::2] = marks[:-1] + 1
+    filled = bounds[1:] > bounds[:-1]
+    cuts[0::4][bounds[:-1][filled]] = offsets[:-1][filled]
+    return cuts
+
+
+def _number_names(
+    keys: pa.StringArray, bounds: npt.NDArray[np.int32]
+) -> tuple[list[str], npt.NDArray[np.int32] | None]:
+    """Number the distinct names; where all rows repeat the first row's names, those alone say it all."""
+    rows, pairs = bounds.size - 1, len(keys)
+    width = int(bounds[1]) if rows else 0
+    if width * rows == pairs and width and np.array_equal(bounds, np.arange(rows + 1) * width):
+        offsets, data, _ = binary_parts(keys)
+        lengths = np.diff(offsets).reshape(rows, width)
+        size = int(offsets[width])
+        if (lengths == lengths[0]).all() and (data[: offsets[-1]].reshape(rows, size) == data[:size]).all():
+            return keys[:width].to_pylist(), None
+    encoded = keys.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+
+
+def _rows_with_twins(
+    names: list[str], ids: npt.NDArray[np.int32] | None, bounds: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    """Mark the rows in which a name comes twice, and those with too many names to look."""
+    if ids is None:
+        twice = len(set(names)) < len(names)
+        return np.full(bounds.size - 1, twice)
+    counts = np.diff(bounds)
+    marked = counts > _MOST_PAIRS
+    row = np.repeat(np.arange(counts.size), counts)
+    for distance in range(1, min(int(counts.max(initial=0)), _MOST_PAIRS)):
+        twins = (ids[distance:] == ids[:-distance]) & (row[distance:] == row[:-distance])
+        marked[row[:-distance][twins]] = True
+    return marked

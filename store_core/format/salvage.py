@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A walk through a whole segment that survives damage: sound records, and the ranges between them that are none.
+
+Records are found by following lengths, see `store_core.format.scan`. Only where the chain breaks, the next record is
+*searched*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that add up, and the
+checksum of its body. That is as sure as it gets and not certain: a body may hold a copy of a record that fits its place.
+So the broken record's own idea of its end is tried first, and its inside is not searched where its head vouches for its
+size. The walk depends on nothing but the bytes; readers of different parts of a segment see the same.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, head_dtype, head_size
+from store_core.format.lockstep import scan
+from store_core.format.scan import BLANK_SIZE, RecordCheck, Scan, StopReason, check_record, follow_chain
+from store_core.format.spans import Heads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+__all__ = ["Damage", "Run", "SegmentWalk", "store_timestamps"]
+
+_LONGEST_WINDOW: Final = 64 << 20
+"""Bytes walked in one go: the starts in them are all that is held, 8 bytes a record."""
+
+_SHORTEST_WINDOW: Final = 4 << 10
+"""The first bytes walked behind damage; twice as many each time, so that damage everywhere costs no more than its bytes."""
+
+_SEARCH_CHUNK: Final = 16 << 20
+_MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]", re.DOTALL)
+_MAGIC_LENGTH: Final = 4
+
+_I32: Final = struct.Struct(">i")
+_I16: Final = struct.Struct(">h")
+_I64: Final = struct.Struct(">q")
+_LONGEST_TAIL: Final = 2 * 0x7FFF
+"""Bytes that topic and properties can take together: both lengths are signed and of two bytes at most."""
+
+
+def _position(name: str) -> int:
+    return head_dtype().fields[name][1]  # type: ignore[index] -- a structured dtype has fields
+
+
+_MAGIC_POSITION: Final = _position("magic_code")
+_SYS_FLAG_POSITION: Final = _position("sys_flag")
+_OFFSET_POSITION: Final = _position("physical_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Sound records, one behind the other.
+
+    Attributes
+    ----------
+    starts : numpy.ndarray
+        int64, shape (n,), n >= 1, ascending: positions in the segment.
+    stop : int
+        Where the last one ends.
+    """
+
+    starts: npt.NDArray[np.int64]
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are no records.
+
+    Attributes
+    ----------
+    begin, end : int
+        The range, as positions in the segment.
+    check : RecordCheck
+        Why there is no record at `begin`.
+    is_followed : bool
+        Whether something sound stands at `end`; else it is the end of the bytes.
+    """
+
+    begin: int
+    end: int
+    check: RecordCheck
+    is_followed: bool
+
+
+def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Read the store times of records, in ms, shape (n,)."""
+    return Heads(raw, starts).column("store_timestamp").astype(np.int64, copy=False)
+
+
+def _no_holes(position: int) -> int:
+    return position
+
+
+class SegmentWalk:
+    """Iterates over a segment from its first byte: `Run` and `Damage`, in ascending order.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous: the segment up to where it is to be read.
+    start_offset : int
+        Physical offset of its first byte.
+    only_newer : bool
+        For the last segment of a log, where bytes behind the write position can be whole records of an earlier time
+        (recovery moves the position back and clears nothing): a record found by searching must not be older than the
+        last sound one before the damage.
+    is_growing : bool
+        Whether a writer may be at work: what looks like damage is looked at again, once the next sound record is found.
+        The end of the bytes is no end of the log then.
+    next_data : callable
+        Gives the first position at or behind another that may hold anything but zeros.
+
+    Attributes
+    ----------
+    stop : int
+        Where the walk ended: at the blank record, the end of the bytes, or the last damage.
+    reason : StopReason
+        Why it ended there.
+    stale : int
+        Position of the first sound record that was passed over because it is older; -1 without any.
+    """
+
+    def __init__(
+        self,
+        raw: npt.NDArray[np.uint8],
+        start_offset: int,
+        *,
+        only_newer: bool = False,
+        is_growing: bool = False,
+        next_data: Callable[[int], int] = _no_holes,
+    ) -> None:
+        self.stop = 0
+        self.reason = StopReason.LIMIT
+        self.stale = -1
+        self._raw = raw
+        self._data = raw.data
+        self._start_offset = start_offset
+        self._only_newer = only_newer
+        self._is_growing = is_growing
+        self._next_data = next_data
+        self._last_sound = -1
+        self._unread = 2 * raw.size
+        """Bytes of bodies that searching may still read. Sound candidates overlap only in a file that was made to keep
+        us busy; without this bound its cost would grow with the square of its size."""
+
+    def __iter__(self) -> Iterator[Run | Damage]:
+        window = _LONGEST_WINDOW
+        while self.stop < self._raw.size:
+            found = self._scan(self.stop, window)
+            if found.starts.size:
+                self._last_sound = int(found.starts[-1])
+                yield Run(found.starts, found.stop)
+            self.stop, self.reason = found.stop, found.reason
+            window = min(2 * window, _LONGEST_WINDOW)
+            if found.reason is StopReason.END_OF_FILE:
+                return
+            if found.reason is StopReason.LIMIT:
+                continue
+            damage = self._damage(found.stop)
+            if damage is None:
+                continue
+            yield damage
+            if not damage.is_followed:
+                return
+            self.stop, window = damage.end, _SHORTEST_WINDOW
+
+    def _scan(self, begin: int, window: int) -> Scan:
+        end = min(begin + window, self._raw.size)
+        if window <= _SHORTEST_WINDOW:
+            return follow_chain(self._data, begin, end, self._start_offset)
+        return scan(self._raw, begin, end, self._start_offset)
+
+    def _damage(self, begin: int) -> Damage | None:
+        """Measure the damage at `begin`; None if a writer has finished the record meanwhile.
+
+        A record found behind `begin` was written after the one at `begin`. So if that one is still broken when the
+        other is there, it stays so.
+        """
+        check = check_record(self._data, begin, self._start_offset)
+        end = self._resume(begin)
+        if self._is_growing:
+            again = check_record(self._data, begin, self._start_offset)
+            if again.reason in (None, StopReason.END_OF_FILE):
+                return None
+            check = again
+        return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
+
+    def _resume(self, begin: int) -> int | None:
+        """Find where the log goes on behind damage."""
+        for end in (self._claimed_end(begin), self._measured_end(begin)):
+            if begin < end <= self._raw.size and self._stands(end):
+                return end
+        return self._search(self._vouched_end(begin) or begin + 1)
+
+    def _claimed_end(self, begin: int) -> int:
+        """Give the end by the size field, 0 if it is none."""
+        if begin + BLANK_SIZE > self._raw.size:
+            return 0
+        size: int = _I32.unpack_from(self._data, begin)[0]
+        return begin + size if size >= BLANK_SIZE else 0
+
+    def _head_end(self, begin: int) -> int:
+        """Give the end of the head of what calls itself a message and is in its place, else 0."""
+        if begin + MIN_RECORD_SIZE > self._raw.size or not self._is_in_place(begin):
+            return 0
+        end = begin + head_size(_I32.unpack_from(self._data, begin + _SYS_FLAG_POSITION)[0])
+        return end if end <= self._raw.size else 0
+
+    def _is_in_place(self, begin: int) -> bool:
+        magic = _I32.unpack_from(self._data, begin + _MAGIC_POSITION)[0]
+        offset = _I64.unpack_from(self._data, begin + _OFFSET_POSITION)[0]
+        return magic in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2) and offset == self._start_offset + begin
+
+    def _body_end(self, begin: int) -> int:
+        head_end = self._head_end(begin)
+        return head_end + max(_I32.unpack_from(self._data, head_end - _I32.size)[0], 0) if head_end else 0
+
+    def _measured_end(self, begin: int) -> int:
+        """Give the end by the lengths of the parts, whatever the size field says; 0 if the head is not in its place."""
+        position = self._body_end(begin)
+        is_v2 = _I32.unpack_from(self._data, begin + _MAGIC_POSITION)[0] == MagicCode.MESSAGE_V2 if position else False
+        for length in (_I16 if is_v2 else struct.Struct(">b"), _I16):
+            if not position or position + length.size > self._raw.size:
+                return 0
+            position += length.size + max(length.unpack_from(self._data, position)[0], 0)
+        return position
+
+    def _vouched_end(self, begin: int) -> int:
+        """Give the end by the size field if the head is in its place and its body length fits the size, else 0.
+
+        That is what a writer leaves that died inside a body: nothing in such a body is a record, whatever it looks like.
+        """
+        body_end, end = self._body_end(begin), self._claimed_end(begin)
+        return end if body_end and 0 <= end - body_end <= _LONGEST_TAIL + _MAGIC_LENGTH else 0
+
+    def _stands(self, position: int) -> bool:
+        """Tell whether the log can go on where a broken record says that it ends."""
+        if position == self._raw.size:
+            return not self._is_growing
+        check = check_record(self._data, position, self._start_offset)
+        if check.reason is StopReason.END_OF_FILE:
+            room = self._raw.size - position
+            return not self._only_newer and _I32.unpack_from(self._data, position)[0] == room
+        return check.reason is None and self._is_new_enough(position)
+
+    def _search(self, begin: int) -> int | None:
+        """Find the first record at or behind `begin` that proves itself."""
+        window = _SHORTEST_WINDOW
+        position = self._next_candidate(begin)
+        while position is not None:
+            if not self._is_proven(position):
+                position += 1
+            elif self._is_new_enough(position):
+                return position
+            else:
+                self.stale = position if self.stale < 0 else self.stale
+                position, window = self._behind_stale(position, window)
+            position = self._next_candidate(position)
+        return None
+
+    def _next_candidate(self, begin: int) -> int | None:
+        """Find the next magic code of a record that claims the place where it is."""
+        position, size = begin + _MAGIC_POSITION, self._raw.size
+        while position < size:
+            position = max(self._next_data(position), position)
+            chunk_end = position + _SEARCH_CHUNK
+            match = _MAGIC.search(self._data, position, min(chunk_end + _MAGIC_LENGTH - 1, size))
+            if match is None:
+                position = chunk_end
+                continue
+            candidate = match.start() - _MAGIC_POSITION
+            if candidate + MIN_RECORD_SIZE <= size and self._is_in_place(candidate):
+                return candidate
+            position = match.start() + 1
+        return None
+
+    def _is_proven(self, position: int) -> bool:
+        """Tell whether a candidate's lengths add up and its body matches its checksum."""
+        spans = check_record(self._data, position, self._start_offset).spans
+        if spans is None:
+            return False
+        self._unread -= spans.body_stop - spans.body_start
+        return self._unread >= 0 and check_record(self._data, position, verify_crc=True, start_offset=None).reason is None
+
+    def _is_new_enough(self, position: int) -> bool:
+        if not self._only_newer or self._last_sound < 0:
+            return True
+        last, this = store_timestamps(self._raw, np.array([self._last_sound, position]))
+        return bool(this >= last)
+
+    def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
+        """Follow the chain of stale records from `begin` to one that is new enough, or to its end.
+
+        Gives that position, and how far to look next time.
+        """
+        found = self._scan(begin, window)
+        times = store_timestamps(self._raw, np.concatenate(([self._last_sound], found.starts)))
+        newer = np.flatnonzero(times[1:] >= times[0])
+        if newer.size:
+            return int(found.starts[newer[0]]), _SHORTEST_WINDOW
+        return found.stop, min(2 * window, _LONGEST_WINDOW) if found.reason is StopReason.LIMIT else _SHORTEST_WINDOW

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pieces of a buffer as Arrow arrays, without a Python object a piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["as_text", "binary_parts", "take_alternate", "take_slices"]
+
+
+
+def take_slices(
+    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> pa.BinaryArray:
+    """Copy the slices ``raw[starts[i]:stops[i]]`` into one array.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,).
+    starts, stops : numpy.ndarray
+        int64, shape (n,), ascending without overlap: ``starts[i] <= stops[i] <= starts[i + 1]``; all within 2 GiB.
+
+    Notes
+    -----
+    The slices and the gaps between them are the items of one array over `raw`; every other one is taken.
+    """
+    if not starts.size:
+        return pa.array([], pa.binary())
+    base, end = int(starts[0]), int(stops[-1])
+    offsets = np.empty(2 * starts.size, np.int32)
+    np.subtract(starts, base, out=offsets[0::2], casting="unsafe")
+    np.subtract(stops, base, out=offsets[1::2], casting="unsafe")
+    return take_alternate(offsets, pa.py_buffer(raw[base:end]), 0, 2)
+
+
+def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, step: int) -> pa.BinaryArray:
+    """Take every `step`-th item, from `first` on, of the array that `offsets` and `data` make."""
+    items = pa.Array.from_buffers(pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), data])
+    return items.take(pa.array(np.arange(first, offsets.size - 1, step, dtype=np.int32)))
+
+
+def binary_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], pa.Buffer]:
+    """Give the offsets (shape (n + 1,)) and the data of a binary or string array that starts at offset 0."""
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int32), np.empty(0, np.uint8), pa.py_buffer(b"")
+    data = pa.py_buffer(b"") if data is None else data
+    return np.frombuffer(offsets, np.int32)[: len(array) + 1], np.frombuffer(data, np.uint8), data
+
+
+def as_text(array: pa.BinaryArray) -> pa.StringArray | None:
+    """See bytes as text, without a copy; None if any item is not UTF-8."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
