@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walk with many cursors gives what following the chain gives: on sound, hostile and broken bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.lockstep import scan
+from store_core.format.scan import follow_chain
+from tests.builders import BODY_AT, Record
+from tests.segment import Segment, assert_same_scan
+from tests.strategies import Log, layouts, logs, mutated
+
+lanes = st.sampled_from([None, 1, 2, 3, 12, 13, 14, 40, 4096])
+
+
+def assert_scans_as_chain(
+    log: Log, begin: int = 0, end: int | None = None, *, lanes: int | None = None, shift: int = 0, asked: bool = True
+) -> None:
+    """Compare both for the log at an address that is `shift` bytes behind a multiple of eight."""
+    start_offset = log.start_offset if asked else None
+    buffer = np.zeros(len(log.data) + 16, np.uint8)
+    first = -buffer.ctypes.data % 8 + shift
+    raw = buffer[first : first + len(log.data)]
+    raw[:] = np.frombuffer(log.data, np.uint8)
+    expected = follow_chain(memoryview(log.data), begin, end, start_offset)
+
+    assert_same_scan(expected, scan(raw, begin, end, start_offset, lanes=lanes))
+
+
+@given(layouts(), lanes, st.integers(0, 7), st.booleans())
+def test_scan_equals_the_chain(log: Log, lanes: int | None, shift: int, asked: bool) -> None:
+    assert_scans_as_chain(log, lanes=lanes, shift=shift, asked=asked)
+
+
+@given(mutated(layouts()), lanes, st.integers(0, 7), st.booleans())
+def test_scan_equals_the_chain_on_broken_logs(log: Log, lanes: int | None, shift: int, asked: bool) -> None:
+    assert_scans_as_chain(log, lanes=lanes, shift=shift, asked=asked)
+
+
+@given(mutated(logs()), lanes)
+def test_scan_equals_the_chain_on_broken_logs_of_every_kind_of_record(log: Log, lanes: int | None) -> None:
+    assert_scans_as_chain(log, lanes=lanes)
+
+
+@given(st.binary(max_size=400), lanes)
+def test_scan_equals_the_chain_on_any_bytes(data: bytes, lanes: int | None) -> None:
+    assert_scans_as_chain(Log(data), lanes=lanes)
+
+
+@given(layouts() | mutated(layouts()), lanes, st.data())
+def test_scan_equals_the_chain_of_any_range(log: Log, lanes: int | None, data: st.DataObject) -> None:
+    places = st.sampled_from([0, len(log.data), *log.starts]) | st.integers(0, len(log.data) + 20)
+    begin, end = data.draw(places), data.draw(st.none() | places)
+
+    assert_scans_as_chain(log, begin, end, lanes=lanes)
+
+
+def small_log() -> Log:
+    inside = Segment(start_offset=BODY_AT).append(b"decoy", b"decoy", b"decoy")
+    segment = Segment().append(bytes(inside.data), b"two", b"").append(b"three", version=2, born_host=("::1", 1))
+    return Log(bytes(segment.data) + bytes(20), 0, segment.starts)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 100])
+def test_scan_equals_the_chain_from_every_begin(lanes: int) -> None:
+    log = small_log()
+    for begin in range(len(log.data) + 3):
+        assert_scans_as_chain(log, begin, lanes=lanes)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 100])
+def test_scan_equals_the_chain_to_every_end(lanes: int) -> None:
+    log = small_log()
+    for begin in log.starts:
+        for end in range(len(log.data) + 3):
+            assert_scans_as_chain(log, begin, end, lanes=lanes)
+
+
+@pytest.mark.parametrize("count", [1, 5, 14, 100])
+def test_bodies_full_of_records_with_right_offsets_are_not_believed(count: int) -> None:
+    log = Segment()
+    for _ in range(40):
+        inside = Segment(start_offset=len(log.data) + BODY_AT).append(*[b"decoy"] * count)
+        log.append(bytes(inside.data)).append(b"true")
+
+    for lanes in (1, 13, 50, 500, 4096):
+        assert_scans_as_chain(Log(bytes(log.data)), lanes=lanes)
+
+
+def test_every_split_of_a_log_finds_every_record_once() -> None:
+    log = small_log()
+    raw = np.frombuffer(log.data, np.uint8)
+    for cut in range(len(log.data)):
+        left = scan(raw, 0, cut)
+        right = scan(raw, left.stop)
+
+        assert left.starts.tolist() + right.starts.tolist() == log.starts
+
+
+def test_records_behind_2_gib_of_the_log_are_found() -> None:
+    segment = Segment(start_offset=(1 << 31) - 100).append(*[b"body"] * 50)
+
+    assert segment.scan().starts.tolist() == segment.starts
+
+
+def test_a_large_segment_with_large_records_equals_the_chain() -> None:
+    log = Segment()
+    for number in range(300):
+        log.append(bytes(number * 41 % 9000))
+    log.append_raw(bytes(100_000))
+
+    assert_scans_as_chain(Log(bytes(log.data)))
+    assert len(log.data) > 1 << 20
+
+
+def test_magic_codes_all_over_a_body_do_not_slow_the_walk_down() -> None:
+    """A body may be made of magic codes alone; the time spent on places that look like records must stay bounded."""
+    magic = Record().encode()[4:8]
+    log = Segment().append(b"one", magic * 500_000, b"three")
+
+    assert log.scan().starts.tolist() == log.starts
