@@ -2,10 +2,10 @@
 """A walk through a whole segment that survives damage: sound records, and the ranges between them that are none.
 
 Records are found by following lengths, see `store_core.format.scan`. Only where the chain breaks, the next record is
-*searched*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that add up, and the
-checksum of its body. That is as sure as it gets and not certain: a body may hold a copy of a record that fits its place.
-So the broken record's own idea of its end is tried first, and its inside is not searched where its head vouches for its
-size. The walk depends on nothing but the bytes; readers of different parts of a segment see the same.
+*searched*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that add up, and
+the checksum of its body. That is as sure as it gets and not certain: a body may hold a copy of a record that fits its
+place. So the broken record's own idea of its end is tried first, and its inside is not searched where its head vouches
+for its size. The walk depends on nothing but the bytes; readers of different parts of a segment see the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_WINDOW: Final = 64 << 20
 """Bytes walked in one go: the starts in them are all that is held, 8 bytes a record."""
 
 _SHORTEST_WINDOW: Final = 4 << 10
-"""The first bytes walked behind damage; twice as many each time, so that damage everywhere costs no more than its bytes."""
+"""Bytes walked first behind damage, then twice as many each time: damage everywhere costs no more than its bytes."""
 
 _SEARCH_CHUNK: Final = 16 << 20
 _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]", re.DOTALL)
@@ -47,7 +47,7 @@ _LONGEST_TAIL: Final = 2 * 0x7FFF
 
 
 def _position(name: str) -> int:
-    return head_dtype().fields[name][1]  # type: ignore[index] -- a structured dtype has fields
+    return head_dtype().fields[name][1]  # type: ignore[index]  # a structured dtype has fields
 
 
 _MAGIC_POSITION: Final = _position("magic_code")
@@ -237,7 +237,7 @@ class SegmentWalk:
     def _vouched_end(self, begin: int) -> int:
         """Give the end by the size field if the head is in its place and its body length fits the size, else 0.
 
-        That is what a writer leaves that died inside a body: nothing in such a body is a record, whatever it looks like.
+        That is what a writer leaves that died inside a body: nothing in there is a record, whatever it looks like.
         """
         body_end, end = self._body_end(begin), self._claimed_end(begin)
         return end if body_end and 0 <= end - body_end <= _LONGEST_TAIL + _MAGIC_LENGTH else 0
@@ -286,10 +286,10 @@ class SegmentWalk:
     def _is_proven(self, position: int) -> bool:
         """Tell whether a candidate's lengths add up and its body matches its checksum."""
         spans = check_record(self._data, position, self._start_offset).spans
-        if spans is None:
+        if spans is None or spans.body_stop - spans.body_start > self._unread:
             return False
         self._unread -= spans.body_stop - spans.body_start
-        return self._unread >= 0 and check_record(self._data, position, verify_crc=True, start_offset=None).reason is None
+        return check_record(self._data, position, self._start_offset, verify_crc=True).reason is None
 
     def _is_new_enough(self, position: int) -> bool:
         if not self._only_newer or self._last_sound < 0:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One segment file, opened for reading."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from store_core.errors import SegmentVanishedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+__all__ = ["MappedSegment", "Segment", "SegmentBytes", "open_segment"]
+
+_DATA_LOSS_ADVICE = "To read on without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment file of the log as it was listed.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path.
+    start_offset : int
+        Physical offset of its first byte, which its name tells.
+    size : int
+        Bytes in the file when it was listed.
+    """
+
+    path: str
+    start_offset: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return os.path.basename(self.path)  # noqa: PTH119 -- one string operation; listings are long
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind its last byte."""
+        return self.start_offset + self.size
+
+
+class SegmentBytes(Protocol):
+    """An open segment. This is all that reading needs, so another kind of storage has only this to provide."""
+
+    @property
+    def raw(self) -> npt.NDArray[np.uint8]:
+        """The segment's bytes, shape (size,); read-only."""
+
+    def next_data(self, position: int) -> int:
+        """Give the first position at or behind `position` that may hold anything but zeros."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class MappedSegment:
+    """A segment file on a local disk, mapped into memory.
+
+    The mapping lives as long as an array that shows it. A file that another process *truncates* while it is mapped
+    makes the operating system end this process (SIGBUS). Brokers never do that to a segment: they delete it, and a
+    deleted file stays readable.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If the file is gone, or shorter than it was when it was listed.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        try:
+            self._file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by __exit__
+        except FileNotFoundError as error:
+            raise _vanished(segment, "it is gone") from error
+        try:
+            self.raw = self._map(segment)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _map(self, segment: Segment) -> npt.NDArray[np.uint8]:
+        found = os.fstat(self._file.fileno()).st_size
+        if found < segment.size:
+            raise _vanished(segment, f"it has {found} bytes now")
+        if not segment.size:
+            return np.empty(0, np.uint8)
+        return np.frombuffer(mmap.mmap(self._file.fileno(), segment.size, access=mmap.ACCESS_READ), np.uint8)
+
+    def next_data(self, position: int) -> int:
+        """Skip a hole of a sparse file; where the file system can't tell, stay.
+
+        A segment is created at its full size, so the tail that was not written yet costs neither disk nor time.
+        """
+        try:
+            return min(os.lseek(self._file.fileno(), position, os.SEEK_DATA), self.raw.size)
+        except OSError as error:
+            return self.raw.size if error.errno == errno.ENXIO else position
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def open_segment(segment: Segment) -> SegmentBytes:
+    """Open a segment for reading, wherever it lies; today that is a local disk.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If the file is gone, or shorter than it was when it was listed.
+    """
+    return MappedSegment(segment)
+
+
+def _vanished(segment: Segment, found: str) -> SegmentVanishedError:
+    return SegmentVanishedError(
+        f"segment {segment.path} (offset {segment.start_offset}, {segment.size} bytes) was there when the read was "
+        f"planned, and {found}: a broker's retention deletes old segments. {_DATA_LOSS_ADVICE}"
+    )

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which segment files a path stands for, and whether they form one log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
+
+import numpy as np
+
+from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.segment_source import Segment, open_segment
+from store_core.format.layout import head_dtype
+from store_core.format.scan import check_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["COMMIT_LOG", "SegmentListing", "StorePaths", "layout_problems", "list_segments", "usual_size"]
+
+COMMIT_LOG: Final = "commitlog"
+"""Directory of the segments below a store root (RocketMQ: ``storePathCommitLog``)."""
+
+StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One path, or several that together are one log."""
+
+_log: Final = logging.getLogger("store_core")
+
+_NAME: Final = re.compile(r"[0-9]{20,}")
+_NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/))?(/.*)", re.DOTALL | re.IGNORECASE)
+_MULTI_PATH_SPLITTER: Final = ","
+_LAST_OFFSET: Final = 2**63 - 1
+
+_WAY_ON: Final = (
+    "To read what is there: fail_on_data_loss=false (failOnDataLoss in Spark), or mode=DROPMALFORMED or PERMISSIVE."
+)
+
+
+class SegmentListing(NamedTuple):
+    """The segments of one log in order of their offsets, and what was seen on the way that a user should know."""
+
+    segments: tuple[Segment, ...]
+    notes: tuple[str, ...]
+
+
+def list_segments(paths: StorePaths) -> SegmentListing:
+    """Find the segment files that one path or several stand for.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        A store root, a ``commitlog`` directory, a segment file, or several of these that together are one log, as in a
+        store with several commit log paths (RocketMQ 4.9.2 and later: ``MultiPathMappedFileQueue``). Also RocketMQ's
+        own form of these, ``/a/commitlog,/b/commitlog``, if there is no file of that name; and ``file://`` URLs.
+
+    Returns
+    -------
+    SegmentListing
+        Files with names that are no offsets, and empty files at the end, are noted and left out.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is nothing at a path, or no segment at any of them.
+    SegmentLayoutError
+        If a file given by its own name has no segment's name, or two files claim the same offset.
+    UnsupportedStoreError
+        If a path is a URL of another scheme.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
+    notes: list[str] = []
+    places = [place for path in given for place in _resolve(os.fspath(path))]
+    found = sorted((segment for place in places for segment in _segments_at(place, notes)), key=_order)
+    if not found:
+        raise StoreNotFoundError(
+            f"nothing to read: no segment file in {', '.join(map(str, places))} ({_NAME_RULE}; a store root has them "
+            f"in {COMMIT_LOG}/). {' '.join(notes)}".rstrip()
+        )
+    segments = _without_empty_tail(_without_twins(found, notes), notes)
+    for note in notes:
+        _log.warning(note)
+    return SegmentListing(tuple(segments), tuple(notes))
+
+
+def _order(segment: Segment) -> tuple[int, str]:
+    return segment.start_offset, segment.path
+
+
+def _resolve(text: str) -> list[Path]:
+    """Turn one given path into files and directories that exist."""
+    local = _without_scheme(text)
+    if local and _exists(local):
+        return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
+    parts = local.split(_MULTI_PATH_SPLITTER)
+    if len(parts) > 1 and all(map(str.strip, parts)):
+        missing = next((part for part in parts if not _exists(part.strip())), None)
+        if missing is None:
+            return [Path(os.path.abspath(part.strip())) for part in parts]  # noqa: PTH100 -- as above
+        raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
+    raise StoreNotFoundError(
+        f"no such path: {text!r}; tried {os.path.abspath(local)!r}"  # noqa: PTH100 -- as above
+        if local
+        else "the path is empty: expected a store root, a commitlog directory or a segment file"
+    )
+
+
+def _exists(path: str) -> bool:
+    """Tell whether something is there; what the system can't even look up is not."""
+    try:
+        return os.path.exists(path)  # noqa: PTH110 -- Path.exists raises where a path is too long
+    except ValueError:
+        return False
+
+
+def _without_scheme(text: str) -> str:
+    """Take a ``file:`` URL apart, and refuse URLs of other schemes.
+
+    Percent signs are decoded if the decoded path exists: Hadoop writes URLs without encoding them.
+    """
+    url = _URL.match(text)
+    if url is None or _exists(text):
+        return text
+    local = _FILE_URL.fullmatch(text)
+    if local is not None:
+        decoded = unquote(local[1])
+        return decoded if _exists(decoded) else local[1]
+    if url[1].lower() == "file":
+        raise StoreNotFoundError(f"{text!r} names another host: expected file:///path")
+    raise UnsupportedStoreError(
+        f"{text!r}: object stores and other file systems ({url[1]}://) are not supported yet. Copy the store to a "
+        f"local disk, or mount it, and give that path"
+    )
+
+
+def _segments_at(place: Path, notes: list[str]) -> list[Segment]:
+    if not place.is_dir():
+        return [_single_file(place)]
+    below = place / COMMIT_LOG
+    return list(_segments_in(below if below.is_dir() else place, notes))
+
+
+def _segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            start_offset = _start_offset(entry.name)
+            try:
+                size = entry.stat().st_size
+                is_file = entry.is_file()
+            except FileNotFoundError:
+                continue  # deleted since the directory was read: retention, or a link to nowhere
+            if start_offset is not None and is_file and start_offset + size <= _LAST_OFFSET:
+                yield Segment(entry.path, start_offset, size)
+            else:
+                kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
+                notes.append(f"ignored the {kind} {entry.path}: {_NAME_RULE}.")
+
+
+def _start_offset(name: str) -> int | None:
+    if not _NAME.fullmatch(name):
+        return None
+    offset = int(name) if len(name.lstrip("0")) <= len(str(_LAST_OFFSET)) else _LAST_OFFSET
+    return offset if offset < _LAST_OFFSET else None
+
+
+def _single_file(path: Path) -> Segment:
+    start_offset = _start_offset(path.name)
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
+    if start_offset is None or start_offset + size > _LAST_OFFSET:
+        raise SegmentLayoutError(f"{path} has no segment's name: {_NAME_RULE}.{_name_it_should_have(path, size)}")
+    return Segment(str(path), start_offset, size)
+
+
+def _name_it_should_have(path: Path, size: int) -> str:
+    """Ask the file's first record for its place, and believe it if the record is sound."""
+    if not path.is_file():
+        return " It is no file."
+    with open_segment(Segment(str(path), 0, size)) as segment:
+        check = check_record(segment.raw.data, 0, None, verify_crc=True)
+        offset = int(np.frombuffer(segment.raw, head_dtype(), 1)[0]["physical_offset"]) if check.spans else -1
+    if offset < 0:
+        return " Its first bytes are no sound record, so it can't be told which it is."
+    return f" Its first record was written at offset {offset}: rename it to {offset:020d}."
+
+
+def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
+    """Leave out a file that was given twice; refuse two files that claim the same offset."""
+    kept: list[Segment] = []
+    for segment in segments:
+        if not kept or kept[-1].start_offset != segment.start_offset:
+            kept.append(segment)
+        elif Path(kept[-1].path).samefile(segment.path):
+            notes.append(f"{segment.path} is given twice, and read once.")
+        else:
+            raise SegmentLayoutError(
+                f"two files claim offset {segment.start_offset}: {kept[-1].path} ({kept[-1].size} bytes) and "
+                f"{segment.path} ({segment.size} bytes); expected one. Give the paths of one log only, and take the "
+                f"wrong copy away; logs of several brokers are read one by one."
+            )
+    return kept
+
+
+def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segment]:
+    while segments and not segments[-1].size:
+        notes.append(f"ignored the empty file {segments[-1].path}.")
+        segments = segments[:-1]
+    return segments
+
+
+def usual_size(segments: Sequence[Segment]) -> int:
+    """Give the segment size the store was made with, in bytes, as most files and most distances between names tell it.
+
+    RocketMQ takes it from its configuration (``mappedFileSizeCommitLog``), which may not have come along.
+    """
+    votes = Counter(segment.size for segment in segments)
+    votes.update(after.start_offset - before.start_offset for before, after in pairwise(segments))
+    return max(votes, key=lambda size: (votes[size], size), default=0)
+
+
+def layout_problems(segments: Sequence[Segment]) -> tuple[SegmentLayoutError, ...]:
+    """Say where consecutive files do not follow each other as those of one log do.
+
+    RocketMQ refuses to load a log with a file of another size (4.5 and later, ``MappedFileQueue.load``). A last file
+    that is too short is not a problem of the layout: it can be a copy that was cut where a record ends.
+    """
+    size = usual_size(segments)
+    problems = [_pair_problem(before, after, size) for before, after in pairwise(segments)]
+    if segments and segments[-1].size > size:
+        problems.append(_error(f"segment {_shown(segments[-1])} is too long: expected {size} bytes as the others have"))
+    return tuple(problem for problem in problems if problem is not None)
+
+
+def _pair_problem(before: Segment, after: Segment, size: int) -> SegmentLayoutError | None:
+    distance = after.start_offset - before.start_offset
+    if before.size == distance:
+        return None
+    shown = f"{_shown(before)} is followed by {_shown(after)}"
+    if before.size > distance:
+        return _error(f"{shown}, which begins inside it: expected {distance} bytes, found {before.size}")
+    if before.size < size:
+        return _error(f"segment {before.path} is too short: expected {size} bytes, found {before.size}; {shown}")
+    missing = f"{before.end_offset:020d}"
+    return _error(
+        f"segment {missing} is missing: expected {missing} next, found {after.name}; "
+        f"{distance - before.size} bytes of the log are not there; {shown}"
+    )
+
+
+def _shown(segment: Segment) -> str:
+    return f"{segment.path} (offset {segment.start_offset}, {segment.size} bytes)"
+
+
+def _error(problem: str) -> SegmentLayoutError:
+    return SegmentLayoutError(f"{problem}. {_WAY_ON}")
