@@ -42,7 +42,7 @@ bench: venv ## the ratios of speed and memory, in one run; BENCH_ARGS="..." is h
 interop: venv ## the tests against a real RocketMQ (needs Maven and Java)
 	@$(VENV_PYTHON) -m pytest tests/interop -m interop
 
-soak: venv ## the property tests with a larger budget (hours, not minutes)
+soak: venv ## the property tests with a larger budget
 	@$(VENV_PYTHON) -m pytest -m "not interop" --hypothesis-profile=soak --timeout=0
 
 wheel: venv ## the wheel, in dist/
