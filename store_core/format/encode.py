@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """One message into one record: the readable definition of correct writing.
 
-`encode_message` and `encode_members` make the bytes outside the lock, with zeros where position, index and store time go;
-`do_append` fills these in and copies the record into its file. `store_core.format.encode_batch` does the same for many
-messages at once and must agree with this module.
+`encode_message` and `encode_members` make the bytes outside the put lock, with zeros where position, index and store
+time go; `store_core.format.append` fills these in. `store_core.format.encode_batch` encodes many messages at once and
+must agree with this module.
 
-RocketMQ: ``MessageExtEncoder`` and ``CommitLog.DefaultAppendMessageCallback`` (5.3.3), ``CommitLog`` (4.x).
+RocketMQ: ``MessageExtEncoder`` (5.3.3), ``CommitLog`` (4.x).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import struct
-import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.host import V4_BYTES, encode_host, message_id
-from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, head_dtype, head_size, unit_dtype
-from store_core.format.message import CRC_MASK, body_crc
-from store_core.format.properties import PROPERTY_CRC, property_crc_digits
+from store_core.format.append import EncodedRecords
+from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
+from store_core.format.host import V4_BYTES, encode_host
+from store_core.format.layout import HOST_V4, HOST_V6, MESSAGE_HEAD, MagicCode, head_size
+from store_core.format.message import body_crc
+from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import (
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,
@@ -41,11 +41,8 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
 
 __all__ = [
-    "BLANK_SIZE",
     "EncodeRules",
-    "EncodedRecords",
     "Refusal",
-    "do_append",
     "encode_members",
     "encode_message",
     "pack_host",
@@ -53,10 +50,6 @@ __all__ = [
     "stored_properties",
     "utf16_length",
 ]
-
-_BLANK: Final = struct.Struct(">ii")
-BLANK_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
-"""Bytes that a writer leaves at the end of every file: room for a blank record."""
 
 _I8_MAX: Final = 0x7F
 _I16: Final = struct.Struct(">h")
@@ -110,30 +103,8 @@ class Refusal:
     append_status: AppendMessageStatus | None = None
 
 
-@dataclass(slots=True)
-class EncodedRecords:
-    """Records that are complete but for physical offset, queue offset and store time.
-
-    Attributes
-    ----------
-    data : bytearray
-        The records, end to end.
-    starts : list of int
-        Where each begins in `data`.
-    sys_flag : int
-        Of all of them, host bits included.
-    store_host : bytes
-        Packed, as stored.
-    """
-
-    data: bytearray
-    sys_flag: int
-    store_host: bytes
-    starts: list[int] = field(default_factory=lambda: [0])
-
-
 def _stored_codes(sys_flag: int) -> str:
-    """Translate the table of the head into a format of `struct`; zeros stand for what `do_append` fills in."""
+    """Translate the table of the head into a format of `struct`."""
     codes = {">i4": "i", ">i8": "q"}
     fields = ((part.v6_flag, codes.get(part.type), part.dtype(sys_flag).itemsize) for part in MESSAGE_HEAD.fields)
     return ">" + "".join(f"{size}s" if v6_flag is not None else str(code) for v6_flag, code, size in fields)
@@ -145,16 +116,6 @@ _V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOST
 @lru_cache(maxsize=8)
 def _head_struct(v6_bits: int) -> struct.Struct:
     return struct.Struct(_stored_codes(v6_bits))
-
-
-def _position(name: str, sys_flag: int = 0) -> int:
-    return head_dtype(sys_flag).fields[name][1]  # type: ignore[index] -- a structured dtype has fields
-
-
-_OFFSETS: Final = struct.Struct(">qq")
-_OFFSETS_POSITION: Final = _position("queue_offset")
-_TIME: Final = struct.Struct(">q")
-_TIME_POSITIONS: Final = {bits: _position("store_timestamp", bits) for bits in (0, 0x10, 0x20, 0x30)}
 
 
 @lru_cache(maxsize=4096)
@@ -210,7 +171,7 @@ def properties_bytes(message: Message, rules: EncodeRules) -> bytes:
 def encode_message(
     message: Message, rules: EncodeRules, store_host: tuple[str, int], properties: bytes | None = None
 ) -> EncodedRecords | Refusal:
-    """Encode one message; `do_append` completes it.
+    """Encode one message; `store_core.format.append.do_append` completes it.
 
     Parameters
     ----------
@@ -235,7 +196,7 @@ def encode_message(
     if refusal is not None:
         return refusal
     data = bytearray().join(head.parts(message.flag, body, stored, message.prepared_transaction_offset))
-    return EncodedRecords(data, head.sys_flag, head.store_host)
+    return EncodedRecords(data, head.v6_bits, head.store_host)
 
 
 def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -> Refusal | None:
@@ -275,9 +236,9 @@ class _Head:
         born = pack_host(*message.born_host, rules.release)
         store = pack_host(*(message.store_host or store_host), rules.release)
         sys_flag = message.sys_flag
-        if len(born) > 2 * V4_BYTES:
+        if len(born) == HOST_V6.itemsize:
             sys_flag |= MessageSysFlag.BORNHOST_V6_FLAG
-        if len(store) > 2 * V4_BYTES:
+        if len(store) == HOST_V6.itemsize:
             sys_flag |= MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
         is_long = rules.release == "5.3" and rules.auto_message_version and utf16_length(message.topic) > _I8_MAX
         version = MagicCode.MESSAGE_V2 if is_long else MagicCode.MESSAGE_V1
@@ -289,17 +250,25 @@ class _Head:
         if len(self.topic) > limit:
             reason = f"a topic of {len(self.topic)} bytes, at most {limit} can be stored"
             return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
-        wide = head_size() + len(self.born_host) + len(self.store_host) - 4 * V4_BYTES
-        if self.rules.release != "4.3" and head_size(self.sys_flag) != wide:
+        if head_size(self.v6_bits) != self.head_size:
             reason = f"sys_flag {self.sys_flag:#x} claims an IPv6 host, but the host is IPv4"
             return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
         return None
 
+    @property
+    def v6_bits(self) -> int:
+        """Host widths in the record. By release 4.3 they are narrow, whatever bits the producer set."""
+        return 0 if self.rules.release == "4.3" else self.sys_flag & _V6_BITS
+
+    @property
+    def head_size(self) -> int:
+        """Bytes up to the body, with the hosts that are there."""
+        return head_size() + len(self.born_host) + len(self.store_host) - 2 * HOST_V4.itemsize
+
     def size(self, body: int, properties: int) -> int:
         """Bytes of a whole record."""
-        hosts = len(self.born_host) + len(self.store_host) - 4 * V4_BYTES
         lengths = self.version.topic_length_size + _I16.size
-        return head_size() + hosts + body + lengths + len(self.topic) + properties + self.rules.crc_reserved
+        return self.head_size + body + lengths + len(self.topic) + properties + self.rules.crc_reserved
 
     def parts(self, flag: int, body: bytes, properties: bytes, prepared: int) -> Iterable[bytes]:
         """Give the pieces of a record in their order, zeros for what is not known yet."""
@@ -308,18 +277,13 @@ class _Head:
         hosts = (self.sys_flag, message.born_timestamp or 0, self.born_host, 0, self.store_host)
         rest = (message.reconsume_times, prepared, len(body))
         try:
-            head = _head_struct(self._v6_bits).pack(*values, *hosts, *rest)
+            head = _head_struct(self.v6_bits).pack(*values, *hosts, *rest)
         except struct.error as error:
             raise InvalidOptionError(f"a message to {message.topic!r} has an integer out of range: {error}") from error
         length = len(self.topic).to_bytes(self.version.topic_length_size)
         crc_room = bytes(self.rules.crc_reserved)
         stored_length = _I16.pack(len(properties) + self.rules.crc_reserved)
         return head, body, length, self.topic, stored_length, properties, crc_room
-
-    @property
-    def _v6_bits(self) -> int:
-        """Host widths in the record. By release 4.3 they are narrow, whatever bits the producer set."""
-        return 0 if self.rules.release == "4.3" else self.sys_flag & _V6_BITS
 
 
 def encode_members(
@@ -343,7 +307,7 @@ def encode_members(
     head = _Head.of(batch, rules, store_host)
     refusal = head.refuse()
     shared = b"" if rules.release == "4.3" else to_utf8(_shared_properties(batch, rules.release))
-    encoded = EncodedRecords(bytearray(), head.sys_flag, head.store_host, [])
+    encoded = EncodedRecords(bytearray(), head.v6_bits, head.store_host, [])
     for flag, body, own in items:
         joint = b"\x02" if own and shared and not ends_with_separator(own) else b""
         properties = own + joint + shared
@@ -370,68 +334,3 @@ def _refuse_member(rules: EncodeRules, properties: int, record: int) -> Refusal 
         reason = f"a member of {record} bytes, at most {rules.max_message_size} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return None
-
-
-def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three values that only now are known
-    encoded: EncodedRecords,
-    view: memoryview,
-    physical_offset: int,
-    *,
-    queue_offset: int,
-    store_timestamp: int,
-    append_property_crc: bool = False,
-    is_queued: bool = True,
-    message_num: int | None = None,
-) -> AppendMessageResult:
-    """Complete records and copy them into a file, all of them or none.
-
-    Parameters
-    ----------
-    encoded : EncodedRecords
-    view : memoryview
-        The rest of the file, writable: its length is the room.
-    physical_offset : int
-        Of the first byte of `view`.
-    queue_offset : int
-        Index of the first record in its queue.
-    store_timestamp : int
-        Clock inside the put lock, ms.
-    append_property_crc : bool
-        Whether the records end in room for their property CRC.
-    is_queued : bool
-        False for prepared and rolled-back transaction messages: their queue offset is stored as 0.
-    message_num : int or None
-        Messages in the record, for an inner batch; None counts the records.
-
-    Returns
-    -------
-    AppendMessageResult
-        PUT_OK; or END_OF_FILE when the records and a blank record don't fit, and a blank record was written instead.
-    """
-    first = queue_offset if is_queued else 0
-    positions = [physical_offset + start for start in encoded.starts]
-    ids = ",".join(message_id(encoded.store_host, position) for position in positions)
-    room = len(view)
-    if len(encoded.data) + BLANK_SIZE > room:
-        _BLANK.pack_into(view, 0, room, MagicCode.BLANK)
-        status = AppendMessageStatus.END_OF_FILE
-        return AppendMessageResult(status, physical_offset, room, ids, store_timestamp, first)
-    _complete(encoded, positions, first, store_timestamp, append_property_crc=append_property_crc)
-    view[: len(encoded.data)] = encoded.data
-    count = len(positions) if message_num is None else message_num
-    status = AppendMessageStatus.PUT_OK
-    return AppendMessageResult(status, physical_offset, len(encoded.data), ids, store_timestamp, first, count)
-
-
-def _complete(
-    encoded: EncodedRecords, positions: list[int], queue_offset: int, store_timestamp: int, *, append_property_crc: bool
-) -> None:
-    data = encoded.data
-    time_position = _TIME_POSITIONS[encoded.sys_flag & _V6_BITS]
-    stops = [*encoded.starts[1:], len(data)]
-    for index, (start, stop) in enumerate(zip(encoded.starts, stops, strict=True)):
-        _OFFSETS.pack_into(data, start + _OFFSETS_POSITION, queue_offset + index, positions[index])
-        _TIME.pack_into(data, start + time_position, store_timestamp)
-        if append_property_crc:
-            crc = zlib.crc32(memoryview(data)[start : stop - CRC_RESERVED]) & CRC_MASK
-            data[stop - CRC_RESERVED : stop] = f"{PROPERTY_CRC}\x01{property_crc_digits(crc)}\x02".encode()
