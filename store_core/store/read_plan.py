@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be read: the segments, the end of the log, and the ranges that tasks read one by one.
+
+Everything that can change while a store is live is decided here, once: which files there are, and where the log ends.
+Every range of a plan then sees the same prefix of the log, whatever a broker appends, rolls or deletes meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.errors import SegmentVanishedError
+from store_core.files.segment_source import open_segment
+from store_core.files.store_path import layout_problems, list_segments, usual_size
+from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, unit_dtype
+from store_core.format.log_end import find_log_end
+from store_core.format.salvage import store_timestamps
+from store_core.format.scan import StopReason, check_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.format.log_end import LogEnd
+    from store_core.store.read_options import ReadOptions
+
+__all__ = ["ReadPlan", "ReadRange", "plan_ranges"]
+
+_log: Final = logging.getLogger("store_core")
+
+_ATTEMPTS: Final = 100
+"""Plans that are begun again because retention deleted a file meanwhile; each time there is one file less."""
+
+_CLOCK_STEP: Final = 60_000
+"""How far a broker's clock may have been set back, in ms, without a segment being skipped that has rows.
+
+Store times are the broker's clock, not a counter. Time servers step it by a second or so; a minute is generous, and
+costs at most a few segments that are read and have no rows.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """A part of one segment; a record belongs to the range in which it starts.
+
+    Attributes
+    ----------
+    segment : Segment
+    begin, end : int
+        Physical offsets; the end is exclusive.
+    data_end : int
+        Physical offset in the segment behind which nothing is read, the same for all ranges of a plan.
+    is_last : bool
+        Whether the log ends in this segment, so that bytes of an earlier time may lie in it.
+    is_cut : bool
+        Whether the file is shorter than it should be.
+    """
+
+    segment: Segment
+    begin: int
+    end: int
+    data_end: int
+    is_last: bool = False
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """Ranges in the order of the log, and what was found that a user should know."""
+
+    ranges: tuple[ReadRange, ...]
+    notes: tuple[str, ...]
+
+
+def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
+    """Plan the reading of a log: runs once, before any range is read.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        See `store_core.files.store_path.list_segments`.
+    options : ReadOptions
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is nothing at a path, or no segment.
+    SegmentLayoutError
+        If the files do not form one log, unless the options allow for that.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _Planner(paths, options).plan()
+        except SegmentVanishedError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+class _Planner:
+    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
+        self._options = options
+        self._segments, notes = list_segments(paths)
+        self._notes = list(notes)
+        self._usual_size = usual_size(self._segments)
+
+    def plan(self) -> ReadPlan:
+        self._check_layout()
+        whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
+        clipped = [self._clip(part) for part in self._up_to_log_end(whole)]
+        kept = self._within_time([part for part in clipped if part.begin < part.end])
+        return ReadPlan(tuple(_split(kept, self._options)), tuple(self._notes))
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        _log.warning(text)
+
+    def _check_layout(self) -> None:
+        for problem in layout_problems(self._segments):
+            if self._options.is_strict:
+                raise problem
+            self._note(str(problem))
+
+    def _whole(self, segment: Segment, following: Segment | None) -> ReadRange:
+        """Make the range of a whole segment; one that is too long ends where the next begins: no row comes twice."""
+        end = segment.end_offset if following is None else min(segment.end_offset, following.start_offset)
+        is_cut = segment.size < self._usual_size
+        return ReadRange(segment, segment.start_offset, end, data_end=end, is_cut=is_cut)
+
+    def _up_to_log_end(self, parts: list[ReadRange]) -> list[ReadRange]:
+        """Pin the end of the log; segments at the end without a single record are only pre-allocated."""
+        while parts:
+            last = parts.pop()
+            with open_segment(last.segment) as opened:
+                if self._is_behind(last) and _has_record(opened.raw, last.begin):
+                    return parts
+                end = find_log_end(
+                    opened.raw, last.begin, verify_crc=self._options.verify_crc, next_data=opened.next_data
+                )
+                is_foreign = not parts and end.position == 0 and _is_foreign(opened.raw)
+            self._note_end(last, end)
+            is_lost = last.is_cut and end.reason is StopReason.TORN  # no writer leaves a record that runs past its file
+            position = last.segment.size if is_foreign or is_lost else end.position
+            if position:
+                data_end = last.begin + position
+                return [*parts, replace(last, end=data_end, data_end=data_end, is_last=True)]
+        return []
+
+    def _is_behind(self, part: ReadRange) -> bool:
+        """Tell whether the whole range lies behind what is asked for."""
+        return self._options.end.physical is not None and self._options.end.physical <= part.begin
+
+    def _note_end(self, last: ReadRange, end: LogEnd) -> None:
+        where = f"at offset {last.begin + end.position} of {last.segment.path}"
+        if end.reason.is_damage:
+            self._note(f"the log ends {where}: {end.reason.value}; no newer record follows.")
+        if end.stale >= 0:
+            text = f"the log ends {where}; the records from offset {last.begin + end.stale} on are older, so no data."
+            self._notes.append(text)
+            _log.info(text)
+
+    def _clip(self, part: ReadRange) -> ReadRange:
+        """Narrow a range to the physical offsets asked for."""
+        begin, end = self._options.start.physical or 0, self._options.end.physical
+        return replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
+
+    def _within_time(self, parts: list[ReadRange]) -> list[ReadRange]:
+        """Leave out segments that can't have rows, by the store times of their first records."""
+        start, end = self._options.starting_timestamp, self._options.ending_timestamp
+        if start is None and end is None:
+            return parts
+        times = [_first_store_timestamp(part.segment) for part in parts]
+        return [
+            part
+            for part, first, following in zip(parts, times, [*times[1:], None], strict=True)
+            if (start is None or following is None or following + _CLOCK_STEP >= start)
+            and (end is None or first is None or first - _CLOCK_STEP < end)
+        ]
+
+
+def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
+    return zip(segments, [*segments[1:], None], strict=True)
+
+
+def _has_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
+    return check_record(raw.data, 0, start_offset).reason is None
+
+
+def _is_foreign(raw: npt.NDArray[np.uint8]) -> bool:
+    """Tell whether a segment, of which not one record can be read, begins with the magic code of something else."""
+    if check_record(raw.data, 0).reason is not StopReason.BAD_MAGIC:
+        return False
+    return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])
+
+
+def _first_store_timestamp(segment: Segment) -> int | None:
+    """Read the store time of a segment's first record, in ms; None if it can't be told."""
+    with open_segment(segment) as opened:
+        if not _has_record(opened.raw, segment.start_offset):
+            return None
+        time = int(store_timestamps(opened.raw, np.zeros(1, np.int64))[0])
+    return time if time > 0 else None
+
+
+def _split(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
+    """Split ranges evenly, until none is too large and there are enough."""
+    lengths = [part.end - part.begin for part in parts]
+    counts = [-(-length // (options.max_partition_bytes or length)) for length in lengths]
+    _raise_counts(counts, lengths, options.min_partitions or 0)
+    for part, length, wanted in zip(parts, lengths, counts, strict=True):
+        count = min(wanted, max(length // MIN_RECORD_SIZE, 1))
+        cuts = [part.begin + length * cut // count for cut in range(count + 1)]
+        yield from (replace(part, begin=begin, end=end) for begin, end in pairwise(cuts))
+
+
+def _raise_counts(counts: list[int], lengths: Sequence[int], wanted: int) -> None:
+    """Split what has the largest pieces, again and again, until there are enough; none gets smaller than a record."""
+    pieces = [(-length / count, at) for at, (length, count) in enumerate(zip(lengths, counts, strict=True))]
+    heapq.heapify(pieces)
+    for _ in range(wanted - sum(counts)):
+        if not pieces or -pieces[0][0] < 2 * MIN_RECORD_SIZE:
+            return
+        at = pieces[0][1]
+        counts[at] += 1
+        heapq.heapreplace(pieces, (-lengths[at] / counts[at], at))
