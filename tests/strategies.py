@@ -249,28 +249,28 @@ def _hostile(count: int, filler: int, last_reaches: int) -> Callable[[int], Reco
     return record_at
 
 
-def _simple(kind: int) -> Record:
-    """Make a record whose size and kind vary with a number, cheaply."""
+_LAST_REACHES: Final = (0, 0, 0, 1, -7, 100, 300, 1 << 30)
+
+
+def _part(kind: int) -> Record | Callable[[int], Record]:
+    """Make a record whose form depends on a number of one byte, cheaply."""
+    if kind >= 0xD0:
+        return _hostile(kind % 6 * 3, kind % 5 * 7, _LAST_REACHES[kind % len(_LAST_REACHES)])
     return Record(
         bytes(kind % 31),
         topic="t" * (kind % 5),
-        version=2 if kind % 11 == 0 else 1,
-        born_host=("::1", 1) if kind % 7 == 0 else ("10.0.0.1", 1),
-        store_host=("::1", 1) if kind % 13 == 0 else ("10.0.0.1", 1),
+        version=2 if kind % 11 == 1 else 1,
+        born_host=("::1", 1) if kind % 7 == 1 else ("10.0.0.1", 1),
+        store_host=("::1", 1) if kind % 13 == 1 else ("10.0.0.1", 1),
     )
-
-
-_simple_records: Final = st.integers(0, 1000).map(_simple)
-_hostile_records: Final = st.builds(
-    _hostile, st.integers(0, 12), st.integers(0, 40), st.sampled_from([0, 0, 0, 1, -7, 100, 300, 1 << 30])
-)
 
 
 @st.composite
 def layouts(draw: st.DrawFn) -> Log:
-    """Draw a log for those who look only where records lie: many small ones, among them bodies full of records."""
-    parts = draw(st.lists(_simple_records | _simple_records | _hostile_records, max_size=60))
-    return _place(list(parts), draw(start_offsets), draw(_tails))
+    """Draw a log for those who look only where records lie: up to 80 small ones, among them bodies full of records."""
+    count = draw(st.integers(0, 80))
+    kinds = draw(st.binary(min_size=count, max_size=count))
+    return _place([_part(kind) for kind in kinds], draw(start_offsets), draw(_tails))
 
 
 # --- broken logs ---
@@ -280,6 +280,9 @@ _TELLING_NUMBERS: Final = st.sampled_from([
     0, 1, -1, 4, 7, 8, 88, 90, 91, 92, 112, 127, 128, 255, 256, 0x7FFF, 0x10000, 1 << 20, (1 << 31) - 1, -(1 << 31),
     MAGIC_V1 - (1 << 32), MAGIC_V2 - (1 << 32), MAGIC_BLANK - (1 << 32), 0x10, 0x20, 0x30,
 ])  # fmt: skip
+
+
+_CLOSE: Final = st.integers(-9, 9)
 
 
 @st.composite
@@ -293,7 +296,9 @@ def mutated(draw: st.DrawFn, sound: st.SearchStrategy[Log]) -> Log:
 
 
 def _break(draw: st.DrawFn, data: bytearray, starts: list[int]) -> None:
-    where = st.integers(0, max(len(data) - 1, 0))
+    size = max(len(data) - 1, 0)
+    near_edge = st.builds(lambda start, by: min(max(start + by, 0), size), st.sampled_from([*starts, size]), _CLOSE)
+    where = st.integers(0, size) | near_edge
     kind = draw(
         st.sampled_from(["field", "field", "field", "flip", "zero", "truncate", "duplicate", "delete", "insert"])
     )

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.format import lockstep
 from store_core.format.lockstep import scan
 from store_core.format.scan import follow_chain
-from tests.builders import BODY_AT, Record
+from tests.builders import BODY_AT, BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, Record
 from tests.segment import Segment, assert_same_scan
 from tests.strategies import Log, layouts, logs, mutated
 
@@ -57,6 +60,49 @@ def test_scan_equals_the_chain_of_any_range(log: Log, lanes: int | None, data: s
     begin, end = data.draw(places), data.draw(st.none() | places)
 
     assert_scans_as_chain(log, begin, end, lanes=lanes)
+
+
+def equal_records() -> Segment:
+    """Make a log in which all cursors go on to the end of their stretch, since all have the same way to go."""
+    return Segment().append(*[b"body"] * 60)
+
+
+@pytest.mark.parametrize("lanes", [1, 20, 60])
+def test_scan_equals_the_chain_of_a_log_torn_anywhere(lanes: int) -> None:
+    log = equal_records()
+    while len(log.data) > log.starts[-2] - 3:
+        assert_scans_as_chain(Log(bytes(log.data)), lanes=lanes)
+        log.shrink(1)
+
+
+@pytest.mark.parametrize("at", [SIZE_AT, MAGIC_AT, BODY_LENGTH_AT])
+@pytest.mark.parametrize("number", [0, 1, -1, 90, 91, 107, 1000, (1 << 31) - 1, -(1 << 31)])
+def test_scan_equals_the_chain_with_any_record_broken(at: int, number: int) -> None:
+    sound = equal_records()
+    for start in sound.starts:
+        data = bytearray(sound.data)
+        struct.pack_into(">i", data, start + at, number)
+
+        assert_scans_as_chain(Log(bytes(data)), lanes=20)
+
+
+@pytest.mark.parametrize("shift", range(8))
+@pytest.mark.parametrize("version", [1, 2])
+def test_cursors_do_the_work_of_single_steps(monkeypatch: pytest.MonkeyPatch, shift: int, version: int) -> None:
+    """The walk would be right, though slow, if cursors read nonsense: single steps make up for them."""
+    log = Segment().append(*[b"body"] * 1000, version=version)
+    stepped = []
+    single_steps = lockstep._single_steps
+
+    def count_steps(data: memoryview, position: int, stop: int) -> tuple[list[int], int]:
+        found, arrived = single_steps(data, position, stop)
+        stepped.extend(found)
+        return found, arrived
+
+    monkeypatch.setattr(lockstep, "_single_steps", count_steps)
+
+    assert_scans_as_chain(Log(bytes(log.data)), lanes=100, shift=shift)
+    assert len(stepped) < 20
 
 
 def small_log() -> Log:
