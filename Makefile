@@ -59,4 +59,4 @@ lock: ## requirements/*.lock anew, with the newest versions
 	@tools/lock.sh
 
 clean: ## remove environments, caches and built files
-	@rm -rf .venv .venv-lowest .venv-lock dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .cache .venv .venv-lowest .venv-lock dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
