@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+package interop;
+
+import com.alibaba.fastjson.JSONArray;
+import com.alibaba.fastjson.JSONObject;
+import com.alibaba.fastjson.util.TypeUtils;
+import java.io.File;
+import java.lang.reflect.Method;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** A store directory in the hands of RocketMQ, from the fields {@code store}, {@code config} and others of a job. */
+final class Store implements AutoCloseable {
+    private static final long DISPATCH_LIMIT_NANOS = 60_000_000_000L;
+
+    final DefaultMessageStore messageStore;
+
+    Store(JSONObject job) throws Exception {
+        String root = job.getString("store");
+        Files.createDirectories(new File(root).toPath());
+        MessageStoreConfig config = new MessageStoreConfig();
+        set(config, "storePathRootDir", root);
+        set(config, "storePathCommitLog", root + "/commitlog");
+        for (Map.Entry<String, Object> setting : job.getJSONObject("config").entrySet()) {
+            set(config, setting.getKey(), setting.getValue());
+        }
+        messageStore = Release.newStore(config, strings(job.getJSONArray("batchTopics")), job.getBooleanValue("broker"));
+    }
+
+    /** Gives a store that takes messages. */
+    static Store started(JSONObject job) throws Exception {
+        Store store = new Store(job);
+        if (!store.load()) {
+            throw new IllegalStateException("load() is false");
+        }
+        store.start();
+        return store;
+    }
+
+    static File abortFile(JSONObject job) {
+        return new File(job.getString("store"), "abort");
+    }
+
+    boolean load() {
+        return messageStore.load();
+    }
+
+    void start() throws Exception {
+        messageStore.start();
+    }
+
+    /** Waits until queues and index have all messages; gives the bytes that are left if they don't get there. */
+    long awaitDispatch() throws InterruptedException {
+        long limit = System.nanoTime() + DISPATCH_LIMIT_NANOS;
+        while (messageStore.dispatchBehindBytes() > 0 && System.nanoTime() < limit) {
+            Thread.sleep(1);
+        }
+        return messageStore.dispatchBehindBytes();
+    }
+
+    @Override
+    public void close() {
+        messageStore.shutdown();
+    }
+
+    private static List<String> strings(JSONArray array) {
+        List<String> strings = new ArrayList<>();
+        if (array != null) {
+            array.forEach(item -> strings.add((String) item));
+        }
+        return strings;
+    }
+
+    /** Calls the setter of a setting, under the name it had up to 4.3 ("maped") if there is none under today's. */
+    private static void set(MessageStoreConfig config, String name, Object value) throws Exception {
+        Method setter = setter(name, value);
+        if (setter == null) {
+            setter = setter(name.replace("mappedFile", "mapedFile"), value);
+        }
+        if (setter == null) {
+            throw new IllegalArgumentException(Release.VERSION + " has no setting " + name + " that takes " + value);
+        }
+        setter.invoke(config, TypeUtils.castToJavaBean(value, setter.getParameterTypes()[0]));
+    }
+
+    private static Method setter(String name, Object value) {
+        String method = "set" + Character.toUpperCase(name.charAt(0)) + name.substring(1);
+        for (Method candidate : MessageStoreConfig.class.getMethods()) {
+            boolean named = candidate.getName().equals(method) && candidate.getParameterCount() == 1;
+            if (named && !candidate.getParameterTypes()[0].isEnum()) { // settings with an enum have a twin with text
+                return candidate;
+            }
+        }
+        return null;
+    }
+}

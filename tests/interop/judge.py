@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real RocketMQ of one release, with small files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.interop.puts import put_job
+from tests.interop.scenarios import SEGMENT_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from tests.interop.puts import Put
+    from tests.interop.rocketmq import Answer, RocketMq
+
+__all__ = ["DELAY_LEVELS", "Judge"]
+
+DELAY_LEVELS: Final = "31s 35s 40s 50s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""RocketMQ's levels, but for the short ones: the stores of 4.x deliver what is due while a test has them open."""
+
+_SETTINGS: Final = {
+    "cleanFileForciblyEnable": False,
+    "diskMaxUsedSpaceRatio": 95,
+    "fileReservedTime": 24 * 365,
+    "haListenPort": 0,
+    "mappedFileSizeConsumeQueue": 20 * 40,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+    "messageDelayLevel": DELAY_LEVELS,
+    "osPageCacheBusyTimeOutMills": 600_000,  # a loaded machine must not refuse messages
+}
+_SETTINGS_OF: Final[dict[str, dict[str, object]]] = {"4.3": {}, "4.9": {}, "5.3": {"timerWheelEnable": False}}
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A real RocketMQ of one release; settings are those of its MessageStoreConfig.
+
+    Attributes
+    ----------
+    release : str
+        The value of option `release` for which it stands.
+    process : RocketMq
+    """
+
+    release: str
+    process: RocketMq
+
+    def put(self, store: Path, puts: Iterable[Put], **settings: object) -> Future[Answer]:
+        """Put messages into a store, new or not, as a broker does; it is then closed."""
+        return self.process.submit("put", **self._fields(store, settings), broker=True, messages=put_job(puts))
+
+    def open(self, store: Path, **settings: object) -> Future[Answer]:
+        """Open a store, which RocketMQ may change, tell what is in it and close it."""
+        return self.process.submit("open", **self._fields(store, settings))
+
+    def live(
+        self, store: Path, put: Put, *, count: int, burst: int, pause_ms: int, **settings: object
+    ) -> Future[Answer]:
+        """Put a message many times, with a pause after every burst."""
+        rhythm = {"count": count, "burst": burst, "pauseMs": pause_ms}
+        return self.process.submit("live", **self._fields(store, settings), message=put.to_json(), **rhythm)
+
+    def _fields(self, store: Path, settings: dict[str, object]) -> dict[str, object]:
+        batch_topics = settings.pop("batch_topics", [])
+        config = {"mappedFileSizeCommitLog": SEGMENT_SIZE, **_SETTINGS, **_SETTINGS_OF[self.release], **settings}
+        return {"store": str(store), "config": config, "batchTopics": batch_topics}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings a RocketMQ release with Maven and compiles the harness against it, once; both are kept in `.cache/interop`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command", "missing_tools"]
+
+RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3"}
+"""The RocketMQ version that judges each value of option `release`."""
+
+_HERE: Final = Path(__file__).parent
+_JAVA: Final = _HERE / "java"
+_CACHE: Final = _HERE.parents[1] / ".cache" / "interop"
+_JAVA_RELEASE: Final = "17"
+
+# RocketMQ 4.x unmaps files and looks into buffers by reflection, which Java 17 allows only to those named here.
+_OPENED_PACKAGES: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
+_JVM_OPTIONS: Final = (
+    "-Xms256m",
+    "-Xmx1g",
+    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",  # else a store on a fuller disk takes no messages
+    "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99",
+)
+
+
+class MissingToolError(RuntimeError):
+    """A program that the tests need is not installed."""
+
+
+class ToolFailedError(RuntimeError):
+    """A program ended with an error; its output is the message."""
+
+
+def missing_tools() -> tuple[str, ...]:
+    """Tell which of the programs the tests need are not on the PATH."""
+    return tuple(name for name in ("mvn", "javac", "java") if shutil.which(name) is None)
+
+
+def harness_command(version: str) -> list[str]:
+    """Give the command that starts the harness on a RocketMQ version; fetches and compiles what is not there yet.
+
+    Raises
+    ------
+    MissingToolError
+        If Maven or the JDK is not installed.
+    ToolFailedError
+        If Maven or the compiler fails, for example for want of a network.
+    """
+    if missing := missing_tools():
+        raise MissingToolError(
+            f"{', '.join(missing)} not found: the tests against a real RocketMQ fetch it with Maven and compile a "
+            f"harness with a JDK of release {_JAVA_RELEASE} or later. Install both, or leave these tests out: "
+            "pytest --ignore=tests/interop"
+        )
+    jars = _jars(version)
+    classes = _classes(version, jars)
+    opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED_PACKAGES]
+    settings = [f"-D{name}.configurationFile={_JAVA / 'logback.xml'}" for name in ("logback", "rmq.logback")]
+    home = f"-Duser.home={_CACHE / 'home'}"
+    return [_program("java"), *_JVM_OPTIONS, *opened, *settings, home, "-cp", f"{classes}:{jars}/*", "interop.Main"]
+
+
+def _jars(version: str) -> Path:
+    def fetch(directory: Path) -> None:
+        settings = [f"-Drocketmq.version={version}", f"-DoutputDirectory={directory}"]
+        _run([_program("mvn"), "-q", "-B", "-f", str(_HERE / "pom.xml"), "dependency:copy-dependencies", *settings])
+
+    return _make_once(_CACHE / "jars" / version, fetch)
+
+
+def _classes(version: str, jars: Path) -> Path:
+    sources = sorted([*_JAVA.glob("common/**/*.java"), *_JAVA.glob(f"{version}/**/*.java")])
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+
+    def compile_into(directory: Path) -> None:
+        options = ["--release", _JAVA_RELEASE, "-encoding", "UTF-8", "-cp", f"{jars}/*", "-d", str(directory)]
+        _run([_program("javac"), *options, *map(str, sources)])
+
+    return _make_once(_CACHE / "classes" / f"{version}-{digest}", compile_into)
+
+
+def _make_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """Fill a directory, unless it is there: it appears complete or not at all, also with another process at it."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+        try:
+            make(made)
+            made.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return target
+
+
+def _program(name: str) -> str:
+    return shutil.which(name) or name
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- the commands above
+    if done.returncode != 0:
+        raise ToolFailedError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores that RocketMQ has written for a scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.interop.answers import answer_rows
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from tests.golden_stores import Row
+    from tests.interop.judge import Judge
+    from tests.interop.puts import Put
+    from tests.interop.rocketmq import Answer
+    from tests.interop.scenarios import Scenario
+
+__all__ = ["WrittenStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenStore:
+    """A store in the making; `answer` waits until RocketMQ has closed it.
+
+    It is shared by the tests of a session: copy it before anything is written to it.
+    """
+
+    release: str
+    scenario: Scenario
+    puts: list[Put]
+    path: Path
+    future: Future[Answer]
+
+    @classmethod
+    def start(cls, judge: Judge, scenario: Scenario, directory: Path) -> WrittenStore:
+        """Have a scenario written below a directory."""
+        path, puts = directory / scenario.name, scenario.puts(judge.release)
+        return cls(judge.release, scenario, puts, path, judge.put(path, puts, **scenario.job_settings))
+
+    @property
+    def answer(self) -> Answer:
+        """What RocketMQ said to each put, and read back at the end."""
+        return self.future.result()
+
+    @property
+    def rows(self) -> list[Row]:
+        """RocketMQ's read-back, in log order, in the terms of our columns."""
+        return answer_rows(self.answer, self.scenario.segment_size)
+
+    @property
+    def statuses(self) -> list[str]:
+        """What each put returned."""
+        return [put.get("status", put.get("thrown")) for put in self.answer["puts"]]
