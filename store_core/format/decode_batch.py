@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columns import HEAD_FIELDS, arrow_schema
-from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
+from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.decode import corrupt_record_error, decode_topic
 from store_core.format.hosts import host_column, message_id_column
 from store_core.format.java_hash import hash_codes
@@ -24,9 +24,15 @@ from store_core.format.message import CRC_MASK
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.property_columns import PropertyColumns, split_key_column
 from store_core.format.scan import check_record
-from store_core.format.slices import as_text, take_slices
+from store_core.format.slices import as_text, fixed_array, repeat_text, take_slices
 from store_core.format.spans import Heads, Spans, measure
-from store_core.format.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, CompressionType, MessageSysFlag, TransactionType
+from store_core.format.sys_flag import (
+    COMPRESSION_MASK,
+    TRANSACTION_MASK,
+    CompressionType,
+    MessageSysFlag,
+    TransactionType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["DecodedBatch", "Fault", "decode_batch"]
 
 _MICROSECONDS: Final = 1000
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
 _EXPANDED_BATCH: Final = 256 << 20
 """Most bytes that the compressed bodies of one batch may expand to together."""
@@ -276,7 +283,7 @@ class _Rows:
     def column(self, name: str) -> pa.Array:
         """Make one column."""
         make = _MAKERS.get(name)
-        return make(self) if make else pa.array(self.heads.column(HEAD_FIELDS.get(name, name)))
+        return make(self) if make else fixed_array(self.heads.column(HEAD_FIELDS.get(name, name)))
 
     def body(self) -> pa.BinaryArray:
         if self.expanded is not None:
@@ -285,12 +292,13 @@ class _Rows:
 
     def timestamp(self, name: str) -> pa.TimestampArray:
         """Give milliseconds as microseconds; times beyond Arrow's range become its first or last."""
-        times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND) * _MICROSECONDS
-        return pa.array(times).view(pa.timestamp("us", tz="UTC"))
+        times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND)
+        times *= _MICROSECONDS
+        return fixed_array(times, _TIMESTAMP)
 
     def named(self, mask: int, names: dict[int, str]) -> pa.StringArray:
         """Name each record by some bits of its sys_flag."""
-        bits = pa.array(self.heads.leading("sys_flag") & mask).dictionary_encode()
+        bits = fixed_array(self.heads.leading("sys_flag") & mask).dictionary_encode()
         texts = pa.array([names[value] for value in bits.dictionary.to_pylist()], pa.string())
         return texts.take(bits.indices)
 
@@ -321,8 +329,8 @@ _MAKERS: Final[dict[str, Callable[[_Rows], Any]]] = {
     "body": _Rows.body,
     "msg_id": lambda rows: message_id_column(rows.heads),
     "unique_key": lambda rows: rows.properties.value(UNIQ_KEY),
-    "tags_code": lambda rows: pa.array(hash_codes(rows.tags).astype(np.int64)),
-    "segment": lambda rows: pa.repeat(rows.segment, rows.starts.size),
+    "tags_code": lambda rows: fixed_array(hash_codes(rows.tags).astype(np.int64)),
+    "segment": lambda rows: repeat_text(rows.segment, rows.starts.size),
     "transaction_type": lambda rows: rows.named(TRANSACTION_MASK, _TRANSACTION_NAMES),
     "compression": lambda rows: rows.named(int(_COMPRESSION_BITS), _COMPRESSION_NAMES),
     "_corrupt_record": lambda rows: pa.nulls(rows.starts.size, pa.binary()),

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.format.host import format_host
+from store_core.format.slices import repeat_text, take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ def _by_width(heads: Heads, convert: Callable[[npt.NDArray[np.void]], pa.StringA
         if members is None:
             return pieces[0]
         rows.append(members)
-    return pa.concat_arrays(pieces).take(pa.array(np.argsort(np.concatenate(rows))))
+    return take_rows(pa.concat_arrays(pieces), np.argsort(np.concatenate(rows)))
 
 
 def _packed(column: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
@@ -60,12 +61,13 @@ def _packed(column: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
 
 
 def _host_texts(hosts: npt.NDArray[np.void]) -> pa.StringArray:
-    table = _packed(hosts)
     if not hosts.size:
         return pa.array([], pa.string())
-    if (table == table[0]).all():
-        return pa.repeat(pa.scalar(_format(table[0].tobytes())), hosts.size)
-    items = pa.Array.from_buffers(pa.binary(table.shape[1]), hosts.size, [None, pa.py_buffer(table)])
+    packed = np.ascontiguousarray(hosts)
+    words = packed.view(np.uint32).reshape(hosts.size, -1)
+    if all((words[:, column] == words[0, column]).all() for column in range(words.shape[1])):
+        return repeat_text(_format(packed[0].tobytes()), hosts.size)
+    items = pa.Array.from_buffers(pa.binary(hosts.dtype.itemsize), hosts.size, [None, pa.py_buffer(packed.view(np.uint8))])
     distinct = items.dictionary_encode()
     texts = pa.array([_format(host) for host in distinct.dictionary.to_pylist()], pa.string())
     return texts.take(distinct.indices)

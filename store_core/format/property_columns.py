@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
-from store_core.format.slices import as_text, binary_parts, take_alternate, take_slices
+from store_core.format.slices import as_text, binary_parts, fixed_array, take_alternate, take_rows, take_slices
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,10 +51,10 @@ class PropertyColumns:
         while odd.any():
             odd_rows = np.concatenate([odd_rows, rows[odd]])
             rows = rows[~odd]
-            pairs, odd = _cut(packed.take(pa.array(rows)))
+            pairs, odd = _cut(take_rows(packed, rows))
         self._pairs = pairs
         self._parsed = [parse_properties(decode_text(packed[row].as_py()), parser) for row in odd_rows.tolist()]
-        self._order = pa.array(np.argsort(np.concatenate([rows, odd_rows]))) if self._parsed else None
+        self._order = np.argsort(np.concatenate([rows, odd_rows])) if self._parsed else None
 
     def map(self) -> pa.MapArray:
         """Give all properties of each row."""
@@ -72,7 +72,8 @@ class PropertyColumns:
 
     def _merge(self, plain: pa.Array, parsed: pa.Array) -> pa.Array:
         """Bring plain and parsed rows back into the order of the records."""
-        return pa.concat_arrays([plain, parsed]).take(self._order)
+        order = np.empty(0, np.int64) if self._order is None else self._order
+        return take_rows(pa.concat_arrays([plain, parsed]), order)
 
 
 def split_key_column(keys: pa.StringArray) -> pa.ListArray:
@@ -83,18 +84,26 @@ def split_key_column(keys: pa.StringArray) -> pa.ListArray:
     offsets, data, _ = binary_parts(keys)
     data = data[: offsets[-1]]
     is_key = data != _BLANK
-    edges = np.zeros(data.size, np.bool_)
-    inner = offsets[:-1][np.diff(offsets) > 0]
-    edges[inner] = True
-    begins = is_key.copy()
-    begins[1:] &= ~is_key[:-1] | edges[1:]
-    ends = is_key.copy()
-    ends[:-1] &= ~is_key[1:] | edges[1:]
-    starts, stops = np.flatnonzero(begins), np.flatnonzero(ends) + 1
+    if is_key.all():
+        starts, stops = offsets[:-1][offsets[1:] > offsets[:-1]], offsets[1:][offsets[1:] > offsets[:-1]]
+    else:
+        starts, stops = _tokens(is_key, offsets)
     tokens = _as_strings(take_slices(data, starts, stops))
     bounds = np.searchsorted(starts, offsets).astype(np.int32)
     validity = keys.buffers()[0]
     return pa.Array.from_buffers(STRINGS_TYPE, len(keys), [validity, pa.py_buffer(bounds)], children=[tokens])
+
+
+def _tokens(
+    is_key: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Find the runs of key bytes within each row: their starts and stops."""
+    is_first = np.zeros(is_key.size, np.bool_)
+    is_first[offsets[:-1][np.diff(offsets) > 0]] = True
+    begins, ends = is_key.copy(), is_key.copy()
+    begins[1:] &= ~is_key[:-1] | is_first[1:]
+    ends[:-1] &= ~is_key[1:] | is_first[1:]
+    return np.flatnonzero(begins), np.flatnonzero(ends) + 1
 
 
 def _as_strings(array: pa.BinaryArray) -> pa.StringArray:
@@ -125,7 +134,7 @@ class _Pairs:
             return pa.nulls(rows, pa.string())
         number = self.names.index(name)
         if self.ids is None:
-            return self.values.take(pa.array(self.bounds[:-1] + np.int32(number)))
+            return take_rows(self.values, self.bounds[:-1] + np.int32(number))
         hits = np.flatnonzero(self.ids == number)
         chosen = np.full(rows, -1, np.int64)
         chosen[np.searchsorted(self.bounds, hits, side="right") - 1] = hits
@@ -138,8 +147,8 @@ _NO_PAIRS: Final = _Pairs(np.zeros(1, np.int32), pa.array([], pa.string()), pa.a
 def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
     """Cut rows into names and values, if all are plain; and tell which rows are not."""
     offsets, data, buffer = binary_parts(packed)
-    marks, kinds, first = _separators(offsets, data)
-    odd = _rows_out_of_turn(kinds, first) | _rows_not_utf8(packed)
+    marks, first = _separators(offsets, data)
+    odd = _rows_out_of_turn(marks, first, data) | _rows_not_utf8(packed)
     if odd.any():
         return _NO_PAIRS, odd
     bounds = (first >> 1).astype(np.int32)
@@ -155,32 +164,35 @@ def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
 
 def _separators(
     offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Find the separators: their positions, their kinds, and the number of the first one of each row.
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Find the separators, and the number of each row's first one.
 
     Rows that do not end with one (written by RocketMQ 4.9.1 to 5.1) get it behind their last byte.
     """
-    marks = np.flatnonzero((data == _NAME_END) | (data == _VALUE_END))
-    kinds = data[marks]
+    marks = np.flatnonzero(data <= _VALUE_END)
     first = np.searchsorted(marks, offsets)
-    ends = offsets[1:]
-    filled = np.flatnonzero(ends > offsets[:-1])
-    unended = filled[data[ends[filled] - 1] != _VALUE_END]
-    if unended.size:
-        places = first[1:][unended]
-        marks = np.insert(marks, places, ends[unended])
-        kinds = np.insert(kinds, places, _VALUE_END)
-        added = np.zeros(first.size, np.int64)
-        added[unended + 1] = 1
-        first = first + np.cumsum(added)
-    return marks, kinds, first
+    filled = offsets[1:] > offsets[:-1]
+    unended = filled & (data.take(offsets[1:] - 1, mode="clip") != _VALUE_END) if data.size else filled
+    if unended.any():
+        marks = np.insert(marks, first[1:][unended], offsets[1:][unended])
+        first[1:] += np.cumsum(unended)
+    return marks, first
 
 
-def _rows_out_of_turn(kinds: npt.NDArray[np.uint8], first: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell which rows' separators are not 1, 2, 1, 2 and so on."""
+def _rows_out_of_turn(
+    marks: npt.NDArray[np.int64], first: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows' separators are not 1, 2, 1, 2 and so on.
+
+    The last one of a row is a 2, or stands for it: so only those before need a look.
+    """
     counts = np.diff(first)
     odd = (counts & 1) != 0
-    turn = np.arange(kinds.size) - np.repeat(first[:-1], counts) if odd.any() else np.arange(kinds.size)
+    kinds = data.take(marks, mode="clip") if data.size else np.empty(0, np.uint8)
+    kinds[first[1:][counts > 0] - 1] = _VALUE_END
+    if not odd.any() and (kinds[0::2] == _NAME_END).all() and (kinds[1::2] == _VALUE_END).all():
+        return odd
+    turn = np.arange(kinds.size) - np.repeat(first[:-1], counts)
     wrong = kinds != (turn & 1) + _NAME_END
     odd[_row_numbers(np.flatnonzero(wrong), first)] = True
     return odd

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MIN_RECORD_SIZE, MagicCode, head_dtype, head_size, unit_dtype
+from store_core.format.layout import (
+    BLANK_RECORD,
+    MESSAGE_HEAD,
+    MIN_RECORD_SIZE,
+    MagicCode,
+    head_dtype,
+    head_size,
+    unit_dtype,
+)
 from store_core.format.message import body_crc
 
 if TYPE_CHECKING:

@@ -11,8 +11,29 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["as_text", "binary_parts", "take_alternate", "take_slices"]
+__all__ = ["as_text", "binary_parts", "fixed_array", "repeat_text", "take_alternate", "take_slices", "take_rows"]
 
+
+
+def fixed_array(values: npt.NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:
+    """See numpy values of native order as an Arrow array, without a copy and without a null.
+
+    ``pa.array`` does the same and looks for pandas at every call.
+    """
+    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+    return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def take_rows(array: pa.Array, rows: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> pa.Array:
+    """Pick rows of an array by their numbers."""
+    return array.take(fixed_array(rows))
+
+
+def repeat_text(text: str, count: int) -> pa.StringArray:
+    """Repeat one text `count` times."""
+    item = text.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(item))
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(item * count)])
 
 
 def take_slices(
@@ -43,7 +64,7 @@ def take_slices(
 def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, step: int) -> pa.BinaryArray:
     """Take every `step`-th item, from `first` on, of the array that `offsets` and `data` make."""
     items = pa.Array.from_buffers(pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), data])
-    return items.take(pa.array(np.arange(first, offsets.size - 1, step, dtype=np.int32)))
+    return take_rows(items, np.arange(first, offsets.size - 1, step, dtype=np.int32))
 
 
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], pa.Buffer]:

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delayed messages: a property names a level, and the message waits in a system topic, one queue a level.
+
+RocketMQ 4.x: ``CommitLog.asyncPutMessage``; 5.x: ``HookUtils.transformDelayLevelMessage``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, PropertyMap, format_properties
+from store_core.format.sys_flag import TransactionType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from store_core.format.message import Message
+
+__all__ = [
+    "SCHEDULE_TOPIC",
+    "delay_level",
+    "may_be_delayed",
+    "parse_delay_levels",
+    "to_real_topic_map",
+    "to_schedule_topic",
+    "with_properties",
+]
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_JAVA_INT: Final = re.compile(r"[+-]?\d+")
+_I32_LIMIT: Final = 1 << 31
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Read ``messageDelayLevel``: delays in ms, level 1 first.
+
+    Examples
+    --------
+    >>> parse_delay_levels("1s 5s 2h")
+    (1000, 5000, 7200000)
+    """
+    delays = []
+    for item in text.split(" "):
+        number, unit = item[:-1], item[-1:]
+        if unit not in _UNITS_MS or not _JAVA_INT.fullmatch(number):
+            raise InvalidOptionError(f"a delay level is a number and s, m, h or d, found {item!r} in {text!r}")
+        delays.append(int(number) * _UNITS_MS[unit])
+    return tuple(delays)
+
+
+def delay_level(properties: Mapping[str, str | None]) -> int:
+    """Read property DELAY, 0 without (``Message.getDelayTimeLevel``).
+
+    Raises
+    ------
+    ValueError
+        If it is no integer of 32 bits; RocketMQ then fails the put with an exception.
+    """
+    text = properties.get(DELAY)
+    if text is None:
+        return 0
+    level = int(text) if _JAVA_INT.fullmatch(text) else _I32_LIMIT
+    if not -_I32_LIMIT <= level < _I32_LIMIT:
+        raise ValueError(f"property DELAY is no 32-bit integer: {text!r}")
+    return level
+
+
+def may_be_delayed(sys_flag: int) -> bool:
+    """Tell whether messages of this kind are delayed: prepared and rolled-back transaction messages never are."""
+    return TransactionType.of(sys_flag).is_queued
+
+
+def to_real_topic_map(properties: PropertyMap, topic: str, queue_id: int) -> PropertyMap:
+    """Copy a map and note in it where the message belongs."""
+    noted = PropertyMap(properties, properties.capacity)
+    noted[REAL_TOPIC] = topic
+    noted[REAL_QID] = str(queue_id)
+    return noted
+
+
+def to_schedule_topic(message: Message, properties: PropertyMap, max_level: int, release: str) -> Message:
+    """Send a message to the queue of its delay level; its string is made anew from the map.
+
+    Parameters
+    ----------
+    message : Message
+    properties : PropertyMap
+        Of the message, with property DELAY above 0.
+    max_level : int
+        A level above it becomes this one, in the property too.
+    release : str
+        How the string is written.
+    """
+    level = delay_level(properties)
+    noted = PropertyMap(properties, properties.capacity)
+    if level > max_level:
+        level = max_level
+        noted[DELAY] = str(level)
+    noted = to_real_topic_map(noted, message.topic, message.queue_id)
+    return with_properties(replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1), noted, release)
+
+
+def with_properties(message: Message, properties: PropertyMap, release: str) -> Message:
+    """Give a message other properties, as a map and as the string that is stored."""
+    return replace(
+        message,
+        tags=None,
+        keys=None,
+        delay_level=None,
+        wait_store_msg_ok=True,
+        properties=properties,
+        properties_string=format_properties(properties, release),
+    )
