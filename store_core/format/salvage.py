@@ -116,6 +116,8 @@ class SegmentWalk:
     is_growing : bool
         Whether a writer may be at work: what looks like damage is looked at again, once the next sound record is found.
         The end of the bytes is no end of the log then.
+    until : int, optional
+        Where to stop: records and damage that start at or behind it are left out. What is found before is the same.
     next_data : callable
         Gives the first position at or behind another that may hold anything but zeros.
 
@@ -129,13 +131,14 @@ class SegmentWalk:
         Position of the first sound record that was passed over because it is older; -1 without any.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- the bytes, and what is known of them
         self,
         raw: npt.NDArray[np.uint8],
         start_offset: int,
         *,
         only_newer: bool = False,
         is_growing: bool = False,
+        until: int | None = None,
         next_data: Callable[[int], int] = _no_holes,
     ) -> None:
         self.stop = 0
@@ -146,6 +149,7 @@ class SegmentWalk:
         self._start_offset = start_offset
         self._only_newer = only_newer
         self._is_growing = is_growing
+        self._until = raw.size if until is None else min(until, raw.size)
         self._next_data = next_data
         self._last_sound = -1
         self._unread = 2 * raw.size
@@ -154,8 +158,8 @@ class SegmentWalk:
 
     def __iter__(self) -> Iterator[Run | Damage]:
         window = _LONGEST_WINDOW
-        while self.stop < self._raw.size:
-            found = self._scan(self.stop, window)
+        while self.stop < self._until:
+            found = self._scan(self.stop, min(window, self._until - self.stop))
             if found.starts.size:
                 self._last_sound = int(found.starts[-1])
                 yield Run(found.starts, found.stop)
@@ -174,10 +178,9 @@ class SegmentWalk:
             self.stop, window = damage.end, _SHORTEST_WINDOW
 
     def _scan(self, begin: int, window: int) -> Scan:
-        end = min(begin + window, self._raw.size)
         if window <= _SHORTEST_WINDOW:
-            return follow_chain(self._data, begin, end, self._start_offset)
-        return scan(self._raw, begin, end, self._start_offset)
+            return follow_chain(self._data, begin, begin + window, self._start_offset)
+        return scan(self._raw, begin, begin + window, self._start_offset)
 
     def _damage(self, begin: int) -> Damage | None:
         """Measure the damage at `begin`; None if a writer has finished the record meanwhile.
@@ -263,7 +266,7 @@ class SegmentWalk:
                 return position
             else:
                 self.stale = position if self.stale < 0 else self.stale
-                position, window = self._behind_stale(position, window)
+                position, window = self._behind_stale(position, min(window, self._raw.size - position))
             position = self._next_candidate(position)
         return None
 

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of a log as Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.errors import CorruptRecordError, SegmentVanishedError
+from store_core.files.segment_source import open_segment
+from store_core.format.columns import CORRUPT_RECORD, arrow_schema
+from store_core.format.decode import corrupt_record_error
+from store_core.format.decode_batch import decode_batch
+from store_core.format.salvage import Damage, Run, SegmentWalk, store_timestamps
+from store_core.format.scan import StopReason
+from store_core.store.read_options import ReadOptions
+from store_core.store.read_plan import plan_ranges
+from store_core.store.row_filter import RowFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import SegmentBytes
+    from store_core.files.store_path import StorePaths
+    from store_core.format.decode_batch import DecodedBatch, Fault
+    from store_core.store.read_plan import ReadRange
+
+__all__ = ["read_messages", "read_range"]
+
+_log: Final = logging.getLogger("store_core")
+
+_BATCH_BYTES: Final = 64 << 20
+"""Most bytes of records in a batch, if it has more than one: what is held beside the mapping is a few times as much."""
+
+_DAMAGED_PIECE: Final = 16 << 20
+"""Most damaged bytes in one row."""
+
+_WAYS_ON: Final = "mode=PERMISSIVE gives these bytes a row with _corrupt_record"
+
+
+def read_messages(path: StorePaths, **options: Any) -> pa.RecordBatchReader:  # noqa: ANN401 -- text or values
+    """Read the messages of a store, without a broker and without Spark.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A store root, a ``commitlog`` directory, a segment file, or several that together are one log.
+    **options
+        See `store_core.store.read_options.ReadOptions`; as text or as Python values.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        In the order of the log. What the log held when this function was called; what a broker appends later is not
+        in it.
+
+    Raises
+    ------
+    StoreError
+        If an option can't be used, or the path has nothing to read. Damage is raised by the batch that meets it.
+
+    Examples
+    --------
+    >>> table = read_messages(store, columns=["topic", "body"], topic="orders").read_all()  # doctest: +SKIP
+    """
+    parsed = ReadOptions.parse(**options)
+    plan = plan_ranges(path, parsed)
+    batches = (batch for part in plan.ranges for batch in read_range(part, parsed))
+    return pa.RecordBatchReader.from_batches(arrow_schema(parsed.columns, nullable=parsed.is_permissive), batches)
+
+
+def read_range(read_range: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Read one range of a plan; ranges can be read in any order, by any process that sees the files.
+
+    Parameters
+    ----------
+    read_range : ReadRange
+    options : ReadOptions
+        Those the plan was made with; the columns may differ.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Of at least one row, in the order of the log.
+
+    Raises
+    ------
+    CorruptRecordError
+        In mode FAILFAST, behind the rows before the damage.
+    SegmentVanishedError
+        If the segment was deleted since the plan was made, unless `fail_on_data_loss` is off.
+    """
+    try:
+        segment = open_segment(read_range.segment)
+    except SegmentVanishedError as error:
+        if options.fail_on_data_loss:
+            raise
+        _log.warning("%s", error)
+        return
+    with segment:
+        yield from _RangeReader(read_range, options, segment).batches()
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """What becomes one batch: record starts, and damaged ranges between them, as positions in the segment."""
+
+    starts: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    def take(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
+        """Take as many of the records between `bounds` as there is room for; an empty chunk takes at least one."""
+        by_size = int(np.searchsorted(bounds, bounds[0] + _BATCH_BYTES - self.size, "right")) - 1
+        count = min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1))
+        if count > 0:
+            self.starts.append(bounds[:count])
+            self.rows += count
+            self.size += int(bounds[count] - bounds[0])
+        return max(count, 0)
+
+    def take_damage(self, begin: int, end: int, most_rows: int) -> bool:
+        """Take a damaged range if there is room for it; an empty chunk always does."""
+        if self.rows and (self.rows >= most_rows or self.size + end - begin > _BATCH_BYTES):
+            return False
+        self.damaged.append((begin, end))
+        self.rows += 1
+        self.size += end - begin
+        return True
+
+
+class _RangeReader:
+    def __init__(self, read_range: ReadRange, options: ReadOptions, segment: SegmentBytes) -> None:
+        self._range = read_range
+        self._options = options
+        self._start_offset = read_range.segment.start_offset
+        self._begin = read_range.begin - self._start_offset
+        self._end = read_range.end - self._start_offset
+        self._raw = segment.raw[: read_range.data_end - self._start_offset]
+        self._next_data = segment.next_data
+        self._filter = RowFilter(options)
+        self._dropped = 0
+        self._dropped_bytes = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for chunk in self._chunks():
+            yield from self._rows(chunk)
+        if self._dropped:
+            _log.warning(
+                "%s: left out %d damaged ranges or records of %d bytes in all, between offsets %d and %d",
+                self._range.segment.path,
+                self._dropped,
+                self._dropped_bytes,
+                self._range.begin,
+                self._range.end,
+            )
+
+    # -------------------------------------------------------------------------------------------------------- chunks
+
+    def _chunks(self) -> Iterator[_Chunk]:
+        """Cut the walk into what becomes batches; in mode FAILFAST, raise at damage behind the chunk before it."""
+        chunk = _Chunk()
+        walk = SegmentWalk(
+            self._raw,
+            self._start_offset,
+            only_newer=self._range.is_last,
+            until=self._end,
+            next_data=self._next_data,
+        )
+        for part in walk:
+            if isinstance(part, Run):
+                bounds = self._bounds(part)
+                while bounds.size > 1:
+                    count = chunk.take(bounds, self._options.max_records_per_batch)
+                    bounds = bounds[count:]
+                    if bounds.size > 1:
+                        yield chunk
+                        chunk = _Chunk()
+                continue
+            error = self._damage_error(part)
+            if error is not None:
+                yield chunk
+                raise error
+            for begin, end in self._damaged_rows(part):
+                if not chunk.take_damage(begin, end, self._options.max_records_per_batch):
+                    yield chunk
+                    chunk = _Chunk()
+                    chunk.take_damage(begin, end, self._options.max_records_per_batch)
+        yield chunk
+
+    def _bounds(self, run: Run) -> npt.NDArray[np.int64]:
+        """Give the starts in the range and, behind them, where the last of these records ends."""
+        first, last = np.searchsorted(run.starts, (self._begin, self._end))
+        stop = run.stop if last == run.starts.size else run.starts[last]
+        return np.append(run.starts[first:last], stop)
+
+    def _damage_error(self, damage: Damage) -> CorruptRecordError | None:
+        """Make the error for damage that ends the read, None for damage that is gone over."""
+        if not self._options.is_failfast or not damage.begin < self._end or not damage.end > self._begin:
+            return None
+        path = self._range.segment.path
+        is_cut_off = self._range.is_cut and not damage.is_followed and damage.check.reason is StopReason.TORN
+        if is_cut_off and not self._options.fail_on_data_loss:
+            _log.warning("%s: the file ends inside the record at offset %d", path, self._start_offset + damage.begin)
+            return None
+        advice = (
+            f"The file is shorter than the others: it was cut, or copied in part. To read what is there: "
+            f"fail_on_data_loss=false (failOnDataLoss in Spark), or mode=DROPMALFORMED; {_WAYS_ON}."
+            if is_cut_off
+            else f"mode=DROPMALFORMED goes on {self._goes_on_at(damage)}; {_WAYS_ON}."
+        )
+        return corrupt_record_error(damage.check, self._raw.data, damage.begin, self._start_offset, path, advice)
+
+    def _goes_on_at(self, damage: Damage) -> str:
+        where = f"offset {self._start_offset + damage.end}"
+        return f"at the next sound record, {where}" if damage.is_followed else f"behind it, {where}"
+
+    def _damaged_rows(self, damage: Damage) -> list[tuple[int, int]]:
+        """Give the pieces of damage that are rows of this range."""
+        pieces = _pieces(damage.begin, damage.end)
+        mine = [(begin, end) for begin, end in pieces if self._begin <= begin < self._end]
+        return self._kept(mine)
+
+    def _kept(self, pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        if self._options.is_permissive or self._options.is_failfast:
+            return pieces if self._options.is_permissive else []
+        self._dropped += len(pieces)
+        self._dropped_bytes += sum(end - begin for begin, end in pieces)
+        return []
+
+    # ---------------------------------------------------------------------------------------------------------- rows
+
+    def _rows(self, chunk: _Chunk) -> Iterator[pa.RecordBatch]:
+        starts, faults = self._select(np.concatenate([np.empty(0, np.int64), *chunk.starts]))
+        damaged = chunk.damaged
+        while starts.size or faults or damaged:
+            decoded = self._decode(starts, self._options.columns)
+            stop = int(decoded.pending[0]) if decoded.pending.size else self._raw.size
+            found = sorted([*decoded.faults, *(fault for fault in faults if fault.position < stop)], key=_position)
+            yield from self._finished(decoded, found, [piece for piece in damaged if piece[0] < stop])
+            starts, faults = decoded.pending, [fault for fault in faults if fault.position >= stop]
+            damaged = [piece for piece in damaged if piece[0] >= stop]
+
+    def _select(self, starts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], list[Fault]]:
+        """Choose the records asked for; what they do not need, bodies above all, is not touched."""
+        options = self._options
+        if options.starting_timestamp is not None or options.ending_timestamp is not None:
+            times = store_timestamps(self._raw, starts)
+            mask = np.ones(starts.size, np.bool_)
+            if options.starting_timestamp is not None:
+                mask &= times >= options.starting_timestamp
+            if options.ending_timestamp is not None:
+                mask &= times < options.ending_timestamp
+            starts = starts[mask]
+        if not self._filter.columns:
+            return starts, []
+        decoded = self._decode(starts, self._filter.columns)
+        return decoded.positions[self._filter.select(decoded.batch)], list(decoded.faults)
+
+    def _decode(self, starts: npt.NDArray[np.int64], columns: Sequence[str]) -> DecodedBatch:
+        return decode_batch(
+            self._raw,
+            starts,
+            columns,
+            segment=self._range.segment.name,
+            start_offset=self._start_offset,
+            parser=self._options.property_parser,
+            verify_crc=self._options.verify_crc,
+            decompress=self._options.decompress,
+            nullable=self._options.is_permissive,
+        )
+
+    def _finished(
+        self, decoded: DecodedBatch, faults: list[Fault], damaged: list[tuple[int, int]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the rows that were decoded, with those of damage in their places."""
+        batch = decoded.batch
+        if faults and self._options.is_failfast:
+            batch = batch.slice(0, int(np.searchsorted(decoded.positions, faults[0].position)))
+        else:
+            pieces = [piece for fault in faults for piece in _pieces(fault.position, fault.position + fault.size)]
+            damaged = [*damaged, *self._kept(pieces)]
+            batch = self._merged(batch, decoded.positions, damaged) if damaged else batch
+        if batch.num_rows:
+            yield batch
+        if faults and self._options.is_failfast:
+            raise self._fault_error(faults[0].error)
+
+    def _fault_error(self, error: CorruptRecordError) -> CorruptRecordError:
+        """Give a record's error the file's path and the ways on."""
+        path = self._range.segment.path
+        advice = f"{error.advice} mode=DROPMALFORMED leaves the record out; {_WAYS_ON}.".strip()
+        return type(error)(error.problem, path, error.offset, error.expected, error.found, error.next_bytes, advice)
+
+    def _merged(
+        self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], damaged: list[tuple[int, int]]
+    ) -> pa.RecordBatch:
+        begins = np.array([begin for begin, _ in damaged], np.int64)
+        table = pa.Table.from_batches([batch, self._damaged_batch(damaged, batch.schema)])
+        order = np.argsort(np.concatenate([positions, begins]), kind="stable")
+        return table.combine_chunks().take(order).combine_chunks().to_batches()[0]
+
+    def _damaged_batch(self, damaged: list[tuple[int, int]], schema: pa.Schema) -> pa.RecordBatch:
+        """Make the rows of damaged ranges: their place, their bytes, and nulls."""
+        known = {
+            "physical_offset": [self._start_offset + begin for begin, _ in damaged],
+            "store_size": [end - begin for begin, end in damaged],
+            "segment": [self._range.segment.name] * len(damaged),
+        }
+        if CORRUPT_RECORD in schema.names:
+            known[CORRUPT_RECORD] = [self._raw[begin:end].tobytes() for begin, end in damaged]
+        nothing = [None] * len(damaged)
+        arrays = [pa.array(known.get(column.name, nothing), column.type) for column in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _position(fault: Fault) -> int:
+    return fault.position
+
+
+def _pieces(begin: int, end: int) -> list[tuple[int, int]]:
+    return [(piece, min(piece + _DAMAGED_PIECE, end)) for piece in range(begin, end, _DAMAGED_PIECE)]

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows the options ask for, told from a few columns, before the others are decoded."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from store_core.store.read_options import ReadOptions
+
+    _Mask = npt.NDArray[np.bool_]
+    _Predicate = Callable[[pa.RecordBatch], _Mask]
+
+__all__ = ["RowFilter"]
+
+_LAST: Final = np.iinfo(np.int64).max
+
+
+class RowFilter:
+    """The filter of topics, queues, tags, keys and queue offsets.
+
+    Parameters
+    ----------
+    options : ReadOptions
+
+    Attributes
+    ----------
+    columns : tuple of str
+        What `select` looks at; empty if every row is asked for.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._rules = tuple(_rules(options))
+        self.columns = tuple(dict.fromkeys(name for names, _ in self._rules for name in names))
+
+    def select(self, batch: pa.RecordBatch) -> _Mask:
+        """Tell which rows of a batch with the filter's columns are asked for, shape (rows,)."""
+        mask = np.ones(batch.num_rows, np.bool_)
+        for _, rule in self._rules:
+            mask &= rule(batch)
+        return mask
+
+
+def _rules(options: ReadOptions) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
+    """Give the columns each rule looks at, and the rule."""
+    if options.topic:
+        yield ("topic",), _one_of("topic", pa.array(options.topic, pa.string()))
+    if options.topics_pattern is not None:
+        yield ("topic",), _topic_matches(re.compile(options.topics_pattern))
+    if options.queue_id:
+        yield ("queue_id",), _one_of("queue_id", pa.array(options.queue_id, pa.int32()))
+    if options.tag:
+        yield ("tags",), _one_of("tags", pa.array(options.tag, pa.string()))
+    if options.key is not None:
+        yield ("keys", "unique_key"), _has_key(options.key)
+    if options.start.queues or options.end.queues:
+        yield ("topic", "queue_id", "queue_offset"), _QueueBounds(options)
+
+
+def _one_of(column: str, values: pa.Array) -> _Predicate:
+    """Make the rule that a column has one of some values; a null has none of them."""
+    return lambda batch: _mask(pc.is_in(batch.column(column), value_set=values))
+
+
+def _mask(booleans: pa.BooleanArray) -> _Mask:
+    """Turn an Arrow mask into numpy's; null is False."""
+    found: _Mask = booleans.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- a value
+    return found
+
+
+def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
+    """Make the rule that a pattern matches the whole topic; each distinct topic is tried once a batch."""
+
+    def rule(batch: pa.RecordBatch) -> _Mask:
+        topics = batch.column("topic").dictionary_encode()
+        matches = [pattern.fullmatch(topic) is not None for topic in topics.dictionary.to_pylist()]
+        mask: _Mask = np.array(matches, np.bool_)[topics.indices.to_numpy()]
+        return mask
+
+    return rule
+
+
+def _has_key(key: str) -> _Predicate:
+    """Make the rule that a message has a key, in the way RocketMQ indexes keys: each word of KEYS, and UNIQ_KEY."""
+
+    def rule(batch: pa.RecordBatch) -> _Mask:
+        mask = _mask(pc.equal(batch.column("unique_key"), key))
+        keys = batch.column("keys")
+        hits = _mask(pc.equal(pc.list_flatten(keys), key))
+        mask[pc.list_parent_indices(keys).to_numpy()[hits]] = True
+        return mask
+
+    return rule
+
+
+class _QueueBounds:
+    """The rule that queue offsets lie within bounds, which each named queue has for itself."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._bounds: dict[str, dict[int, tuple[int, int]]] = {}
+        for topic, queue, offset in options.start.queues:
+            self._bounds.setdefault(topic, {})[queue] = (offset, _LAST)
+        for topic, queue, offset in options.end.queues:
+            queues = self._bounds.setdefault(topic, {})
+            queues[queue] = (queues.get(queue, (0, _LAST))[0], offset)
+
+    def __call__(self, batch: pa.RecordBatch) -> _Mask:
+        topics = batch.column("topic").dictionary_encode()
+        codes = topics.indices.to_numpy()
+        mask = np.ones(batch.num_rows, np.bool_)
+        for code, topic in enumerate(topics.dictionary.to_pylist()):
+            if topic in self._bounds:
+                rows = np.flatnonzero(codes == code)
+                mask[rows] = self._within(topic, batch, rows)
+        return mask
+
+    def _within(self, topic: str, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> _Mask:
+        queue_ids = batch.column("queue_id").to_numpy()[rows]
+        offsets = batch.column("queue_offset").to_numpy()[rows]
+        starts, ends = np.full(rows.size, np.iinfo(np.int64).min), np.full(rows.size, _LAST)
+        for queue, (start, end) in self._bounds[topic].items():
+            here = queue_ids == queue
+            starts[here], ends[here] = start, end
+        mask: _Mask = (offsets >= starts) & (offsets < ends)
+        return mask
