@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments made ahead of their time, so that appends need not wait for a file."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.mapped_file import MappedFile
+from store_core.files.segment_file import offset_of
+from store_core.files.service_thread import ServiceThread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.files.transient_store_pool import TransientStorePool
+
+__all__ = ["AllocateMappedFileService", "AllocateRequest"]
+
+_WAIT_SECONDS: Final = 5.0
+"""How long an append waits for its file (RocketMQ: ``AllocateMappedFileService.waitTimeOut``)."""
+
+
+@dataclass(slots=True, eq=False)
+class AllocateRequest:
+    """A file that is wanted, and what became of it."""
+
+    path: Path
+    file_size: int
+    done: Event = field(default_factory=Event)
+    mapped_file: MappedFile | None = None
+    error: OSError | None = None
+
+    def __lt__(self, other: AllocateRequest) -> bool:
+        """Larger files first, then those that come earlier in their queue (RocketMQ: ``AllocateRequest.compareTo``)."""
+        return (-self.file_size, offset_of(self.path)) < (-other.file_size, offset_of(other.path))
+
+
+class AllocateMappedFileService(ServiceThread):
+    """Makes the file that is asked for, and the next one after it (RocketMQ: ``AllocateMappedFileService``).
+
+    RocketMQ retries a file that can't be made every millisecond, lets the first append wait 5 s and refuses the ones
+    after it at once. Here a failure is told to the append that waits, at once, and the next append tries anew.
+
+    Parameters
+    ----------
+    file_system : FileSystem
+    clock : Clock
+    pool : TransientStorePool, optional
+        Its buffers go to the files, while there are any.
+    fail_fast_without_buffer : bool
+        Refuse a file rather than make it without a buffer (``fastFailIfNoBufferInStorePool``).
+    reserve_from_size : int or None
+        Files of this size or more get their disk blocks at once (``warmMapedFileEnable``: the commit log's size).
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        clock: Clock,
+        pool: TransientStorePool | None = None,
+        *,
+        fail_fast_without_buffer: bool = False,
+        reserve_from_size: int | None = None,
+    ) -> None:
+        super().__init__(clock)
+        self._file_system = file_system
+        self._pool = pool
+        self._fail_fast = fail_fast_without_buffer
+        self._reserve_from_size = reserve_from_size
+        self._lock = Lock()
+        self._requests: dict[Path, AllocateRequest] = {}
+        self._queue: list[AllocateRequest] = []
+
+    @property
+    def pending_paths(self) -> tuple[Path, ...]:
+        """Files asked for, or made and not yet taken."""
+        return tuple(self._requests)
+
+    def put_request_and_return_mapped_file(self, path: Path, next_path: Path, file_size: int) -> MappedFile:
+        """Give the file at `path`, made ahead if all went well, and have the one at `next_path` made.
+
+        Raises
+        ------
+        OSError
+            Why there is no file: as the system says, ETIMEDOUT after 5 s, ENOBUFS when the pool is empty and
+            `fail_fast_without_buffer` is set. A file that comes too late serves the next request for it.
+        """
+        with self._lock:
+            self._give_up_elsewhere(path, next_path)
+            request = self._submit(path, file_size)
+            self._submit(next_path, file_size)
+        if request is None:
+            raise OSError(errno.ENOBUFS, "the transient store pool has no buffer left", str(path))
+        self.wakeup()
+        if not self._clock.wait(request.done, _WAIT_SECONDS):
+            raise TimeoutError(errno.ETIMEDOUT, f"the file was not made within {_WAIT_SECONDS:.0f} s", str(path))
+        with self._lock:
+            self._requests.pop(path, None)
+        if request.mapped_file is None:
+            raise request.error or OSError(errno.ECANCELED, "the file was given up at shutdown", str(path))
+        return request.mapped_file
+
+    def _submit(self, path: Path, file_size: int) -> AllocateRequest | None:
+        request = self._requests.get(path)
+        if request is not None and request.error is None:
+            return request
+        if self._fail_fast and self._pool is not None and self._pool.available_buffers <= len(self._queue):
+            return None
+        request = self._requests[path] = AllocateRequest(path, file_size)
+        heapq.heappush(self._queue, request)
+        return request
+
+    def _give_up_elsewhere(self, *paths: Path) -> None:
+        """Take back a file made ahead in another directory: two of one name would be two claims to one offset.
+
+        That happens when a directory of a multi-path log has become too full since.
+        """
+        names = {path.name for path in paths}
+        for path in [path for path in self._requests if path.name in names and path not in paths]:
+            self._discard(self._requests.pop(path))
+
+    def pause(self) -> None:
+        """Wait for a request."""
+        self.wait_for_running(None)
+
+    def run_once(self) -> None:
+        """Make all files that are asked for."""
+        while (request := self._next()) is not None:
+            self._make(request)
+
+    def _next(self) -> AllocateRequest | None:
+        with self._lock:
+            while self._queue:
+                request = heapq.heappop(self._queue)
+                if self._requests.get(request.path) is request:
+                    return request
+        return None
+
+    def _make(self, request: AllocateRequest) -> None:
+        reserve = self._reserve_from_size is not None and request.file_size >= self._reserve_from_size
+        try:
+            request.mapped_file = MappedFile.create(
+                request.path, request.file_size, self._file_system, self._clock, self._pool, reserve=reserve
+            )
+        except OSError as error:
+            request.error = error
+            self.report(error)
+        with self._lock:
+            if self._requests.get(request.path) is not request:
+                self._discard(request)
+        request.done.set()
+
+    def _discard(self, request: AllocateRequest) -> None:
+        """Take a file back that nobody used; one that was there before it was asked for stays."""
+        mapped_file = request.mapped_file
+        if mapped_file is not None and mapped_file.is_new:
+            mapped_file.destroy()
+        elif mapped_file is not None:
+            mapped_file.close()
+
+    def finish(self) -> None:
+        """Delete the files that were made ahead and not used."""
+        with self._lock:
+            requests = list(self._requests.values())
+            self._requests.clear()
+            self._queue.clear()
+        for request in requests:
+            self._discard(request)
+            request.done.set()

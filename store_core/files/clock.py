@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock as an argument: the only module of the core that knows a real one."""
+
+from __future__ import annotations
+
+import time  # noqa: TID251 -- the one place where a real clock comes from; everything else is given a Clock
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from threading import Event
+
+__all__ = ["Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """What the store needs of time.
+
+    Time stamps that are stored come from `now_ms`, which may step back when somebody sets the clock. Durations come
+    from `monotonic`, which never does: RocketMQ takes both from ``System.currentTimeMillis``, so that a clock set back
+    by an hour stops its thorough flushes for an hour.
+    """
+
+    def now_ms(self) -> int:
+        """Wall clock, ms since 1970."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, never fewer than before."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        ...
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        """Wait until `event` is set, at most `seconds` (None: for ever), and say whether it is."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Wall clock, ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, never fewer than before."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        time.sleep(seconds)
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        """Wait until `event` is set, at most `seconds`."""
+        return event.wait(seconds)

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file system as an argument: every call by which the writing half touches a disk.
+
+Tests put a file system in its place that is full, or fails, at a call of their choice.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["FileStatus", "FileSystem", "OpenFile", "OsFileSystem", "OsOpenFile", "write_all"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What a directory entry says of a file.
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    modified_ms : int
+        Time of the last change, ms since 1970; retention goes by it.
+    is_directory : bool
+    identity : tuple of int
+        Device and inode: equal for two names of one file.
+    """
+
+    size: int
+    modified_ms: int
+    is_directory: bool
+    identity: tuple[int, int]
+
+
+class OpenFile(Protocol):
+    """One open file. It closes when it is closed, or when the last reference to it goes."""
+
+    def fileno(self) -> int:
+        """Descriptor, for locks."""
+        ...
+
+    def size(self) -> int:
+        """Bytes of the file now."""
+        ...
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Read at most `size` bytes at `offset`."""
+        ...
+
+    def write(self, data: memoryview, offset: int) -> int:
+        """Write at `offset` and say how many bytes were taken."""
+        ...
+
+    def sync(self) -> None:
+        """Bring data and size to disk (Java: ``FileChannel.force(false)``)."""
+        ...
+
+    def grow(self, size: int) -> None:
+        """Lengthen the file with a hole; never shortens it."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Give the first `size` bytes disk blocks, so that no write to them can find the disk full."""
+        ...
+
+    def map(self, size: int) -> memoryview:
+        """Map the first `size` bytes for reading; writes show in it at once, and it lives as long as a view of it."""
+        ...
+
+    def next_data(self, offset: int) -> tuple[int, int] | None:
+        """Find the first stretch that is no hole at or behind `offset`, as start and stop; None if there is none."""
+        ...
+
+    def close(self) -> None:
+        """Close the descriptor; mappings stay."""
+        ...
+
+
+class FileSystem(Protocol):
+    """The calls that are not about one open file."""
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
+        """Open a file; with `create`, make it if it isn't there. What it holds stays."""
+        ...
+
+    def status(self, path: Path) -> FileStatus | None:
+        """Look at a path; None if there is nothing."""
+        ...
+
+    def names(self, directory: Path) -> list[str]:
+        """List a directory, sorted; empty if there is none."""
+        ...
+
+    def make_directories(self, path: Path) -> None:
+        """Make a directory and those above it, durably."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file over another in one step."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Delete a file; one that is gone already is fine."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Delete a directory if it is empty; else it stays."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Bring a directory's entries to disk: a new file's data is safe only after this."""
+        ...
+
+    def used_percent(self, path: Path) -> int:
+        """Percentage of the disk in use, rounded up; -1 if the path is not there."""
+        ...
+
+
+def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
+    """Write all of `data`, whatever pieces the system takes it in.
+
+    Raises
+    ------
+    OSError
+        As the system says, e.g. ENOSPC; a part of `data` may be in the file then.
+    """
+    done = 0
+    while done < len(data):
+        taken = file.write(data[done:], offset + done)
+        if taken <= 0:
+            raise OSError(errno.EIO, f"write of {len(data) - done} bytes at {offset + done} took {taken}")
+        done += taken
+
+
+class OsOpenFile:
+    """An open file of the operating system.
+
+    Data go in by ``pwrite`` and out by a mapping. Writing through a mapping, as RocketMQ does, is not an option here:
+    segments are sparse, and a store into a page for which the disk has no block kills the process by SIGBUS, where
+    ``pwrite`` returns ENOSPC. On Linux both see the same page cache, so a reader's mapping shows a write at once.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        """Descriptor, for locks."""
+        return self._descriptor
+
+    def size(self) -> int:
+        """Bytes of the file now."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Read at most `size` bytes at `offset`."""
+        return os.pread(self._descriptor, size, offset)
+
+    def write(self, data: memoryview, offset: int) -> int:
+        """Write at `offset` and say how many bytes were taken."""
+        return os.pwrite(self._descriptor, data, offset)
+
+    def sync(self) -> None:
+        """Bring data and size to disk."""
+        os.fdatasync(self._descriptor)
+
+    def grow(self, size: int) -> None:
+        """Lengthen the file with a hole; never shortens it."""
+        if self.size() < size:
+            os.ftruncate(self._descriptor, size)
+
+    def reserve(self, size: int) -> None:
+        """Give the first `size` bytes disk blocks."""
+        os.posix_fallocate(self._descriptor, 0, size)
+
+    def map(self, size: int) -> memoryview:
+        """Map the first `size` bytes for reading."""
+        return memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
+
+    def next_data(self, offset: int) -> tuple[int, int] | None:
+        """Find the first stretch that is no hole at or behind `offset`."""
+        try:
+            start = os.lseek(self._descriptor, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise
+        return start, os.lseek(self._descriptor, start, os.SEEK_HOLE)
+
+    def close(self) -> None:
+        """Close the descriptor; mappings stay."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class OsFileSystem:
+    """The operating system's files."""
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        """Open a file; with `create`, make it if it isn't there."""
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        return OsOpenFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o644))
+
+    def status(self, path: Path) -> FileStatus | None:
+        """Look at a path; None if there is nothing."""
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        identity = (found.st_dev, found.st_ino)
+        return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, stat.S_ISDIR(found.st_mode), identity)
+
+    def names(self, directory: Path) -> list[str]:
+        """List a directory, sorted; empty if there is none."""
+        try:
+            return sorted(path.name for path in directory.iterdir())
+        except FileNotFoundError:
+            return []
+
+    def make_directories(self, path: Path) -> None:
+        """Make a directory and those above it, durably."""
+        if path.is_dir():
+            return
+        self.make_directories(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync_directory(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file over another in one step."""
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """Delete a file; one that is gone already is fine."""
+        path.unlink(missing_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        """Delete a directory if it is empty; else it stays."""
+        with suppress(FileNotFoundError):
+            try:
+                path.rmdir()
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+
+    def sync_directory(self, path: Path) -> None:
+        """Bring a directory's entries to disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def used_percent(self, path: Path) -> int:
+        """Percentage of the disk in use, rounded up (RocketMQ: ``UtilAll.getDiskPartitionSpaceUsedPercent``)."""
+        try:
+            found = os.statvfs(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return -1
+        used = found.f_blocks - found.f_bfree
+        total = used + found.f_bavail
+        return -(-used * 100 // total) if total else -1

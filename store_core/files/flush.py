@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services that bring the commit log to disk behind, or before, the answer to the producer."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.service_thread import ServiceThread
+from store_core.format.append_result import PutMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.files.clock import Clock
+    from store_core.files.mapped_file_queue import MappedFileQueue
+
+__all__ = [
+    "COMMIT_PACE",
+    "FLUSH_PACE",
+    "CommitRealTimeService",
+    "FlushDiskWatcher",
+    "FlushRealTimeService",
+    "GroupCommitRequest",
+    "GroupCommitService",
+    "Pace",
+]
+
+_LOG: Final = logging.getLogger("store_core")
+_SLOW_SECONDS: Final = 0.5
+"""A step that takes longer is logged (RocketMQ: 500 ms)."""
+
+_WATCH_SECONDS: Final = 1.0
+
+
+def _no_checkpoint(_store_timestamp: int) -> None:
+    pass
+
+
+class _LogService(ServiceThread):
+    """What the three services share.
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+        The commit log's files.
+    clock : Clock
+    on_flushed : callable, optional
+        Gets the queue's `store_timestamp` after a flush, if it is known: the checkpoint's physic_msg_timestamp.
+    on_error : callable, optional
+        Gets what the system refused; the commit log stops taking messages then.
+    """
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        clock: Clock,
+        on_flushed: Callable[[int], None] = _no_checkpoint,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(clock, on_error)
+        self._queue = queue
+        self._on_flushed = on_flushed
+
+    def _timed(self, step: Callable[[int], bool], least_pages: int) -> bool:
+        begin = self._clock.monotonic()
+        unchanged = step(least_pages)
+        seconds = self._clock.monotonic() - begin
+        if seconds > _SLOW_SECONDS:
+            _LOG.warning("%s: one step took %.0f ms", self.service_name, seconds * 1000)
+        return unchanged
+
+    def _repeat(self, step: Callable[[int], bool]) -> None:
+        """Step until nothing changes; each step gets over one file border. (RocketMQ gives up after ten.)"""
+        while not step(0):
+            pass
+
+    def _tell_checkpoint(self) -> None:
+        if self._queue.store_timestamp > 0:
+            self._on_flushed(self._queue.store_timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a service works, and when it is worth while.
+
+    Attributes
+    ----------
+    interval : float
+        Seconds between steps.
+    least_pages : int
+        4 KiB pages that a step is worth.
+    thorough_interval : float
+        Seconds after which a step takes whatever there is. The first step does, too.
+    timed : bool
+        Sleep the whole interval even if woken.
+    """
+
+    interval: float
+    least_pages: int
+    thorough_interval: float
+    timed: bool = False
+
+
+FLUSH_PACE: Final = Pace(0.5, 4, 10.0, timed=True)
+"""``flushIntervalCommitLog``, ``flushCommitLogLeastPages``, ``flushCommitLogThoroughInterval`` and
+``flushCommitLogTimed`` (not timed up to 4.9.0)."""
+
+COMMIT_PACE: Final = Pace(0.2, 4, 0.2)
+"""``commitIntervalCommitLog``, ``commitCommitLogLeastPages`` and ``commitCommitLogThoroughInterval``."""
+
+
+class _PacedService(_LogService):
+    """A service that takes a few pages now and then, and everything when that is due.
+
+    Due is measured on the monotonic clock: a wall clock that steps back does not put it off.
+    """
+
+    pace: Pace
+    _last_thorough: float | None = None
+
+    def pause(self) -> None:
+        """Wait for the next interval, or without `timed` until somebody wakes the service up."""
+        if self.pace.timed:
+            self.wait_until_stopped(self.pace.interval)
+        else:
+            self.wait_for_running(self.pace.interval)
+
+    def _least_pages(self) -> int:
+        now = self._clock.monotonic()
+        if self._last_thorough is not None and now < self._last_thorough + self.pace.thorough_interval:
+            return self.pace.least_pages
+        self._last_thorough = now
+        return 0
+
+
+class FlushRealTimeService(_PacedService):
+    """Flushes now and then, for stores with asynchronous flush (RocketMQ: ``CommitLog.FlushRealTimeService``).
+
+    Only a thorough flush moves the checkpoint.
+    """
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        clock: Clock,
+        pace: Pace = FLUSH_PACE,
+        on_flushed: Callable[[int], None] = _no_checkpoint,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(queue, clock, on_flushed, on_error)
+        self.pace = pace
+
+    def run_once(self) -> None:
+        """Flush by the page rule, or thoroughly when that is due; then tell the checkpoint."""
+        self._timed(self._queue.flush, self._least_pages())
+        self._tell_checkpoint()
+
+    def finish(self) -> None:
+        """Flush everything."""
+        self._repeat(self._queue.flush)
+        self._tell_checkpoint()
+
+
+class CommitRealTimeService(_PacedService):
+    """Moves the write buffer to the file now and then (RocketMQ: ``CommitLog.CommitRealTimeService``).
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+    clock : Clock
+    on_committed : callable
+        Called after a step that committed something: wakes the flush service.
+    pace : Pace
+    on_error : callable, optional
+    """
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        clock: Clock,
+        on_committed: Callable[[], None],
+        pace: Pace = COMMIT_PACE,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(queue, clock, on_error=on_error)
+        self._on_committed = on_committed
+        self.pace = pace
+
+    def run_once(self) -> None:
+        """Commit by the page rule, or thoroughly when that is due; then wake the flush service."""
+        if not self._timed(self._queue.commit, self._least_pages()):
+            self._last_thorough = self._clock.monotonic()
+            self._on_committed()
+
+    def finish(self) -> None:
+        """Commit everything."""
+        self._repeat(self._queue.commit)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupCommitRequest:
+    """A producer that waits for its record to be on disk (RocketMQ: ``CommitLog.GroupCommitRequest``).
+
+    Attributes
+    ----------
+    next_offset : int
+        Offset behind the record: `flushed_where` must reach it.
+    deadline : float
+        Moment on the clock's `monotonic` at which the answer is FLUSH_DISK_TIMEOUT.
+    future : Future of PutMessageStatus
+        The answer: PUT_OK or FLUSH_DISK_TIMEOUT.
+    """
+
+    next_offset: int
+    deadline: float
+    future: Future[PutMessageStatus] = field(default_factory=Future)
+
+    def answer(self, status: PutMessageStatus) -> None:
+        """Answer, unless that was done already."""
+        with suppress(InvalidStateError):
+            self.future.set_result(status)
+
+
+class GroupCommitService(_LogService):
+    """Flushes for all producers that wait, one ``fsync`` for as many as there are (``CommitLog.GroupCommitService``).
+
+    A request is answered PUT_OK when the flushed offset has reached it. It is tried twice, since a record may be the
+    first of a new file (releases to 5.1), or up to 1,000 times 1 ms apart, so that a write buffer may be committed in
+    between (5.2 and later). Where the system refuses to flush, all that wait get FLUSH_DISK_TIMEOUT at once.
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+    clock : Clock
+    release : str
+        ``"4.3"``, ``"4.9"`` or ``"5.3"``: how often a request is tried.
+    on_flushed, on_error : callable, optional
+    """
+
+    interval: Final = 0.01
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        clock: Clock,
+        release: str = "5.3",
+        on_flushed: Callable[[int], None] = _no_checkpoint,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(queue, clock, on_flushed, on_error)
+        self._attempts, self._attempt_interval = (1000, 0.001) if release == "5.3" else (2, 0.0)
+        self._lock = Lock()
+        self._requests: list[GroupCommitRequest] = []
+        self._is_finished = False
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        self._is_finished = False
+        super().start()
+
+    def put_request(self, request: GroupCommitRequest) -> None:
+        """Take a request; the service answers it, after its shutdown with FLUSH_DISK_TIMEOUT."""
+        with self._lock:
+            is_late = self._is_finished
+            if not is_late:
+                self._requests.append(request)
+        if is_late:
+            request.answer(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        self.wakeup()
+
+    def pause(self) -> None:
+        """Wait for a request."""
+        self.wait_for_running(self.interval)
+
+    def run_once(self) -> None:
+        """Answer all requests there are; without any flush all the same, for those that don't wait."""
+        with self._lock:
+            requests, self._requests = self._requests, []
+        try:
+            if not requests:
+                self._queue.flush(0)
+                return
+            for request in requests:
+                request.answer(self._flush_to(request.next_offset))
+            self._tell_checkpoint()
+        finally:
+            for request in requests:
+                request.answer(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+
+    def _flush_to(self, offset: int) -> PutMessageStatus:
+        for attempt in range(self._attempts):
+            if self._queue.flushed_where >= offset:
+                break
+            if attempt and self._attempt_interval:
+                self._clock.sleep(self._attempt_interval)
+            self._timed(self._queue.flush, 0)
+        return PutMessageStatus.PUT_OK if self._queue.flushed_where >= offset else PutMessageStatus.FLUSH_DISK_TIMEOUT
+
+    def finish(self) -> None:
+        """Answer those who came last, and flush everything."""
+        with self._lock:
+            self._is_finished = True
+        self.run_once()
+        self._repeat(self._queue.flush)
+
+
+class FlushDiskWatcher(ServiceThread):
+    """Answers FLUSH_DISK_TIMEOUT to producers whose time is up while a flush hangs (RocketMQ: ``FlushDiskWatcher``)."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._lock = Lock()
+        self._requests: list[GroupCommitRequest] = []
+
+    def add(self, request: GroupCommitRequest) -> None:
+        """Watch a request."""
+        with self._lock:
+            self._requests.append(request)
+            is_first = len(self._requests) == 1
+        if is_first:
+            self.wakeup()
+
+    def pause(self) -> None:
+        """Wait for the first deadline, at most a second, so as to forget who was answered; or for a first request."""
+        with self._lock:
+            first = min((request.deadline for request in self._requests), default=None)
+        left = None if first is None else first - self._clock.monotonic()
+        self.wait_for_running(None if left is None else min(max(left, 0.0), _WATCH_SECONDS))
+
+    def run_once(self) -> None:
+        """Answer those whose deadline has come, and forget those who were answered."""
+        now = self._clock.monotonic()
+        with self._lock:
+            waiting = [request for request in self._requests if not request.future.done()]
+            self._requests = [request for request in waiting if request.deadline > now]
+        for request in waiting:
+            if request.deadline <= now:
+                request.answer(PutMessageStatus.FLUSH_DISK_TIMEOUT)

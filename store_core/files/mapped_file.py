@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One segment that is appended to, read while it grows, and flushed in steps."""
+
+from __future__ import annotations
+
+import logging
+from threading import RLock
+from typing import TYPE_CHECKING, Final, Self
+
+from store_core.files.reference_resource import ReferenceResource
+from store_core.files.segment_file import SegmentFile, offset_of
+from store_core.files.transient_store_pool import anonymous_memory
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+from store_core.format.scan import BLANK_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.files.transient_store_pool import TransientStorePool
+
+    AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
+
+__all__ = ["OS_PAGE_SIZE", "MappedFile"]
+
+OS_PAGE_SIZE: Final = 4096
+"""Unit of the page rules, in bytes, whatever the machine's pages are (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""
+
+_LOG: Final = logging.getLogger("store_core")
+
+
+class MappedFile(ReferenceResource):
+    """A segment of fixed size that fills from its start (RocketMQ: ``MappedFile``, 5.x: ``DefaultMappedFile``).
+
+    Positions are bytes from the start of the file. They only grow, except by `set_position`::
+
+        0 <= flushed <= committed <= wrote <= file_size      with a write buffer from a `TransientStorePool`
+        0 <= flushed <= wrote <= file_size                   without
+
+    One thread appends at a time (the put lock of the commit log); flushing, committing and reading may go on beside it.
+    What happens to the bytes when the disk is full or failing is told at `SegmentFile`.
+
+    Attributes
+    ----------
+    path : Path
+    file_size : int
+        Bytes.
+    file_from_offset : int
+        Offset of the first byte in the log: the file's name.
+    wrote_position, committed_position, flushed_position : int
+    store_timestamp : int
+        Store time of the last record appended since the file was opened, ms; 0 if none.
+    first_create_in_queue : bool
+        Whether it was created for a queue that had no file.
+    write_error : OSError or None
+        Why the last append or commit failed, if it did.
+    """
+
+    def __init__(
+        self, path: Path, file_size: int, file_system: FileSystem, clock: Clock, *, writable: bool = True
+    ) -> None:
+        super().__init__(clock)
+        self.path = path
+        self.file_size = file_size
+        self.file_from_offset = offset_of(path)
+        self.wrote_position = self.committed_position = self.flushed_position = 0
+        self.store_timestamp = 0
+        self.first_create_in_queue = False
+        self.write_error: OSError | None = None
+        self._file_system = file_system
+        self._file = SegmentFile(path, file_size, file_system, writable=writable)
+        self._pool: TransientStorePool | None = None
+        self._write_buffer: memoryview | None = None
+        self._scratch: memoryview | None = None
+        self._commit_lock = RLock()
+        self._flush_lock = RLock()
+
+    @classmethod
+    def create(  # noqa: PLR0913 -- what it is, and the three services it stands on
+        cls,
+        path: Path,
+        file_size: int,
+        file_system: FileSystem,
+        clock: Clock,
+        pool: TransientStorePool | None = None,
+        *,
+        reserve: bool = False,
+    ) -> Self:
+        """Make the file, all positions at 0; steps and errors are those of `SegmentFile.create`.
+
+        With a `pool`, appends go into one of its buffers; if none is left, the file goes without.
+        """
+        created = cls(path, file_size, file_system, clock)
+        created._file.create(reserve=reserve)
+        if pool is not None:
+            created._pool = pool
+            created._write_buffer = pool.borrow()
+        return created
+
+    def __repr__(self) -> str:
+        return f"MappedFile({str(self.path)!r}, wrote={self.wrote_position}, flushed={self.flushed_position})"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was made here, and not found."""
+        return self._file.is_new
+
+    @property
+    def end_offset(self) -> int:
+        """Offset in the log of the first byte behind the file."""
+        return self.file_from_offset + self.file_size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing can be appended any more."""
+        return self.wrote_position == self.file_size
+
+    @property
+    def read_position(self) -> int:
+        """Where readers must stop: the wrote position, or with a write buffer the committed one."""
+        return self.wrote_position if self._write_buffer is None else self.committed_position
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Time of the file's last change, ms since 1970; 0 if it is gone."""
+        status = self._file_system.status(self.path)
+        return status.modified_ms if status is not None else 0
+
+    def append(self, data: Buffer) -> bool:
+        """Append bytes as they are; False if they do not fit, and then nothing changes.
+
+        The bulk path: no callback, and one copy, into the page cache or the write buffer. `store_timestamp` is the
+        caller's to set.
+
+        Raises
+        ------
+        OSError
+            As the system says (ENOSPC, EIO); positions stay, and nothing of the data is in the file.
+        """
+        view = memoryview(data).cast("B")
+        position = self.wrote_position
+        if len(view) > self.file_size - position:
+            return False
+        if self._write_buffer is None:
+            self._write(view, position)
+        else:
+            self._write_buffer[position : position + len(view)] = view
+        self.wrote_position = position + len(view)
+        return True
+
+    def append_with(self, callback: AppendCallback) -> AppendMessageResult:
+        """Let `callback` write a record behind the last one (RocketMQ: ``MappedFile.appendMessagesInner``).
+
+        Parameters
+        ----------
+        callback : callable
+            ``callback(file_from_offset, view, room)`` gets the file's start offset, a writable view of exactly `room`
+            bytes, and how many they are: all that is left in the file. What the view holds before means nothing. The
+            callback writes from the view's start, and its result says in `wrote_bytes` by how much the wrote position
+            moves. With END_OF_FILE only the blank record's eight bytes are stored.
+
+        Returns
+        -------
+        AppendMessageResult
+            The callback's; or UNKNOWN_ERROR if the file was full, or the system refused the bytes (`write_error`
+            says why): then positions stay, and nothing of the record is in the file.
+        """
+        position = self.wrote_position
+        room = self.file_size - position
+        if room <= 0:
+            return AppendMessageResult(AppendMessageStatus.UNKNOWN_ERROR)
+        area = self._append_area(position)
+        result = callback(self.file_from_offset, area, room)
+        if not 0 <= result.wrote_bytes <= room:
+            raise ValueError(f"the append callback claims to have written {result.wrote_bytes} bytes of {room}")
+        if result.wrote_bytes == 0:
+            return result
+        if self._write_buffer is None:
+            is_blank = result.status is AppendMessageStatus.END_OF_FILE
+            try:
+                self._write(area[: min(BLANK_SIZE, result.wrote_bytes) if is_blank else result.wrote_bytes], position)
+            except OSError:
+                return AppendMessageResult(AppendMessageStatus.UNKNOWN_ERROR)
+        self.wrote_position = position + result.wrote_bytes
+        self.store_timestamp = result.store_timestamp
+        return result
+
+    def _append_area(self, position: int) -> memoryview:
+        """Give the place a callback writes to: the write buffer, or memory that is copied to the file afterwards."""
+        if self._write_buffer is not None:
+            return self._write_buffer[position : self.file_size]
+        if self._scratch is None:
+            self._scratch = anonymous_memory(self.file_size)
+        return self._scratch[: self.file_size - position]
+
+    def _write(self, view: memoryview, position: int) -> None:
+        try:
+            self._file.write(view, position)
+        except OSError as error:
+            self.write_error = error
+            raise
+
+    def commit(self, least_pages: int) -> int:
+        """Move what is in the write buffer to the file if there is enough of it; give the committed position.
+
+        A file without a write buffer has nothing to commit, and gives its wrote position. When the last byte of the
+        file is committed the buffer goes back to the pool (RocketMQ: ``MappedFile.commit``).
+
+        Raises
+        ------
+        OSError
+            As the system says; the committed position stays, and the next commit tries again.
+        """
+        with self.held() as held, self._commit_lock:
+            buffer = self._write_buffer
+            if buffer is None:
+                return self.wrote_position
+            start, stop = self.committed_position, self.wrote_position
+            if held and self._is_enough(stop, start, least_pages):
+                self._write(buffer[start:stop], start)
+                self.committed_position = stop
+                if stop == self.file_size:
+                    self._return_write_buffer()
+            return self.committed_position
+
+    def flush(self, least_pages: int) -> int:
+        """Bring to disk what readers see if there is enough of it; give the flushed position.
+
+        Steps: 1. note the read position; 2. sync the file, see `SegmentFile.sync`; 3. move the flushed position to the
+        one noted. After a crash all bytes below the flushed position are there. (RocketMQ: ``MappedFile.flush``.)
+
+        Parameters
+        ----------
+        least_pages : int
+            How many 4 KiB page borders must lie between the flushed and the read position; 0: any new byte will do.
+            A full file is always flushed.
+
+        Raises
+        ------
+        OSError
+            As the system says, now and at every later call; the flushed position stays.
+        """
+        with self.held() as held, self._flush_lock:
+            position = self.read_position
+            if self._is_enough(position, self.flushed_position, least_pages):
+                if held:
+                    self._file.sync()
+                self.flushed_position = position
+            return self.flushed_position
+
+    def _is_enough(self, end: int, done: int, least_pages: int) -> bool:
+        """Apply the page rule (RocketMQ: ``isAbleToFlush``, ``isAbleToCommit``)."""
+        if self.is_full:
+            return True
+        if least_pages > 0:
+            return end // OS_PAGE_SIZE - done // OS_PAGE_SIZE >= least_pages
+        return end > done
+
+    def set_position(self, position: int, *, clear_tail: bool = False) -> None:
+        """Set all positions, as after recovery or a truncation (RocketMQ: ``MappedFileQueue.truncateDirtyFiles``).
+
+        Parameters
+        ----------
+        position : int
+            Bytes from the start of the file.
+        clear_tail : bool
+            Also overwrite what lies behind with zeros, before positions move. RocketMQ leaves it, and if later records
+            end exactly where an old one starts, the next restart finds the old ones again.
+
+        Raises
+        ------
+        OSError
+            As the system says while it clears; positions stay.
+        """
+        with self._commit_lock, self._flush_lock:
+            if clear_tail:
+                self._file.clear(position, self.file_size)
+            buffered = self._write_buffer is not None
+            self.wrote_position = position
+            # What is only in the write buffer below the new position is still to be committed and flushed.
+            self.committed_position = min(self.committed_position, position) if buffered else position
+            self.flushed_position = min(self.flushed_position, position) if buffered else position
+
+    def select(self, position: int, size: int | None = None) -> memoryview | None:
+        """View `size` bytes at `position`, or all up to the read position; None if they are not all there.
+
+        The view is read-only and stays valid after the file is destroyed. Without a size, `position` must lie below
+        the read position (RocketMQ: ``selectMappedBuffer``).
+        """
+        end = self.read_position
+        stop = end if size is None else position + size
+        if not 0 <= position <= stop <= end or (size is None and position == end) or not self.is_available:
+            return None
+        return self._file.map()[position:stop]
+
+    def destroy(self, forcibly_after: float = 1.0) -> bool:
+        """Take no more readers, and delete the file once the last has let go; False if some hold it still.
+
+        A later call deletes it in spite of them when `forcibly_after` seconds have passed since the first.
+
+        Raises
+        ------
+        OSError
+            As the system says while it deletes; calling again tries again.
+        """
+        self.shutdown(forcibly_after)
+        if not self.is_cleanup_over:
+            _LOG.warning("%s is in use (%d) and can't be deleted yet", self.path, self.reference_count)
+            return False
+        self._file.remove()
+        return True
+
+    def close(self) -> None:
+        """Let go of descriptor, mapping and buffer; views given out stay valid, and the file stays on disk.
+
+        What was not committed is lost, and the wrote position steps back over it.
+        """
+        with self._commit_lock:
+            if self._write_buffer is not None:
+                self.wrote_position = self.committed_position
+            self._return_write_buffer()
+            self._scratch = None
+            self._file.close()
+
+    def _cleanup(self) -> None:
+        self.close()
+
+    def _return_write_buffer(self) -> None:
+        buffer, self._write_buffer = self._write_buffer, None
+        if buffer is not None and self._pool is not None:
+            self._pool.give_back(buffer)

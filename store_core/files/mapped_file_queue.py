@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments in a row, presented as one byte space that grows at its end."""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.mapped_file import MappedFile
+from store_core.files.segment_listing import list_for_loading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from store_core.files.allocate import AllocateMappedFileService
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.files.segment_paths import SegmentPaths
+
+__all__ = ["MappedFileQueue"]
+
+_LOG: Final = logging.getLogger("store_core")
+
+
+class MappedFileQueue:
+    """The files of one queue: commit log, consume queue or batch consume queue (RocketMQ: ``MappedFileQueue``).
+
+    Offsets are bytes in the whole queue. One thread appends at a time; flushing, committing and reading may go on then.
+
+    Parameters
+    ----------
+    paths : SegmentPaths
+        One directory, or several for a multi-path commit log (RocketMQ: ``MultiPathMappedFileQueue``).
+    file_size : int
+        Bytes of each file.
+    file_system : FileSystem
+    clock : Clock
+    allocate : AllocateMappedFileService, optional
+        Makes files ahead; without it they are made when they are needed.
+    writable : bool
+        Whether files are opened for writing, and loading may delete an empty last one.
+
+    Attributes
+    ----------
+    flushed_where, committed_where : int
+        Offset below which everything is flushed, or committed.
+    store_timestamp : int
+        Store time of the last record before the last thorough flush, ms: what the checkpoint may claim; 0 before.
+    create_error : OSError or None
+        Why the last file could not be made.
+    """
+
+    def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
+        self,
+        paths: SegmentPaths,
+        file_size: int,
+        file_system: FileSystem,
+        clock: Clock,
+        allocate: AllocateMappedFileService | None = None,
+        *,
+        writable: bool = True,
+    ) -> None:
+        if file_size <= 0:
+            raise ValueError(f"file_size must be positive, not {file_size}")
+        self.paths = paths
+        self.file_size = file_size
+        self.flushed_where = self.committed_where = 0
+        self.store_timestamp = 0
+        self.create_error: OSError | None = None
+        self._file_system = file_system
+        self._clock = clock
+        self._allocate = allocate
+        self._writable = writable
+        # Replaced, never changed: who holds it sees one state of the queue.
+        self._files: tuple[MappedFile, ...] = ()
+        self._lock = RLock()
+
+    @property
+    def mapped_files(self) -> tuple[MappedFile, ...]:
+        """The files as they are now, in order."""
+        return self._files
+
+    def load(self, release: str = "5.3") -> tuple[str, ...]:
+        """Take in the files that are there, each as full: W = committed = flushed = size, until recovery corrects it.
+
+        Returns
+        -------
+        tuple of str
+            What an operator should know: entries skipped, an empty last file deleted.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the directories hold what `release` refuses to load; see `list_for_loading`.
+        OSError
+            As the system says.
+        """
+        listing = list_for_loading(self.paths.all_paths, self.file_size, self._file_system, release)
+        if listing.empty_last is not None and self._writable:
+            self._file_system.remove(listing.empty_last)
+        files = [self._opened(path) for path in listing.paths]
+        with self._lock:
+            self._files = (*self._files, *files)
+        return listing.notes
+
+    def _opened(self, path: Path) -> MappedFile:
+        mapped_file = MappedFile(path, self.file_size, self._file_system, self._clock, writable=self._writable)
+        mapped_file.set_position(self.file_size)
+        return mapped_file
+
+    def check_self(self) -> tuple[str, ...]:
+        """Name the places where a file does not start where the one before it ends (RocketMQ only logs them)."""
+        return tuple(
+            f"{after.path} starts at {after.file_from_offset}: expected {before.end_offset}, where {before.path} ends"
+            for before, after in pairwise(self._files)
+            if before.end_offset != after.file_from_offset
+        )
+
+    # ---- files
+
+    @property
+    def first_mapped_file(self) -> MappedFile | None:
+        """The oldest file."""
+        files = self._files
+        return files[0] if files else None
+
+    @property
+    def last_mapped_file(self) -> MappedFile | None:
+        """The newest file, full or not."""
+        files = self._files
+        return files[-1] if files else None
+
+    def get_last_mapped_file(self, start_offset: int = 0, *, create: bool = True) -> MappedFile | None:
+        """Give the file to append to (RocketMQ: ``MappedFileQueue.getLastMappedFile(startOffset, needCreate)``).
+
+        Parameters
+        ----------
+        start_offset : int
+            Where an empty queue is to begin, rounded down to a whole file.
+        create : bool
+            Make the next file if there is none or the last is full; else the last is given as it is.
+
+        Returns
+        -------
+        MappedFile or None
+            None if there is no file, or none could be made: `create_error` says why.
+        """
+        last = self.last_mapped_file
+        if last is None:
+            wanted = start_offset - start_offset % self.file_size
+        elif last.is_full:
+            wanted = last.end_offset
+        else:
+            return last
+        return self._create(wanted) if create else last
+
+    def _create(self, offset: int) -> MappedFile | None:
+        try:
+            path, next_path = self.paths.next_files(offset, self.file_size)
+            if self._allocate is not None:
+                created = self._allocate.put_request_and_return_mapped_file(path, next_path, self.file_size)
+            else:
+                created = MappedFile.create(path, self.file_size, self._file_system, self._clock)
+        except OSError as error:
+            _LOG.error("the segment at offset %d could not be made: %s", offset, error)
+            self.create_error = error
+            return None
+        self.create_error = None
+        with self._lock:
+            created.first_create_in_queue = not self._files
+            self._files = (*self._files, created)
+        return created
+
+    def find_mapped_file_by_offset(self, offset: int, *, return_first: bool = False) -> MappedFile | None:
+        """Find the file that holds `offset`; None outside the queue and in a hole of it.
+
+        Parameters
+        ----------
+        offset : int
+        return_first : bool
+            Give the first file where nothing is found. RocketMQ's callers ask for this when `offset` is 0, so that
+            offset 0 of a log whose first files are deleted means the oldest file there is.
+        """
+        files = self._files
+        if not files:
+            return None
+        if files[0].file_from_offset <= offset < files[-1].end_offset:
+            index = offset // self.file_size - files[0].file_from_offset // self.file_size
+            # The index is right unless files are missing in between.
+            for file in (*files[index : index + 1], *files):
+                if file.file_from_offset <= offset < file.end_offset:
+                    return file
+        return files[0] if return_first else None
+
+    def get_mapped_file_by_time(self, timestamp_ms: int) -> MappedFile | None:
+        """Give the first file last changed at or after a time, else the last file (RocketMQ up to 5.1.0)."""
+        files = self._files
+        return next((file for file in files if file.last_modified_ms >= timestamp_ms), files[-1] if files else None)
+
+    # ---- positions
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte there is; -1 without a file."""
+        first = self.first_mapped_file
+        return first.file_from_offset if first is not None else -1
+
+    @property
+    def max_offset(self) -> int:
+        """Offset behind the last byte that readers see; 0 without a file."""
+        last = self.last_mapped_file
+        return last.file_from_offset + last.read_position if last is not None else 0
+
+    @property
+    def max_wrote_position(self) -> int:
+        """Offset behind the last byte appended; 0 without a file."""
+        last = self.last_mapped_file
+        return last.file_from_offset + last.wrote_position if last is not None else 0
+
+    @property
+    def bytes_to_commit(self) -> int:
+        """What was appended and not committed yet."""
+        return self.max_wrote_position - self.committed_where
+
+    @property
+    def bytes_to_flush(self) -> int:
+        """What readers see and is not flushed yet."""
+        return self.max_offset - self.flushed_where
+
+    # ---- flushing and committing
+
+    def flush(self, least_pages: int) -> bool:
+        """Flush the file that holds `flushed_where`, and move that on.
+
+        Steps: 1. flush the file by its page rule, see `MappedFile.flush`; 2. move `flushed_where`; 3. if `least_pages`
+        is 0, move `store_timestamp` to the file's as it was before step 1. One call gets over at most one file border.
+
+        Returns
+        -------
+        bool
+            True if **nothing changed**, as in Java.
+
+        Raises
+        ------
+        OSError
+            As the system says; `flushed_where` and `store_timestamp` stay.
+        """
+        file = self.find_mapped_file_by_offset(self.flushed_where, return_first=self.flushed_where == 0)
+        if file is None:
+            return True
+        store_timestamp = file.store_timestamp
+        where = file.file_from_offset + file.flush(least_pages)
+        unchanged = where == self.flushed_where
+        self.flushed_where = where
+        if least_pages == 0:
+            self.store_timestamp = store_timestamp
+        return unchanged
+
+    def commit(self, least_pages: int) -> bool:
+        """Commit the file that holds `committed_where`, and move that on; True if **nothing changed**, as in Java.
+
+        Raises
+        ------
+        OSError
+            As the system says; `committed_where` stays.
+        """
+        file = self.find_mapped_file_by_offset(self.committed_where, return_first=self.committed_where == 0)
+        if file is None:
+            return True
+        where = file.file_from_offset + file.commit(least_pages)
+        unchanged = where == self.committed_where
+        self.committed_where = where
+        return unchanged
+
+    # ---- deleting
+
+    def truncate_dirty_files(self, offset: int, *, clear_tail: bool = False) -> None:
+        """End the queue at `offset` (RocketMQ: ``MappedFileQueue.truncateDirtyFiles``).
+
+        Steps: 1. delete the files behind it, the last first, so that a crash leaves no hole; 2. set the positions of
+        the file that holds it. `flushed_where` and `committed_where` are the caller's, as in Java.
+
+        Parameters
+        ----------
+        offset : int
+        clear_tail : bool
+            Zero what lies behind in the file of step 2; see `MappedFile.set_position`.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        files = self._files
+        self._delete([file for file in files if file.file_from_offset > offset])
+        for file in self._files:
+            if file.end_offset > offset:
+                file.set_position(offset % self.file_size, clear_tail=clear_tail)
+
+    def delete_last_mapped_file(self) -> None:
+        """Delete the newest file, if there is one."""
+        self._delete(self._files[-1:])
+
+    def reset_offset(self, offset: int) -> bool:
+        """Move the end back to `offset`, at most two files (RocketMQ: ``MappedFileQueue.resetOffset``).
+
+        Files behind it leave the queue and stay on disk; growing into them again maps them as they are.
+
+        Returns
+        -------
+        bool
+            False if that is too far, and then nothing changes.
+        """
+        if self._files and self.max_wrote_position - offset > 2 * self.file_size:
+            return False
+        with self._lock:
+            kept = [file for file in self._files if file.file_from_offset <= offset]
+            for file in self._files[len(kept) :]:
+                file.close()
+            self._files = tuple(kept)
+        if kept:
+            kept[-1].set_position(offset % self.file_size)
+        return True
+
+    def retry_delete_first_file(self, forcibly_after: float) -> bool:
+        """Try again to delete the oldest file, if a deletion of it hangs (RocketMQ: ``retryDeleteFirstFile``).
+
+        Parameters
+        ----------
+        forcibly_after : float
+            Seconds after the first try from which readers that hold the file are overruled
+            (``destroyMapedFileIntervalForcibly``, 120 s).
+
+        Returns
+        -------
+        bool
+            Whether it was deleted.
+        """
+        first = self.first_mapped_file
+        if first is None or first.is_available or not first.destroy(forcibly_after):
+            return False
+        self.forget([first])
+        return True
+
+    def forget(self, files: Iterable[MappedFile]) -> None:
+        """Take files that are deleted out of the queue (RocketMQ: ``deleteExpiredFile``)."""
+        gone = {id(file) for file in files}
+        with self._lock:
+            self._files = tuple(file for file in self._files if id(file) not in gone)
+
+    def _delete(self, files: Sequence[MappedFile]) -> None:
+        """Delete files, the last first, in spite of readers: views of them stay valid."""
+        for file in reversed(files):
+            if not file.destroy(0):
+                file.destroy(0)
+            self.forget([file])
+
+    def close(self) -> None:
+        """Let go of all files; they stay on disk. Nothing is committed or flushed."""
+        for file in self._files:
+            file.close()
+
+    def destroy(self) -> None:
+        """Delete all files, and the directories if they are empty then."""
+        self._delete(self._files)
+        self.flushed_where = self.committed_where = 0
+        for path in self.paths.paths:
+            self._file_system.remove_directory(path)

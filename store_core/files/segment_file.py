@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of one segment file: made, written, erased, synced and mapped, each failure with a defined end."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import SegmentLayoutError
+from store_core.files.file_system import write_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem, OpenFile
+
+__all__ = ["SegmentFile", "file_name_of", "offset_of"]
+
+_LOG: Final = logging.getLogger("store_core")
+_NAME: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
+_LAST_OFFSET: Final = 2**63 - 1
+_ZEROS: Final = memoryview(bytes(1 << 20))
+_CANNOT_RESERVE: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+def file_name_of(offset: int) -> str:
+    """Name the segment that starts at `offset` (RocketMQ: ``UtilAll.offset2FileName``).
+
+    >>> file_name_of(1073741824)
+    '00000000001073741824'
+    """
+    return f"{offset:020d}"
+
+
+def offset_of(path: Path) -> int:
+    """Read a segment's start offset from its name, which need not be padded (RocketMQ: ``Long.parseLong``).
+
+    Raises
+    ------
+    SegmentLayoutError
+        If the name is no 64-bit integer.
+    """
+    offset = int(path.name) if _NAME.fullmatch(path.name) else None
+    if offset is None or not -_LAST_OFFSET <= offset <= _LAST_OFFSET:
+        raise SegmentLayoutError(
+            f"{path} has no segment's name: expected its start offset in decimal digits, found {path.name!r}. "
+            f"RocketMQ refuses to load a store with such a file: move it elsewhere"
+        )
+    return offset
+
+
+class SegmentFile:
+    """A file of fixed size, opened when it is first used.
+
+    Bytes go in by ``pwrite``, not through the mapping, so that a full disk is an `OSError` and not a SIGBUS, see
+    `store_core.files.file_system.OsOpenFile`.
+
+    **A write that failed leaves nothing.** The bytes it had put down are zeros again, so that a restart can't read half
+    a record, or half a batch. If not even that succeeds, the next write starts with it, and fails as long as it does.
+
+    **A sync that failed is not repeated.** After an error Linux may drop the pages it could not write, and a second
+    ``fsync`` succeeds without them. So the file counts as unsynced until the store is opened anew. (RocketMQ logs the
+    error and counts the bytes as flushed: ``MappedFile.flush``.)
+    """
+
+    def __init__(self, path: Path, size: int, file_system: FileSystem, *, writable: bool = True) -> None:
+        self.path = path
+        self.size = size
+        self._file_system = file_system
+        self._writable = writable
+        self._lock = RLock()
+        self._file: OpenFile | None = None
+        self._mapping: memoryview | None = None
+        self._torn_until = 0
+        self._sync_error: OSError | None = None
+        self._is_in_directory = True
+        self.is_new = False
+
+    def create(self, *, reserve: bool = False) -> None:
+        """Make the file at its full size.
+
+        Steps: 1. make the directory; 2. open or create the file; 3. lengthen it, all hole; 4. with `reserve`, take the
+        disk blocks (what RocketMQ's ``warmMapedFileEnable`` comes to), where the file system can. Nothing is brought to
+        disk yet: the first `sync` does that, directory included. A crash between 2 and 3 leaves an empty last file,
+        which loading deletes (RocketMQ 5.1.3 and later). A file of that name that is there already is taken with its
+        bytes, as RocketMQ takes it.
+
+        Raises
+        ------
+        OSError
+            As the system says, e.g. ENOSPC with `reserve`, or EEXIST if a longer file is there already. A file that
+            step 2 made is deleted again.
+        """
+        self._file_system.make_directories(self.path.parent)
+        self.is_new = self._file_system.status(self.path) is None
+        file = self._file_system.open(self.path, create=True)
+        try:
+            self._size_up(file, reserve=reserve)
+        except OSError:
+            file.close()
+            if self.is_new:
+                self._file_system.remove(self.path)
+            raise
+        self._file = file
+        self._is_in_directory = False
+
+    def _size_up(self, file: OpenFile, *, reserve: bool) -> None:
+        found = file.size()
+        if found > self.size:
+            raise FileExistsError(
+                errno.EEXIST,
+                f"expected at most {self.size} bytes, found {found}: move the file elsewhere, or open the store with "
+                f"the segment size it was made with",
+                str(self.path),
+            )
+        file.grow(self.size)
+        if reserve:
+            try:
+                file.reserve(self.size)
+            except OSError as error:
+                if error.errno not in _CANNOT_RESERVE:
+                    raise
+
+    def write(self, data: memoryview, position: int) -> None:
+        """Write all of `data` at `position`, or nothing.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        file = self._open()
+        if self._torn_until > position:
+            self.clear(position, self._torn_until)
+            self._torn_until = 0
+        try:
+            write_all(file, data, position)
+        except OSError as error:
+            _LOG.error("write of %d bytes at %d of %s failed: %s", len(data), position, self.path, error)
+            self._erase(position, position + len(data))
+            raise
+
+    def _erase(self, start: int, stop: int) -> None:
+        try:
+            self.clear(start, stop)
+        except OSError as error:
+            _LOG.error("bytes %d to %d of %s could not be erased yet: %s", start, stop, self.path, error)
+            self._torn_until = stop
+
+    def clear(self, start: int, stop: int) -> None:
+        """Overwrite what is not zero yet with zeros, the first bytes first: the log ends there from then on.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        file = self._open()
+        while start < stop and (data := file.next_data(start)) is not None and data[0] < stop:
+            start = max(start, data[0])
+            until = min(stop, data[1], start + len(_ZEROS))
+            zeros = _ZEROS[: until - start]
+            if file.read(len(zeros), start) != zeros:
+                write_all(file, zeros, start)
+            start = until
+
+    def sync(self) -> None:
+        """Bring the file's data and size to disk, and the first time for a file created here also its directory.
+
+        Raises
+        ------
+        OSError
+            As the system says, now and at every later call.
+        """
+        if self._sync_error is not None:
+            raise OSError(
+                self._sync_error.errno,
+                f"an earlier flush failed ({self._sync_error.strerror}), and the system may have dropped what it could "
+                f"not write: check the disk, then open the store again",
+                str(self.path),
+            )
+        try:
+            self._open().sync()
+            if not self._is_in_directory:
+                self._file_system.sync_directory(self.path.parent)
+                self._is_in_directory = True
+        except OSError as error:
+            self._sync_error = error
+            raise
+
+    def map(self) -> memoryview:
+        """View the whole file, read-only; the view stays valid after `close`, and after the file is deleted."""
+        mapping = self._mapping
+        if mapping is None:
+            with self._lock:
+                file = self._file or self._file_system.open(self.path, writable=self._writable)
+                mapping = self._mapping = self._mapping or file.map(self.size)
+        return mapping
+
+    def _open(self) -> OpenFile:
+        file = self._file
+        if file is None:
+            with self._lock:
+                file = self._file = self._file or self._file_system.open(self.path, writable=self._writable)
+        return file
+
+    def close(self) -> None:
+        """Let go of descriptor and mapping; the next use opens them again."""
+        with self._lock:
+            # Dropped, not closed: another thread may be syncing it, and its number could become another file's.
+            self._file = self._mapping = None
+
+    def remove(self) -> None:
+        """Delete the file; one that is gone already is fine.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._file_system.remove(self.path)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files a queue loads from its directories, by the rules of each RocketMQ release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store_core.errors import SegmentLayoutError
+from store_core.files.segment_file import offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from store_core.files.file_system import FileStatus, FileSystem
+
+__all__ = ["LoadList", "list_for_loading"]
+
+
+class LoadList(NamedTuple):
+    """What to load.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+        Files of the right size, in order.
+    notes : tuple of str
+        What was left out, and why.
+    empty_last : Path or None
+        A last file of no bytes, as a crash leaves it between making and lengthening; to be deleted.
+    """
+
+    paths: tuple[Path, ...]
+    notes: tuple[str, ...]
+    empty_last: Path | None
+
+
+def list_for_loading(
+    directories: Iterable[Path], file_size: int, file_system: FileSystem, release: str = "5.3"
+) -> LoadList:
+    """Choose the files to load, as ``MappedFileQueue.load`` does.
+
+    Entries of all directories together, sorted by name:
+
+    ========  ======================  ==============================  ==========================
+    release   a directory             no bytes, and last              another size
+    ========  ======================  ==============================  ==========================
+    ``4.3``   ends the list           ends the list                   ends the list
+    ``4.9``   is refused              is refused                      is refused
+    ``5.3``   is skipped              is to be deleted                is refused
+    ========  ======================  ==============================  ==========================
+
+    A file of the right size whose name is no number is refused by all. Two files of one name, in two directories, are
+    refused here; RocketMQ loads both.
+
+    Raises
+    ------
+    SegmentLayoutError
+        For what is refused.
+    """
+    entries = [(directory / name) for directory in directories for name in file_system.names(directory)]
+    entries.sort(key=lambda path: path.name)
+    paths: list[Path] = []
+    notes: list[str] = []
+    for position, path in enumerate(entries):
+        status = file_system.status(path)
+        if status is None:
+            continue  # gone since the directory was read
+        if status.is_directory and release == "5.3":
+            notes.append(f"skipped the directory {path}")
+        elif not status.is_directory and status.size == file_size:
+            paths.append(_right_sized(path, paths))
+        elif release == "4.3":
+            left = len(entries) - position - 1
+            notes.append(f"{_wrong(path, status, file_size)}: loading ends here, {left} later entries are left out")
+            break
+        elif status.size == 0 and position == len(entries) - 1 and release == "5.3":
+            notes.append(f"{path} has no bytes: it was being made when the process ended")
+            return LoadList(tuple(paths), tuple(notes), path)
+        else:
+            raise SegmentLayoutError(
+                f"{_wrong(path, status, file_size)}. RocketMQ {release} refuses to load such a store: open it with the "
+                f"segment size it was made with, or move what does not belong there elsewhere"
+            )
+    return LoadList(tuple(paths), tuple(notes), None)
+
+
+def _right_sized(path: Path, before: list[Path]) -> Path:
+    offset_of(path)
+    if before and before[-1].name == path.name:
+        raise SegmentLayoutError(
+            f"two files claim offset {path.name}: {before[-1]} and {path}. One was made ahead when the process ended, "
+            f"and is all zeros: move that one elsewhere"
+        )
+    return path
+
+
+def _wrong(path: Path, status: FileStatus, file_size: int) -> str:
+    found = "a directory" if status.is_directory else f"{status.size} bytes"
+    return f"{path}: expected a segment of {file_size} bytes, found {found}"
