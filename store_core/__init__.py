@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Apache RocketMQ's message store in numpy and Arrow: no broker, no Spark.
+
+Examples
+--------
+>>> import store_core
+>>> for batch in store_core.read_messages("store", columns=["topic", "body"], topic="orders"):  # doctest: +SKIP
+...     print(batch.num_rows)
+"""
+
+from store_core.errors import (
+    CorruptRecordError,
+    InvalidOptionError,
+    SegmentLayoutError,
+    SegmentVanishedError,
+    StoreError,
+    StoreNotFoundError,
+    UnsafeSizeError,
+    UnsupportedStoreError,
+)
+from store_core.format.message import MessageExt
+from store_core.store.message_reader import read_messages, read_range
+from store_core.store.read_options import ReadMode, ReadOptions
+from store_core.store.read_plan import ReadPlan, ReadRange, plan_ranges
+
+__all__ = [
+    "CorruptRecordError",
+    "InvalidOptionError",
+    "MessageExt",
+    "ReadMode",
+    "ReadOptions",
+    "ReadPlan",
+    "ReadRange",
+    "SegmentLayoutError",
+    "SegmentVanishedError",
+    "StoreError",
+    "StoreNotFoundError",
+    "UnsafeSizeError",
+    "UnsupportedStoreError",
+    "plan_ranges",
+    "read_messages",
+    "read_range",
+]

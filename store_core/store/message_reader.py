@@ -75,12 +75,12 @@ def read_messages(path: StorePaths, **options: Any) -> pa.RecordBatchReader:  # 
     return pa.RecordBatchReader.from_batches(arrow_schema(parsed.columns, nullable=parsed.is_permissive), batches)
 
 
-def read_range(read_range: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Read one range of a plan; ranges can be read in any order, by any process that sees the files.
 
     Parameters
     ----------
-    read_range : ReadRange
+    part : ReadRange
     options : ReadOptions
         Those the plan was made with; the columns may differ.
 
@@ -97,14 +97,14 @@ def read_range(read_range: ReadRange, options: ReadOptions) -> Iterator[pa.Recor
         If the segment was deleted since the plan was made, unless `fail_on_data_loss` is off.
     """
     try:
-        segment = open_segment(read_range.segment)
+        segment = open_segment(part.segment)
     except SegmentVanishedError as error:
         if options.fail_on_data_loss:
             raise
         _log.warning("%s", error)
         return
     with segment:
-        yield from _RangeReader(read_range, options, segment).batches()
+        yield from _RangeReader(part, options, segment).batches()
 
 
 @dataclass(slots=True)
@@ -137,13 +137,13 @@ class _Chunk:
 
 
 class _RangeReader:
-    def __init__(self, read_range: ReadRange, options: ReadOptions, segment: SegmentBytes) -> None:
-        self._range = read_range
+    def __init__(self, part: ReadRange, options: ReadOptions, segment: SegmentBytes) -> None:
+        self._range = part
         self._options = options
-        self._start_offset = read_range.segment.start_offset
-        self._begin = read_range.begin - self._start_offset
-        self._end = read_range.end - self._start_offset
-        self._raw = segment.raw[: read_range.data_end - self._start_offset]
+        self._start_offset = part.segment.start_offset
+        self._begin = part.begin - self._start_offset
+        self._end = part.end - self._start_offset
+        self._raw = segment.raw[: part.data_end - self._start_offset]
         self._next_data = segment.next_data
         self._filter = RowFilter(options)
         self._dropped = 0
