@@ -75,7 +75,7 @@ class _LogService(ServiceThread):
         return unchanged
 
     def _repeat(self, step: Callable[[int], bool]) -> None:
-        """Step until nothing changes; each step gets over one file border. (RocketMQ gives up after ten.)"""
+        """Step until nothing changes, each step over one file border at most; RocketMQ gives up after ten."""
         while not step(0):
             pass
 
