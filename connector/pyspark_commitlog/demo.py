@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A first look at a store: ``python -m pyspark_commitlog.demo [STORE] [OPTION=VALUE ...]``.
+
+Reads only; takes no lock. Everything here is meant to be copied: it uses nothing but `format("commitlog")`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
+from store_core.store.read_plan import plan_ranges
+
+from pyspark_commitlog.options import CommitLogOptions
+from store_core.errors import StoreError, StoreNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, Row
+
+__all__ = ["main"]
+
+_SHIPPED: Final = Path("tests", "golden", "rocketmq-5.3.3", "propcrc.tar.xz")
+_MINIMUM_JAVA: Final = 17
+_ROWS_SHOWN: Final = 20
+_WIDTH: Final = 32
+_FAILED: Final = 2
+
+_LOG4J: Final = """\
+rootLogger.level = off
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Show what is in a store.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0, or 2 if there is an error, which is told in one paragraph.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        with ExitStack() as stack:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-demo-")))
+            store = parsed.store or _unpack_shipped(scratch)
+            options = dict(_option(text) for text in parsed.option)
+            _plan(store, options)
+            spark = _start_spark(scratch)
+            stack.callback(spark.stop)
+            _show(spark, store, options)
+    except (StoreError, PySparkException, _DemoError) as error:
+        sys.stderr.write(f"\n{_paragraph(error)}\n")
+        return _FAILED
+    return 0
+
+
+class _DemoError(Exception):
+    """Something that the demo needs is not there."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pyspark_commitlog.demo",
+        description="Shows what is in a RocketMQ store. Nothing is written or locked.",
+    )
+    parser.add_argument("store", nargs="?", metavar="STORE", help="store root, commitlog directory or segment file")
+    parser.add_argument("option", nargs="*", metavar="OPTION=VALUE", help="options of the data source: topic=orders")
+    return parser
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise _DemoError(f"{text!r} is no OPTION=VALUE")
+    return name, value
+
+
+def _unpack_shipped(scratch: Path) -> str:
+    """Unpack the store that the project's source tree has, for those who have none of their own at hand."""
+    archive = Path(__file__).resolve().parents[2] / _SHIPPED
+    if not archive.exists():
+        raise StoreNotFoundError(
+            f"no STORE is given, and {_SHIPPED}, which is read instead in the project's source tree, is not there; "
+            "give the path of a store: python -m pyspark_commitlog.demo /path/to/store"
+        )
+    with tarfile.open(archive) as packed:
+        packed.extraction_filter = tarfile.data_filter
+        packed.extractall(scratch)  # noqa: S202 -- the project's own archive, and filtered
+    return str(next(scratch.glob("*/store")))
+
+
+def _plan(store: str, options: dict[str, str]) -> None:
+    """Find what would fail before Spark is started, which takes seconds, and tell what is there."""
+    checked = CommitLogOptions.from_spark({**options, "path": store})
+    _say(f"Looking into {store}")
+    plan = plan_ranges(checked.paths, checked.read)
+    for note in plan.notes:
+        _say(f"  note: {note}")
+    _say(f"  {len(plan.ranges)} partition{'s' * (len(plan.ranges) != 1)} to read")
+
+
+def _start_spark(scratch: Path) -> SparkSession:
+    _require_java()
+    _say("Starting Spark ...")
+    begin = time.perf_counter()
+    quiet = scratch / "log4j2.properties"
+    quiet.write_text(_LOG4J)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .appName("commitlog demo")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.as_uri()}")
+        .config("spark.driver.host", "localhost")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "true")
+        .getOrCreate()
+    )
+    _say(f"  Spark {spark.version}, {spark.sparkContext.defaultParallelism} cores, {time.perf_counter() - begin:.1f} s")
+    return spark
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    advice = f"Spark needs Java {_MINIMUM_JAVA} or later; install a JDK, or set JAVA_HOME to one"
+    if shutil.which(java) is None:
+        raise _DemoError(f"{java} is not there. {advice}")
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 -- the user's Java
+    version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    if version is None:
+        raise _DemoError(f"{java} -version tells no version: {answer.stderr.strip()!r}. {advice}")
+    if int(version[1]) < _MINIMUM_JAVA:
+        raise _DemoError(f"{java} is Java {version[1]}. {advice}")
+
+
+def _show(spark: SparkSession, store: str, options: dict[str, str]) -> None:
+    messages = spark.read.format("commitlog").options(**options).load(store)
+    _say("\nEvery message is a row:\n")
+    messages.printSchema()
+    _say("The first ten:\n")
+    _table(_first_rows(messages))
+    _say("Who fills the disk:\n")
+    begin = time.perf_counter()
+    # Only columns that are named are decoded: for a total, name those that it needs.
+    narrow = spark.read.format("commitlog").options(**options).option("columns", "topic,store_size,store_timestamp")
+    _table(_topics(narrow.load(store)))
+    _say(f"  ({time.perf_counter() - begin:.1f} s; times are UTC)")
+    _say(_NEXT_STEPS.format(store=store))
+
+
+def _first_rows(messages: DataFrame) -> list[Row]:
+    return (
+        messages.select(
+            "topic",
+            F.col("queue_id").alias("queue"),
+            F.col("queue_offset").alias("offset"),
+            F.col("store_timestamp").cast("string").alias("stored"),
+            "tags",
+            F.concat_ws(" ", "keys").alias("keys"),
+            F.length("body").alias("bytes"),
+            F.substring("body", 1, 24).alias("body"),
+        )
+        .limit(10)
+        .collect()
+    )
+
+
+def _topics(messages: DataFrame) -> list[Row]:
+    return (
+        messages.groupBy("topic")
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum("store_size").alias("bytes"),
+            F.min("store_timestamp").cast("string").alias("first stored"),
+            F.max("store_timestamp").cast("string").alias("last stored"),
+        )
+        .orderBy(F.desc("bytes"), "topic")
+        .collect()
+    )
+
+
+def _table(rows: Sequence[Row]) -> None:
+    """Print rows with aligned columns, numbers to the right."""
+    if not rows:
+        _say("  (no message)\n")
+        return
+    shown = rows[:_ROWS_SHOWN]
+    cells = [list(rows[0].__fields__), *([_text(value) for value in row] for row in shown)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [isinstance(value, int) for value in rows[0]]
+    for line in cells:
+        padded = zip(line, widths, numeric, strict=True)
+        _say(
+            "  "
+            + "  ".join(f"{cell:>{width}}" if right else f"{cell:<{width}}" for cell, width, right in padded).rstrip()
+        )
+    _say(f"  ... and {len(rows) - len(shown):,} more\n" if len(rows) > len(shown) else "")
+
+
+def _text(value: object) -> str:
+    """Show a value in a few characters, none of which can upset a terminal: the bytes are whatever the store holds."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value is None:
+        return "-"
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, (bytes, bytearray)) else str(value)
+    visible = "".join(character if character.isprintable() else "." for character in text)
+    return visible if len(visible) <= _WIDTH else visible[: _WIDTH - 3] + "..."
+
+
+def _paragraph(error: Exception) -> str:
+    """Tell an error in its own words, without the classes and stacks around them."""
+    text = str(error).strip()
+    ours = re.search(r"^store_core\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    return "error: " + (ours[1] if ours else text)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+_NEXT_STEPS: Final = """
+Next steps
+  in PySpark   spark.read.format("commitlog").option("topic", "...").load("{store}")
+  in SQL       CREATE TEMPORARY VIEW log USING commitlog OPTIONS (path '{store}')
+  all options  docs/options.md
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How errors reach users through Spark, which quotes the Python traceback above the error's own words."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["without_traceback"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
+    """Cut the traceback of a method's `StoreError`, so that users see what is wrong first, and not our frames.
+
+    These errors say themselves where in the store they come from. All others are bugs, and keep their tracebacks.
+    """
+
+    @functools.wraps(method)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
+
+            if isinstance(error, StoreError):
+                raise error.with_traceback(None) from None
+            raise
+
+    return called

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the data source: one table, behind the parser, its errors and ``docs/options.md``."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from pyspark_commitlog.schema import spark_type
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.format.columns import COLUMNS
+from store_core.store.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["OPTIONS", "CommitLogOptions", "Option", "markdown_document"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of ``spark.read.format("commitlog")``.
+
+    Attributes
+    ----------
+    name : str
+        As users write it; Spark ignores its case.
+    default : str
+        The option's text where there is one, else, in brackets, what happens without it.
+    scope : str
+        What it is about: ``what`` is opened, which ``rows`` and ``columns`` come out, what ``damage`` does, ``speed``.
+    meaning : str
+        For users, in Markdown.
+    """
+
+    name: str
+    default: str
+    scope: str
+    meaning: str
+
+    @property
+    def field(self) -> str:
+        """The argument of `ReadOptions.parse` that takes its text, if it is not one of `path`, `paths` and `view`."""
+        return re.sub(r"([A-Z])", r"_\1", self.name).lower()
+
+
+OPTIONS: Final = (
+    Option("path", "(required)", "what", "store root, `commitlog` directory or segment file; `load(path)` sets it"),
+    Option("paths", "(none)", "what", "several of these as a JSON list; `load([path, ...])` sets it"),
+    Option("view", "messages", "what", "`messages` is the only one so far"),
+    Option(
+        "release",
+        "5.3",
+        "what",
+        "RocketMQ that wrote the store: `4.3`, `4.9` or `5.3`; they parse properties differently",
+    ),
+    Option("topic", "(all)", "rows", "comma list of topics; not together with `topicsPattern`"),
+    Option("topicsPattern", "(all)", "rows", "regular expression (Python's) for the whole topic"),
+    Option("queueId", "(all)", "rows", "comma list of queue ids"),
+    Option("tag", "(all)", "rows", "tag expression as consumers give it: `TagA \\|\\| TagB`, or `*` for all"),
+    Option("key", "(all)", "rows", "one of the words in property KEYS, or the UNIQ_KEY"),
+    Option("startingOffsets", "earliest", "rows", 'physical offset, or queue offsets as JSON: `{"topic":{"0":12}}`'),
+    Option("endingOffsets", "latest", "rows", "the same; the end is exclusive"),
+    Option("startingTimestamp", "(none)", "rows", "store time, epoch ms or ISO 8601; wins over the offsets"),
+    Option("endingTimestamp", "(none)", "rows", "the same; the end is exclusive"),
+    Option(
+        "columns", "(the default ones)", "columns", "comma list; only these are decoded. `.schema(...)` does the same"
+    ),
+    Option("decompress", "false", "columns", "unpack compressed bodies, with a bound on the expanded size"),
+    Option(
+        "mode",
+        "FAILFAST",
+        "damage",
+        "`DROPMALFORMED` resumes at the next sound record; `PERMISSIVE` also gives each damaged range a row, with "
+        "`_corrupt_record` set",
+    ),
+    Option("verifyCrc", "true", "damage", "check each body that is read against its checksum"),
+    Option("failOnDataLoss", "true", "damage", "`false` goes on when a segment is missing or vanishes"),
+    Option("useIndexFiles", "auto", "speed", "`never` scans the log where an index would do; the rows are the same"),
+    Option("maxPartitionBytes", "(a segment)", "speed", "split segments, at record starts; `128m` is 128 MiB"),
+    Option("minPartitions", "(one a segment)", "speed", "split segments until there are so many partitions"),
+    Option("maxRecordsPerBatch", "16384", "speed", "most rows of an Arrow batch"),
+)
+
+_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
+_NOT_PARSED: Final = frozenset({"path", "paths", "view"})
+_LATER: Final = {"maxoffsetspertrigger": "maxOffsetsPerTrigger", "maxbytespertrigger": "maxBytesPerTrigger"}
+_LATER_VIEWS: Final = ("consumequeue", "index", "segments", "checkpoint", "consumer_offsets", "topics")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLogOptions:
+    """The options of one DataFrame, parsed; it pickles.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        What to read, in the order given.
+    read : ReadOptions
+    columns : tuple of str or None
+        Canonical names from option ``columns``; None without it.
+    """
+
+    paths: tuple[str, ...]
+    read: ReadOptions
+    columns: tuple[str, ...] | None
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> Self:
+        """Parse what Spark hands to a data source.
+
+        Parameters
+        ----------
+        options : mapping of str to str
+            Names in any case; Spark hands them over in lower case.
+
+        Raises
+        ------
+        InvalidOptionError
+            If an option is unknown (the nearest one is named), or has a value that can't be used, or there is no path.
+        UnsupportedStoreError
+            If this version does not support what is asked for.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        _refuse_table(given)
+        for name in sorted(given.keys() - _BY_KEY.keys()):
+            _refuse_option(name)
+        _check_view(given.get("view", "messages"))
+        paths = _paths(given)
+        read = ReadOptions.parse(**{_BY_KEY[key].field: given[key] for key in given.keys() - _NOT_PARSED})
+        return cls(paths, read, read.columns if "columns" in given else None)
+
+
+def _refuse_table(given: Mapping[str, str]) -> None:
+    """Refuse CREATE TABLE, known by the properties that Spark 4.3 adds, of which it hands none back to a query."""
+    if "provider" in given:
+        raise UnsupportedStoreError(
+            "CREATE TABLE ... USING commitlog does not work: Spark forgets the path and the options of such a table; "
+            "use CREATE TEMPORARY VIEW name USING commitlog OPTIONS (path '...')"
+        )
+
+
+def _refuse_option(name: str) -> None:
+    """Raise the error for an option that is not in the table."""
+    if name.startswith("storage."):
+        raise UnsupportedStoreError(
+            f"option {name} configures an object store; this version reads local and mounted paths only"
+        )
+    if name in _LATER:
+        raise UnsupportedStoreError(f"option {_LATER[name]} belongs to spark.readStream, which is not supported yet")
+    near = difflib.get_close_matches(name, _BY_KEY, 1)
+    known = f"did you mean {_BY_KEY[near[0]].name!r}? " if near else ""
+    names = ", ".join(option.name for option in OPTIONS)
+    raise InvalidOptionError(f"unknown option {name!r} of format 'commitlog'; {known}The options are: {names}")
+
+
+def _check_view(view: str) -> None:
+    name = view.strip().lower()
+    if name == "messages":
+        return
+    if name in _LATER_VIEWS:
+        raise UnsupportedStoreError(f"view {name!r} is not supported yet; 'messages' is")
+    near = difflib.get_close_matches(name, ("messages", *_LATER_VIEWS), 1)
+    hint = f"did you mean {near[0]!r}?" if near else "'messages' is the only one so far"
+    raise InvalidOptionError(f"unknown view {view!r}; {hint}")
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    paths = ([given["path"]] if "path" in given else []) + _listed_paths(given.get("paths", "[]"))
+    if not paths:
+        raise InvalidOptionError(
+            "no path is given: load('/path/to/store') or, in SQL, CREATE TEMPORARY VIEW name USING commitlog "
+            "OPTIONS (path '/path/to/store'). Tables that were made with CREATE TABLE have lost theirs"
+        )
+    return tuple(paths)
+
+
+def _listed_paths(text: str) -> list[str]:
+    try:
+        paths = json.loads(text)
+    except ValueError:
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise InvalidOptionError(
+            f"option paths: expected a JSON list of strings, found {text!r}; load([...]) makes one"
+        )
+    return paths
+
+
+def markdown_document() -> str:
+    """Write ``docs/options.md``: every option and every column, from the tables that the code itself uses."""
+    return "\n".join([*_INTRODUCTION, *_option_lines(), *_COLUMNS_INTRODUCTION, *_column_lines(), ""])
+
+
+_INTRODUCTION: Final = (
+    '# Options and columns of `spark.read.format("commitlog")`',
+    "",
+    "Names of options and columns match without regard to case; unknown ones are refused. `store_core.read_messages`",
+    "takes the same options as Python arguments, in snake_case.",
+    "",
+    "| option | default | about | meaning |",
+    "|---|---|---|---|",
+)
+
+_COLUMNS_INTRODUCTION: Final = (
+    "",
+    "Columns of the view `messages`, in the order of the DataFrame. Those not read by default come with `.schema(...)`",
+    "or with option `columns`. Spark does not tell a Python source which columns a query uses: name a few, and only",
+    "they are decoded. With `mode=PERMISSIVE` every column can be null.",
+    "",
+    "| column | Spark type | null | default | meaning |",
+    "|---|---|---|---|---|",
+)
+
+
+def _option_lines() -> Iterator[str]:
+    for option in OPTIONS:
+        default = option.default if option.default.startswith("(") else f"`{option.default}`"
+        yield f"| `{option.name}` | {default} | {option.scope} | {option.meaning} |"
+
+
+def _column_lines() -> Iterator[str]:
+    for column in COLUMNS:
+        kind, null, default = spark_type(column.type).simpleString(), _mark(column.nullable), _mark(column.default)
+        yield f"| `{column.name}` | {kind} | {null} | {default} | {column.doc} |"
+
+
+def _mark(holds: bool) -> str:  # noqa: FBT001 -- a mark for a truth
+    return "yes" if holds else ""

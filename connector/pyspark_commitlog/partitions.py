@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one Spark task reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+if TYPE_CHECKING:
+    from store_core.store.read_plan import ReadRange
+
+__all__ = ["CommitLogPartition"]
+
+
+@dataclass(frozen=True)
+class CommitLogPartition(InputPartition):
+    """A range of one segment file: made beside the driver, pickled, and given to `CommitLogReader.read` in one task.
+
+    Attributes
+    ----------
+    read_range : ReadRange
+    """
+
+    read_range: ReadRange

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch reader: planned beside the driver, run in tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from store_core.store.message_reader import read_range
+
+from pyspark_commitlog.errors import without_traceback
+from pyspark_commitlog.partitions import CommitLogPartition
+from store_core.errors import StoreError
+from store_core.store.read_plan import plan_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from pyspark_commitlog.schema import ReadSchema
+    from store_core.store.read_options import ReadOptions
+
+__all__ = ["CommitLogReader"]
+
+
+class CommitLogReader(DataSourceReader):
+    """Reads the ranges of a store.
+
+    Made and planned beside the driver, once for each DataFrame, then pickled to every task. There is deliberately no
+    ``pushFilters``: Spark 4.3 keeps one pushed filter for all scans of a DataFrame, so that
+    ``df.where("a").union(df.where("b"))`` would answer wrongly. Options narrow what is read instead.
+
+    Parameters
+    ----------
+    paths : sequence of str
+    options : ReadOptions
+        Its columns are replaced by those of `schema`.
+    schema : ReadSchema
+    """
+
+    def __init__(self, paths: Sequence[str], options: ReadOptions, schema: ReadSchema) -> None:
+        self._paths = tuple(paths)
+        self._options = replace(options, columns=schema.columns)
+        self._schema = schema
+
+    @without_traceback
+    def partitions(self) -> list[InputPartition]:
+        """Cut the store into ranges, one for each task.
+
+        Called once for each DataFrame, beside the driver, at its first action: "latest" is what is there then.
+        The partitions are pickled. An empty list reaches `read` as one ``InputPartition(None)``.
+
+        Raises
+        ------
+        StoreError
+            If the paths hold nothing that can be read.
+        """
+        try:
+            plan = plan_ranges(self._paths, self._options)
+        except NotImplementedError as error:
+            # Spark's planner would take it for "one partition without a value", and the DataFrame would be empty.
+            raise StoreError(str(error)) from None
+        return [CommitLogPartition(read_range) for read_range in plan.ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of one partition.
+
+        Called on an executor, once for each task and again when the task is retried, in a Python process that goes on
+        to the next task. Batches reach the JVM as they are, unsplit.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Of the DataFrame's schema; none if there is no message.
+
+        Raises
+        ------
+        StoreError
+            If the segment is damaged or gone, and the options do not allow for that.
+        """
+        if not isinstance(partition, CommitLogPartition):
+            return
+        try:
+            for batch in read_range(partition.read_range, self._options):
+                yield self._schema.conform(batch)
+        except StoreError as error:
+            raise error.with_traceback(None) from None  # as `without_traceback` does, which can't wrap a generator

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data source ``commitlog``: where Spark enters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import pyspark
+from pyspark.sql.datasource import DataSource
+
+from pyspark_commitlog import MINIMUM_PYSPARK
+from pyspark_commitlog.errors import without_traceback
+
+# Spark imports this module in every session that uses any Python data source at all. What needs numpy and pyarrow is
+# imported by the methods that only a reader of commit logs calls.
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+    from pyspark_commitlog.options import CommitLogOptions
+
+__all__ = ["CommitLogDataSource"]
+
+
+class CommitLogDataSource(DataSource):
+    """A RocketMQ message store, read as a DataFrame.
+
+    Spark makes one for each DataFrame, in a Python process of its own beside the driver, with the options as a mapping
+    that ignores case; pickles it to the driver, and from there to the process that plans the scan.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name for ``spark.read.format``."""
+        return "commitlog"
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """Give the columns of the DataFrame.
+
+        Called once for each DataFrame, at ``load()``, unless the user gave a schema. Reads no file.
+
+        Raises
+        ------
+        InvalidOptionError
+            If an option is unknown or can't be used.
+        """
+        from pyspark_commitlog.schema import dataframe_schema  # noqa: PLC0415
+
+        options = self._options()
+        return dataframe_schema(options.read.columns, nullable=options.read.is_permissive)
+
+    @without_traceback
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Make the reader of a batch query.
+
+        Called once for each DataFrame, at its first action, beside the driver. The reader is pickled to the tasks.
+
+        Parameters
+        ----------
+        schema : StructType
+            The user's schema if there is one, which chooses columns and their order, else what `schema` gave.
+
+        Raises
+        ------
+        InvalidOptionError
+            If an option is unknown or can't be used, or the schema is not one of a commit log.
+        """
+        from pyspark_commitlog.reader import CommitLogReader  # noqa: PLC0415
+        from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
+
+        options = self._options()
+        columns = ReadSchema.of(schema, named=options.columns, nullable=options.read.is_permissive)
+        return CommitLogReader(options.paths, options.read, columns)
+
+    @without_traceback
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
+        """Refuse ``df.write``. Called beside the driver before any task runs."""
+        del schema, overwrite
+        _refuse("df.write")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        """Refuse ``spark.readStream``. Called beside the driver when a query starts."""
+        del schema
+        _refuse("spark.readStream")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 -- Spark's
+        """Refuse ``df.writeStream``. Called beside the driver when a query starts."""
+        del schema, overwrite
+        _refuse("df.writeStream")
+
+    def _options(self) -> CommitLogOptions:
+        from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415
+
+        _require_pyspark()
+        return CommitLogOptions.from_spark(self.options)
+
+
+def _require_pyspark() -> None:
+    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
+        message = f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, this is {pyspark.__version__}"
+        raise ImportError(message)
+
+
+def _refuse(what: str) -> NoReturn:
+    from store_core.errors import UnsupportedStoreError  # noqa: PLC0415
+
+    message = (
+        f"format 'commitlog' does not support {what} yet; it reads batches: spark.read.format('commitlog').load(path)"
+    )
+    raise UnsupportedStoreError(message)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of options, and what becomes of the text that Spark hands over."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+
+import pytest
+
+from pyspark_commitlog.options import OPTIONS, CommitLogOptions, markdown_document
+from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
+from store_core.store.read_options import ReadOptions
+
+HANDLED_HERE = {"path", "paths", "view"}
+PARSED = [option for option in OPTIONS if option.name not in HANDLED_HERE]
+
+
+def parse(**options: str) -> CommitLogOptions:
+    return CommitLogOptions.from_spark({"path": "/store", **options})
+
+
+def refusal(**options: str) -> str:
+    with pytest.raises(StoreError) as caught:
+        parse(**options)
+    return str(caught.value)
+
+
+def test_the_table_and_the_reader_know_the_same_options() -> None:
+    assert {field.name for field in fields(ReadOptions)} == {option.field for option in PARSED}
+
+
+@pytest.mark.parametrize("option", [option for option in PARSED if not option.default.startswith("(")])
+def test_the_default_shown_is_the_default(option: object) -> None:
+    assert isinstance(option, type(OPTIONS[0]))
+
+    assert ReadOptions.parse() == ReadOptions.parse(**{option.field: option.default})
+
+
+def test_names_match_in_any_case() -> None:
+    assert parse(maxRecordsPerBatch="7") == parse(MAXRECORDSPERBATCH="7") == parse(maxrecordsperbatch="7")
+
+
+def test_options_are_parsed_on_the_driver_and_pickle() -> None:
+    options = parse(columns="body,topic", mode="permissive", minPartitions="3")
+
+    assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 -- our own bytes
+    assert options.columns == ("body", "topic")
+    assert options.read.is_permissive
+
+
+def test_without_option_columns_the_schema_is_free() -> None:
+    assert parse().columns is None
+    assert tuple(DEFAULT_COLUMNS) == tuple(parse().read.columns)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [
+        ("topik", "topic"),
+        ("topics", "topic"),
+        ("maxrecordsperbach", "maxRecordsPerBatch"),
+        ("startingoffset", "startingOffsets"),
+        ("max_partition_bytes", "maxPartitionBytes"),
+        ("colums", "columns"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_name(wrong: str, nearest: str) -> None:
+    assert f"unknown option {wrong!r} of format 'commitlog'; did you mean {nearest!r}?" in refusal(**{wrong: "1"})
+
+
+def test_an_option_near_to_none_is_refused_with_all_names() -> None:
+    text = refusal(zzz="1")
+
+    assert "did you mean" not in text
+    assert all(option.name in text for option in OPTIONS)
+
+
+def test_a_store_is_not_read_if_one_of_many_options_is_unknown() -> None:
+    with pytest.raises(InvalidOptionError, match="'topik'"):
+        parse(topic="orders", topik="orders", mode="PERMISSIVE")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger belongs to spark.readStream, which is not supported yet"),
+        ({"maxbytespertrigger": "5"}, "maxBytesPerTrigger belongs to spark.readStream, which is not supported yet"),
+        ({"storage.endpoint": "x"}, "storage.endpoint configures an object store; this version reads local"),
+        ({"view": "index"}, "view 'index' is not supported yet; 'messages' is"),
+        ({"view": "ConsumeQueue"}, "view 'consumequeue' is not supported yet; 'messages' is"),
+        ({"provider": "commitlog", "owner": "me"}, "CREATE TEMPORARY VIEW"),
+    ],
+)
+def test_what_this_version_lacks_is_said_to_be_missing(options: dict[str, str], says: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match=says.replace("(", r"\(").replace(".", r"\.")):
+        parse(**options)
+
+
+@pytest.mark.parametrize(
+    ("view", "says"), [("mesages", "did you mean 'messages'?"), ("zzz", "'messages' is the only one so far")]
+)
+def test_an_unknown_view_is_refused(view: str, says: str) -> None:
+    assert f"unknown view {view!r}; {says}" == refusal(view=view)
+
+
+def test_the_view_of_messages_can_be_named() -> None:
+    assert parse() == parse(view=" Messages ")
+
+
+@pytest.mark.parametrize(
+    ("options", "paths"),
+    [
+        ({"path": "/a"}, ("/a",)),
+        ({"paths": '["/a", "b c,d", "/ü"]'}, ("/a", "b c,d", "/ü")),
+        ({"path": "/z", "paths": '["/a"]'}, ("/z", "/a")),
+        ({"path": '["/a"]'}, ('["/a"]',)),
+    ],
+)
+def test_paths_are_kept_as_given(options: dict[str, str], paths: tuple[str, ...]) -> None:
+    assert paths == CommitLogOptions.from_spark(options).paths
+
+
+@pytest.mark.parametrize("options", [{}, {"paths": "[]"}])
+def test_without_a_path_the_error_shows_how_to_give_one(options: dict[str, str]) -> None:
+    with pytest.raises(
+        InvalidOptionError, match=r"no path is given: load\('/path/to/store'\) or, in SQL, CREATE TEMPORARY"
+    ):
+        CommitLogOptions.from_spark(options)
+
+
+@pytest.mark.parametrize("text", ["/a,/b", "[1]", '{"a": 1}', '"/a"', "[", "null"])
+def test_paths_that_are_no_list_of_strings_are_refused(text: str) -> None:
+    with pytest.raises(InvalidOptionError, match="option paths: expected a JSON list of strings, found"):
+        CommitLogOptions.from_spark({"paths": text})
+
+
+def test_the_document_shows_every_option_and_every_column_once() -> None:
+    rows = [line.split(" | ")[0] for line in markdown_document().splitlines() if line.startswith("| `")]
+
+    assert [f"| `{option.name}`" for option in OPTIONS] + [f"| `{column.name}`" for column in COLUMNS] == rows
+
+
+def test_the_rows_of_the_document_have_as_many_cells_as_their_table() -> None:
+    blocks = markdown_document().split("\n\n")
+    tables = [block.splitlines() for block in blocks if block.startswith("|")]
+
+    assert [{5}, {6}] == [{line.replace(r"\|", "").count("|") for line in table} for table in tables]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Python and Spark find the package: quickly, without registering, and without harm to others."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pyspark_commitlog
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_python(code: str, directory: Path, **environment: str) -> str:
+    """Run code in a fresh interpreter, away from the source tree; give what it prints."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
+    done = subprocess.run(  # noqa: S603 -- our own code
+        [sys.executable, "-c", code],
+        cwd=directory,
+        env={**clean, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_the_package_imports_neither_spark_nor_arrow_nor_numpy(tmp_path: Path) -> None:
+    code = "import sys, pyspark_commitlog; print([m for m in ('pyspark', 'pyarrow', 'numpy') if m in sys.modules])"
+
+    assert run_python(code, tmp_path) == "[]"
+
+
+def test_what_spark_does_to_discover_sources_imports_neither_arrow_nor_numpy(tmp_path: Path) -> None:
+    code = (
+        "import sys, pickle, pyspark_commitlog as it; found = it.DefaultSource; pickle.dumps(found); "
+        "print(found.name(), [m for m in ('pyarrow', 'numpy', 'store_core') if m in sys.modules])"
+    )
+
+    assert run_python(code, tmp_path) == "commitlog []"
+
+
+@pytest.mark.spark
+def test_a_fresh_session_knows_the_format_without_registering(tmp_path: Path) -> None:
+    """The installed package, in an interpreter that has done nothing but start Spark."""
+    segment = tmp_path / "store" / "commitlog" / ("0" * 20)
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(bytes(4096))
+    code = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "print(spark.read.format('commitlog').load('store').count())\n"
+        "spark.stop()\n"
+    )
+
+    assert run_python(code, tmp_path, PYSPARK_PYTHON=sys.executable) == "0"
+
+
+def fake_pyspark(directory: Path, version: str) -> str:
+    """Put a PySpark without Python data sources in front of the installed one."""
+    package = directory / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"__version__ = {version!r}\n")
+    return str(directory)
+
+
+def test_with_a_pyspark_without_data_sources_the_package_is_harmless(tmp_path: Path) -> None:
+    path = fake_pyspark(tmp_path, "3.5.1")
+    code = "import pyspark_commitlog; print(hasattr(pyspark_commitlog, 'DefaultSource'))"
+
+    assert run_python(code, tmp_path, PYTHONPATH=path) == "False"
+
+
+def test_with_a_pyspark_without_data_sources_asking_for_ours_says_what_is_needed(tmp_path: Path) -> None:
+    path = fake_pyspark(tmp_path, "3.5.1")
+    code = "try:\n from pyspark_commitlog import CommitLogDataSource\nexcept ImportError as error: print(error)"
+
+    assert run_python(code, tmp_path, PYTHONPATH=path).startswith("pyspark_commitlog needs PySpark 4.1 or later: ")
+
+
+def test_the_package_has_no_other_attributes() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'CommitLogDatasource'"):
+        pyspark_commitlog.CommitLogDatasource  # noqa: B018
+
+
+def test_the_minimum_of_pyspark_is_the_one_that_is_installed_with_us() -> None:
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (bound,) = (match[1] for line in dependencies if (match := re.fullmatch(r"pyspark>=([\d.]+)", line)))
+
+    assert bound == pyspark_commitlog.MINIMUM_PYSPARK

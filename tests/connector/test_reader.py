@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reader as Spark drives it, with no Spark: planned in one process, pickled, read in another."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+
+from pyspark_commitlog import CommitLogDataSource
+from pyspark_commitlog.reader import CommitLogReader
+from store_core.errors import StoreError, StoreNotFoundError, UnsupportedStoreError
+from store_core.format.columns import arrow_schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql.datasource import DataSourceReader
+
+    from tests.connector.stores import WrittenStore
+
+
+def source(path: Path | str, **options: str) -> CommitLogDataSource:
+    return CommitLogDataSource(CaseInsensitiveDict(path=str(path), **options))
+
+
+def make_reader(path: Path | str, **options: str) -> DataSourceReader:
+    made = source(path, **options)
+    return made.reader(made.schema())  # type: ignore[arg-type]  # Spark lets schema() be DDL text, ours is none
+
+
+def test_reader_and_partitions_pickle_and_read_the_same(store: WrittenStore) -> None:
+    reader = make_reader(store.root, columns="physical_offset", minPartitions="5")
+    copy = pickle.loads(pickle.dumps(reader))  # noqa: S301 -- our own bytes
+    partitions = pickle.loads(pickle.dumps(reader.partitions()))  # noqa: S301
+
+    batches = [batch for partition in partitions for batch in copy.read(partition)]
+
+    assert store.offsets == [offset for batch in batches for offset in batch["physical_offset"].to_pylist()]
+
+
+def test_a_partition_can_be_read_again_as_a_retried_task_does(store: WrittenStore) -> None:
+    reader = make_reader(store.root)
+    partition = reader.partitions()[1]
+
+    assert list(reader.read(partition)) == list(reader.read(partition))
+
+
+def test_the_partition_of_an_empty_plan_has_no_rows(store: WrittenStore) -> None:
+    assert list(make_reader(store.root).read(InputPartition(None))) == []
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_batches_have_no_more_rows_than_asked_for(store: WrittenStore, rows: int) -> None:
+    reader = make_reader(store.root, maxRecordsPerBatch=str(rows))
+    sizes = [batch.num_rows for partition in reader.partitions() for batch in reader.read(partition)]
+
+    assert max(sizes) <= rows
+    assert sum(sizes) == len(store.records)
+
+
+def test_batches_have_the_schema_of_the_core(store: WrittenStore) -> None:
+    reader = make_reader(store.root, columns="body,topic,keys")
+    (first, *_) = reader.read(reader.partitions()[0])
+
+    assert arrow_schema(["body", "topic", "keys"]) == first.schema
+
+
+def test_planning_never_raises_what_spark_takes_for_one_partition_without_a_value() -> None:
+    """A NotImplementedError of `partitions` is no error to Spark 4.3: the DataFrame would be empty."""
+    reader = make_reader("s3://bucket/store")
+    with pytest.raises(StoreError, match="s3://bucket/store") as caught:
+        reader.partitions()
+
+    assert not isinstance(caught.value, NotImplementedError)
+
+
+def test_filters_are_not_pushed() -> None:
+    assert "pushFilters" not in vars(CommitLogReader)
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        (lambda it: it.writer(it.schema(), overwrite=False), "df.write"),
+        (lambda it: it.streamReader(it.schema()), "spark.readStream"),
+        (lambda it: it.streamWriter(it.schema(), overwrite=False), "df.writeStream"),
+    ],
+)
+def test_what_is_not_supported_yet_says_what_is(use: object, named: str, store: WrittenStore) -> None:
+    assert callable(use)
+    with pytest.raises(UnsupportedStoreError, match=rf"does not support {named} yet; it reads batches: spark.read"):
+        use(source(store.root))
+
+
+def test_an_error_of_the_store_reaches_spark_without_our_frames() -> None:
+    with pytest.raises(StoreNotFoundError) as caught:
+        make_reader("/no/such/store").partitions()
+
+    assert len(caught.traceback) <= 2  # this test, and the place that re-raises
+    assert caught.value.__cause__ is None
+
+
+def test_an_old_pyspark_is_refused_by_version(monkeypatch: pytest.MonkeyPatch, store: WrittenStore) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.0.1")
+
+    with pytest.raises(ImportError, match=r"format 'commitlog' needs PySpark 4.1 or later, this is 4.0.1"):
+        source(store.root).schema()
