@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command", "missing_tools"]
 
@@ -71,22 +71,31 @@ def harness_command(version: str) -> list[str]:
 
 
 def _jars(version: str) -> Path:
-    def fetch(directory: Path) -> None:
-        settings = [f"-Drocketmq.version={version}", f"-DoutputDirectory={directory}"]
-        _run([_program("mvn"), "-q", "-B", "-f", str(_HERE / "pom.xml"), "dependency:copy-dependencies", *settings])
+    """Have Maven copy the jars of all versions, in one run because that downloads them side by side."""
+    digest = _digest(sorted(_JAVA.glob("**/pom.xml")))
 
-    return _make_once(_CACHE / "jars" / version, fetch)
+    def fetch(directory: Path) -> None:
+        output = f"-DoutputDirectory={directory}/${{project.artifactId}}"
+        goal = "dependency:copy-dependencies"
+        _run([_program("mvn"), "-q", "-B", f"-T{len(RELEASES)}", "-f", str(_JAVA / "pom.xml"), goal, output])
+
+    return _make_once(_CACHE / f"jars-{digest}", fetch) / f"rocketmq-{version}"
 
 
 def _classes(version: str, jars: Path) -> Path:
     sources = sorted([*_JAVA.glob("common/**/*.java"), *_JAVA.glob(f"{version}/**/*.java")])
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
     def compile_into(directory: Path) -> None:
         options = ["--release", _JAVA_RELEASE, "-encoding", "UTF-8", "-cp", f"{jars}/*", "-d", str(directory)]
         _run([_program("javac"), *options, *map(str, sources)])
 
-    return _make_once(_CACHE / "classes" / f"{version}-{digest}", compile_into)
+    return _make_once(_CACHE / f"classes-{version}-{_digest([*sources, jars])}", compile_into)
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    """Name a state of files by their contents, of directories by their names."""
+    parts = (path.read_bytes() if path.is_file() else str(path).encode() for path in paths)
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def _make_once(target: Path, make: Callable[[Path], None]) -> Path:
