@@ -68,6 +68,10 @@ class OpenFile(Protocol):
         """Lengthen the file with a hole; never shortens it."""
         ...
 
+    def truncate(self, size: int) -> None:
+        """Cut or lengthen the file to `size` bytes; for small files only, never for segments."""
+        ...
+
     def reserve(self, size: int) -> None:
         """Give the first `size` bytes disk blocks, so that no write to them can find the disk full."""
         ...
@@ -176,6 +180,10 @@ class OsOpenFile:
         """Lengthen the file with a hole; never shortens it."""
         if self.size() < size:
             os.ftruncate(self._descriptor, size)
+
+    def truncate(self, size: int) -> None:
+        """Cut or lengthen the file to `size` bytes."""
+        os.ftruncate(self._descriptor, size)
 
     def reserve(self, size: int) -> None:
         """Give the first `size` bytes disk blocks."""

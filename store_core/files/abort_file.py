@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file that tells a clean end from a crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.file_system import write_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["ABORT_FILE", "AbortFile"]
+
+ABORT_FILE: Final = "abort"
+"""Name below the store root (RocketMQ: ``StorePathConfigHelper.getAbortFile``)."""
+
+_SHOWN_BYTES: Final = 4096
+
+
+class AbortFile:
+    """``abort`` is there while a store is open for writing, and after a crash (``DefaultMessageStore.createTempFile``).
+
+    ========  ===================================  =========================================================
+    release   ``abort``                            ``abort.bak``
+    ========  ===================================  =========================================================
+    4.3, 4.9  empty                                none
+    5.3       the process id, in decimal digits    what ``abort`` held before: nothing, or a dead process's id
+    ========  ===================================  =========================================================
+
+    ``abort.bak`` is never deleted, and says nothing about a crash.
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem) -> None:
+        self.path = root / ABORT_FILE
+        self.backup_path = root / f"{ABORT_FILE}.bak"
+        self._file_system = file_system
+
+    @property
+    def exists(self) -> bool:
+        """Whether the last exit was abnormal, asked before `create`."""
+        return self._file_system.status(self.path) is not None
+
+    def create(self, process_id: int, release: str = "5.3") -> None:
+        """Make the file, durably; the last step of opening a store.
+
+        Steps: 1. make it, empty, if it isn't there; 2. sync the directory, so that a crash from here on is seen;
+        3. release 5.3: copy what it held to ``abort.bak``; 4. release 5.3: write the process id.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._file_system.make_directories(self.path.parent)
+        file = self._file_system.open(self.path, create=True)
+        self._file_system.sync_directory(self.path.parent)
+        if release == "5.3":
+            before = file.read(_SHOWN_BYTES, 0)
+            file.close()
+            self._write(self.backup_path, before)
+            self._write(self.path, str(process_id).encode())
+        else:
+            file.close()
+
+    def _write(self, path: Path, content: bytes) -> None:
+        file = self._file_system.open(path, create=True)
+        file.truncate(len(content))
+        write_all(file, memoryview(content), 0)
+        file.sync()
+        file.close()
+
+    def remove(self) -> None:
+        """Delete the file, durably; the last step of a clean shutdown, when all is flushed and dispatched.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._file_system.remove(self.path)
+        self._file_system.sync_directory(self.path.parent)

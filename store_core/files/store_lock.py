@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lock that keeps a broker and us from writing one store at the same time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from typing import TYPE_CHECKING, Final, Self
+
+from store_core.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem, OpenFile
+
+__all__ = ["LOCK_FILE", "StoreLock", "StoreLockedError"]
+
+LOCK_FILE: Final = "lock"
+"""Name below the store root (RocketMQ: ``StorePathConfigHelper.getLockFile``)."""
+
+_CONTENT: Final = b"lock"
+_FLOCK: Final = struct.Struct("hhqqi0q")
+"""``struct flock`` of Linux: type, whence, start, length, pid."""
+_LOCKED: Final = (errno.EAGAIN, errno.EACCES)
+
+
+class StoreLockedError(StoreError, OSError):
+    """A broker, or another writer, has the store open."""
+
+
+class StoreLock:
+    """An exclusive lock on byte 0 of the file ``lock``, as the broker takes it (``DefaultMessageStore.start``).
+
+    Java's ``FileChannel.tryLock(0, 1, false)`` is a POSIX record lock. Such a lock belongs to the process: a second
+    open of the store in the same process would get it too, and closing *any* descriptor of the file, as somebody who
+    copies a live store does, drops it without a word. So this takes the lock as one of the open file description
+    (Linux, ``F_OFD_SETLK``), which has neither flaw, and conflicts with POSIX locks in both directions.
+
+    A process forked while the lock is held shares it: the child can't release it, and it stays until both have closed
+    the file.
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem) -> None:
+        self.path = root / LOCK_FILE
+        self._file_system = file_system
+        self._file: OpenFile | None = None
+        self._owner = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object has the lock."""
+        return self._file is not None
+
+    def acquire(self) -> Self:
+        """Take the lock, or fail at once.
+
+        Steps: 1. make the store's directory; 2. open or create the file; 3. lock byte 0; 4. write ``lock``, and sync.
+
+        Raises
+        ------
+        StoreLockedError
+            If somebody has it.
+        OSError
+            As the system says, e.g. for a file system that knows no locks.
+        """
+        if self._file is not None:
+            raise StoreLockedError(f"{self.path} is locked by this object already")
+        self._file_system.make_directories(self.path.parent)
+        file = self._file_system.open(self.path, create=True)
+        try:
+            fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        except OSError as error:
+            if error.errno not in _LOCKED:
+                raise
+            raise StoreLockedError(
+                f"{self.path} is locked by {_holder(file)}: a store has one writer. Stop it first, or open the store "
+                f"read-only, which needs no lock"
+            ) from error
+        file.write(memoryview(_CONTENT), 0)
+        file.sync()
+        self._file, self._owner = file, os.getpid()
+        return self
+
+    def release(self) -> None:
+        """Give the lock back; the file stays, as RocketMQ leaves it. In a forked child this only closes the file."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        if self._owner == os.getpid():
+            fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
+        file.close()
+
+    def __enter__(self) -> Self:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _holder(file: OpenFile) -> str:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, asked))
+    if kind == fcntl.F_UNLCK:
+        return "somebody who has just let go of it"
+    return f"process {process}" if process > 0 else "another writer of this package, in this process or another"
