@@ -163,7 +163,13 @@ def _segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
                 yield Segment(entry.path, start_offset, size)
             else:
                 kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
-                notes.append(f"ignored the {kind} {entry.path}: {_NAME_RULE}.")
+                notes.append(f"ignored the {kind} {entry.path}: {_NAME_RULE}.{_warning(entry.name)}")
+
+
+def _warning(name: str) -> str:
+    """Warn of names that RocketMQ takes for start offsets all the same (``MappedFile``: ``Long.parseLong``)."""
+    is_short = re.fullmatch("[0-9]{1,19}", name) is not None
+    return f" RocketMQ would load it: if it is a segment, rename it to {int(name):020d}." if is_short else ""
 
 
 def _start_offset(name: str) -> int | None:

@@ -165,10 +165,10 @@ class SegmentWalk:
                 yield Run(found.starts, found.stop)
             self.stop, self.reason = found.stop, found.reason
             window = min(2 * window, _LONGEST_WINDOW)
-            if found.reason is StopReason.END_OF_FILE:
-                return
             if found.reason is StopReason.LIMIT:
                 continue
+            if self._is_end(found):
+                return
             damage = self._damage(found.stop)
             if damage is None:
                 continue
@@ -182,6 +182,17 @@ class SegmentWalk:
             return follow_chain(self._data, begin, begin + window, self._start_offset)
         return scan(self._raw, begin, begin + window, self._start_offset)
 
+    def _is_end(self, found: Scan) -> bool:
+        """Tell whether the segment ends here, with a blank record or with too few zeros for any record.
+
+        A writer gives a blank record the size of all that is left. One of another size ends the segment too, as it does
+        for RocketMQ (before 5.3.2), unless a newer record behind it shows that it is damage.
+        """
+        room = self._raw.size - found.stop
+        if found.reason is StopReason.END_OF_FILE:
+            return self._closes(found.stop) or self._search(found.stop + BLANK_SIZE, only_newer=True) is None
+        return found.reason is StopReason.UNWRITTEN and room < MIN_RECORD_SIZE and not self._raw[found.stop :].any()
+
     def _damage(self, begin: int) -> Damage | None:
         """Measure the damage at `begin`; None if a writer has finished the record meanwhile.
 
@@ -191,18 +202,28 @@ class SegmentWalk:
         check = check_record(self._data, begin, self._start_offset)
         end = self._resume(begin)
         if self._is_growing:
-            again = check_record(self._data, begin, self._start_offset)
-            if again.reason in (None, StopReason.END_OF_FILE):
+            check = check_record(self._data, begin, self._start_offset)
+            if check.reason is None or self._closes(begin):
                 return None
-            check = again
+        if check.reason is StopReason.END_OF_FILE:
+            room, size = self._raw.size - begin, _I32.unpack_from(self._data, begin)[0]
+            check = RecordCheck(0, check.reason, expected=f"a size of {room}, the rest of the file", found=f"{size}")
         return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
+
+    def _closes(self, position: int) -> bool:
+        """Tell whether a blank record stands at a position, of the size of all that is left."""
+        if self._raw.size - position < BLANK_SIZE:
+            return False
+        check = check_record(self._data, position, self._start_offset)
+        size: int = _I32.unpack_from(self._data, position)[0]
+        return check.reason is StopReason.END_OF_FILE and size == self._raw.size - position
 
     def _resume(self, begin: int) -> int | None:
         """Find where the log goes on behind damage."""
         for end in (self._claimed_end(begin), self._measured_end(begin)):
             if begin < end <= self._raw.size and self._stands(end):
                 return end
-        return self._search(self._vouched_end(begin) or begin + 1)
+        return self._search(self._vouched_end(begin) or begin + 1, only_newer=self._only_newer)
 
     def _claimed_end(self, begin: int) -> int:
         """Give the end by the size field, 0 if it is none."""
@@ -249,20 +270,19 @@ class SegmentWalk:
         """Tell whether the log can go on where a broken record says that it ends."""
         if position == self._raw.size:
             return not self._is_growing
-        check = check_record(self._data, position, self._start_offset)
-        if check.reason is StopReason.END_OF_FILE:
-            room = self._raw.size - position
-            return not self._only_newer and _I32.unpack_from(self._data, position)[0] == room
-        return check.reason is None and self._is_new_enough(position)
+        if self._closes(position):
+            return not self._only_newer
+        is_sound = check_record(self._data, position, self._start_offset).reason is None
+        return is_sound and (not self._only_newer or self._is_new(position))
 
-    def _search(self, begin: int) -> int | None:
+    def _search(self, begin: int, *, only_newer: bool) -> int | None:
         """Find the first record at or behind `begin` that proves itself."""
         window = _SHORTEST_WINDOW
         position = self._next_candidate(begin)
         while position is not None:
             if not self._is_proven(position):
                 position += 1
-            elif self._is_new_enough(position):
+            elif not only_newer or self._is_new(position):
                 return position
             else:
                 self.stale = position if self.stale < 0 else self.stale
@@ -294,8 +314,9 @@ class SegmentWalk:
         self._unread -= spans.body_stop - spans.body_start
         return check_record(self._data, position, self._start_offset, verify_crc=True).reason is None
 
-    def _is_new_enough(self, position: int) -> bool:
-        if not self._only_newer or self._last_sound < 0:
+    def _is_new(self, position: int) -> bool:
+        """Tell whether a record is not older than the last sound one that the walk came by."""
+        if self._last_sound < 0:
             return True
         last, this = store_timestamps(self._raw, np.array([self._last_sound, position]))
         return bool(this >= last)
