@@ -63,7 +63,9 @@ def _column(name: str, kind: pa.DataType, doc: str, *, nullable: bool = False, d
 
 
 COLUMNS: Final = (
-    _column("topic", pa.string(), "topic of the record; delayed and half messages keep their own in property REAL_TOPIC"),
+    _column(
+        "topic", pa.string(), "topic of the record; delayed and half messages keep their own in property REAL_TOPIC"
+    ),
     _head_column("queue_id", "queue of the topic"),
     _head_column("queue_offset", "logical offset; 0 for prepared and rolled-back transaction messages"),
     _head_column("physical_offset", "position of the record in the log, in bytes; the row's identity"),
@@ -83,13 +85,19 @@ COLUMNS: Final = (
     _head_column("prepared_transaction_offset", "physical offset of the half message of a commit record, else 0"),
     _head_column("magic_code", "record kind, signed as Java prints it: -626843481 V1, -626843477 V2"),
     _column("msg_id", pa.string(), "offset message id: 32 or 56 hexadecimal digits", default=False),
-    _column("unique_key", pa.string(), "property UNIQ_KEY: the id the producer's client made", nullable=True, default=False),
+    _column(
+        "unique_key", pa.string(), "property UNIQ_KEY: the id the producer's client made", nullable=True, default=False
+    ),
     _column("tags_code", pa.int64(), "Java hash of the tags, 0 without; what queue units hold", default=False),
     _column("segment", pa.string(), "name of the segment file", default=False),
     _column("transaction_type", pa.string(), "NOT_TYPE, PREPARED_TYPE, COMMIT_TYPE or ROLLBACK_TYPE", default=False),
     _column("compression", pa.string(), "how the stored body is packed: NONE, LZ4, ZSTD or ZLIB", default=False),
     _column(
-        CORRUPT_RECORD, pa.binary(), "with `mode=PERMISSIVE`: the bytes of a damaged range, else null", nullable=True, default=False
+        CORRUPT_RECORD,
+        pa.binary(),
+        "with `mode=PERMISSIVE`: the bytes of a damaged range, else null",
+        nullable=True,
+        default=False,
     ),
 )
 

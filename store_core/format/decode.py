@@ -36,7 +36,7 @@ _PROBLEMS: Final = {
 _SHOWN_BYTES: Final = 16
 
 
-def corrupt_record_error(
+def corrupt_record_error(  # noqa: PLR0913 -- what was found, where, and what to do about it
     check: RecordCheck, data: memoryview, position: int, start_offset: int, file: str, advice: str = ""
 ) -> CorruptRecordError:
     """Make the error that tells why there is no record at `position`."""

@@ -118,8 +118,8 @@ def decode_batch(  # noqa: PLR0913 -- the records, the columns, and how strictly
     Returns
     -------
     DecodedBatch
-        Records whose parts do not add up, whose topic is asked for and not UTF-8, or whose body is asked for and damaged,
-        are faults and not in the batch.
+        Records whose parts do not add up, whose topic is asked for and not UTF-8, or whose body is asked for and
+        damaged, are faults and not in the batch.
     """
     rows = _Rows(raw, starts, segment, start_offset, parser)
     faults = rows.structural_faults()
@@ -180,13 +180,11 @@ class _Rows:
     def tags(self) -> pa.StringArray:
         return self.properties.value(TAGS)
 
-    # ------------------------------------------------------------------------------------------------------------ faults
-
     def structural_faults(self) -> list[Fault]:
         """Find records whose parts do not add up, or that belong elsewhere."""
         if self.spans.sound.all():
             return []
-        data = memoryview(self.raw)  # type: ignore[arg-type] -- ndarrays have buffers
+        data = self.raw.data
         faults = []
         for position in self.starts[~self.spans.sound].tolist():
             check = check_record(data, position, self.start_offset)
@@ -223,14 +221,16 @@ class _Rows:
         return faults
 
     def _crc_faults(self) -> list[Fault]:
-        view = memoryview(self.raw)  # type: ignore[arg-type] -- ndarrays have buffers
+        view = self.raw.data
         bounds = zip(self.spans.body_start.tolist(), self.spans.body_stop.tolist(), strict=True)
-        crcs = np.fromiter((zlib.crc32(view[start:stop]) for start, stop in bounds), np.int64, self.starts.size) & CRC_MASK
+        crcs = (
+            np.fromiter((zlib.crc32(view[start:stop]) for start, stop in bounds), np.int64, self.starts.size) & CRC_MASK
+        )
         wrong = (crcs != self.heads.leading("body_crc")) & (self.spans.body_stop > self.spans.body_start)
         return [self._fault(row, self._crc_error(row)) for row in np.flatnonzero(wrong).tolist()]
 
     def _crc_error(self, row: int) -> CorruptRecordError:
-        data = memoryview(self.raw)  # type: ignore[arg-type] -- ndarrays have buffers
+        data = self.raw.data
         position = int(self.starts[row])
         check = check_record(data, position, self.start_offset, verify_crc=True)
         return corrupt_record_error(check, data, position, self.start_offset, self.segment)
@@ -240,7 +240,9 @@ class _Rows:
         packed = (flags & MessageSysFlag.COMPRESSED_FLAG) != 0
         illegal = packed & ((flags & COMPRESSION_MASK) > MessageSysFlag.COMPRESSION_ZLIB_TYPE)
         return [
-            self._fault(row, self._body_error(row, "unknown compression type", "1 to 3 in bits 8 to 10", hex(flags[row])))
+            self._fault(
+                row, self._body_error(row, "unknown compression type", "1 to 3 in bits 8 to 10", hex(flags[row]))
+            )
             for row in np.flatnonzero(illegal).tolist()
         ]
 
@@ -274,11 +276,17 @@ class _Rows:
         offset = self.start_offset + int(self.starts[row])
         if isinstance(error, BodyTooLargeError):
             return UnsafeSizeError(
-                "compressed body is too large", self.segment, offset, "at most 64 MiB expanded", str(error), b"", "Read it with decompress=false."
+                "compressed body is too large",
+                self.segment,
+                offset,
+                "at most 64 MiB expanded",
+                str(error),
+                b"",
+                "Read it with decompress=false.",
             )
-        return CorruptRecordError("compressed body can't be expanded", self.segment, offset, f"{kind.name} data", str(error))
-
-    # ----------------------------------------------------------------------------------------------------------- columns
+        return CorruptRecordError(
+            "compressed body can't be expanded", self.segment, offset, f"{kind.name} data", str(error)
+        )
 
     def column(self, name: str) -> pa.Array:
         """Make one column."""

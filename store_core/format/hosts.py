@@ -67,7 +67,9 @@ def _host_texts(hosts: npt.NDArray[np.void]) -> pa.StringArray:
     words = packed.view(np.uint32).reshape(hosts.size, -1)
     if all((words[:, column] == words[0, column]).all() for column in range(words.shape[1])):
         return repeat_text(_format(packed[0].tobytes()), hosts.size)
-    items = pa.Array.from_buffers(pa.binary(hosts.dtype.itemsize), hosts.size, [None, pa.py_buffer(packed.view(np.uint8))])
+    items = pa.Array.from_buffers(
+        pa.binary(hosts.dtype.itemsize), hosts.size, [None, pa.py_buffer(packed.view(np.uint8))]
+    )
     distinct = items.dictionary_encode()
     texts = pa.array([_format(host) for host in distinct.dictionary.to_pylist()], pa.string())
     return texts.take(distinct.indices)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """THE table: every record and unit of RocketMQ's store, declared once.
 
-Sizes, positions, numpy dtypes and ``docs/FORMAT.md`` derive from here; nothing else in the package knows a byte position.
-All integers are big-endian and signed, as Java writes them, and there are no gaps between fields.
+Sizes, positions, numpy dtypes and ``docs/FORMAT.md`` derive from here; nothing else in the package knows a byte
+position. All integers are big-endian and signed, as Java writes them, and there are no gaps between fields.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "Field",
     "MagicCode",
     "Unit",
+    "field_position",
     "head_dtype",
     "head_size",
     "markdown_document",
@@ -107,7 +108,8 @@ class Unit:
 MESSAGE_HEAD: Final = Unit(
     "message_head",
     "CommitLog.DefaultAppendMessageCallback / MessageExtEncoder",
-    "Fixed part of a message record in commitlog/. Its width depends on two bits of sys_flag: 88 bytes, 100 with one IPv6 host, 112 with two.",
+    "Fixed part of a message record in commitlog/. Its width depends on two bits of sys_flag: 88 bytes, 100 with one "
+    "IPv6 host, 112 with two.",
     (
         Field("total_size", "TOTALSIZE", ">i4", "bytes of the whole record, itself included"),
         Field("magic_code", "MAGICCODE", ">i4", "record kind: 0xDAA320A7 V1, 0xDAA320AB V2, 0xCBD43194 blank"),
@@ -116,7 +118,9 @@ MESSAGE_HEAD: Final = Unit(
         Field("flag", "FLAG", ">i4", "the application's own flag, opaque"),
         Field("queue_offset", "QUEUEOFFSET", ">i8", "index in the queue; 0 for prepared and rolled-back records"),
         Field("physical_offset", "PHYSICALOFFSET", ">i8", "position of the record's first byte in the log"),
-        Field("sys_flag", "SYSFLAG", ">i4", "bits: compression, transaction type, host widths, batch; see MessageSysFlag"),
+        Field(
+            "sys_flag", "SYSFLAG", ">i4", "bits: compression, transaction type, host widths, batch; see MessageSysFlag"
+        ),
         Field("born_timestamp", "BORNTIMESTAMP", ">i8", "producer's clock, ms"),
         Field("born_host", "BORNHOST", _HOST, "producer's address", MessageSysFlag.BORNHOST_V6_FLAG),
         Field("store_timestamp", "STORETIMESTAMP", ">i8", "broker's clock inside the put lock, ms"),
@@ -255,6 +259,14 @@ def _dtype(unit: Unit, v6_bits: int) -> np.dtype[np.void]:
     return np.dtype([(field.name, field.dtype(v6_bits)) for field in unit.fields])
 
 
+def field_position(dtype: np.dtype[np.void], name: str) -> int:
+    """Give the position of a field in its unit, in bytes."""
+    if dtype.fields is None:
+        message = f"{dtype} has no fields"
+        raise TypeError(message)
+    return dtype.fields[name][1]
+
+
 def unit_dtype(unit: Unit) -> np.dtype[np.void]:
     """Give the packed, big-endian dtype of a unit of fixed width."""
     return _dtype(unit, 0)
@@ -289,7 +301,7 @@ def _rows(unit: Unit, sys_flag: int) -> list[str]:
     dtype = _dtype(unit, sys_flag & _V6_BITS)
     rows = ["| position | bytes | type | name | RocketMQ | |", "|---:|---:|---|---|---|---|"]
     for field in unit.fields:
-        kind, position = dtype.fields[field.name][:2]  # type: ignore[index] -- a structured dtype has fields
+        kind, position = dtype[field.name], field_position(dtype, field.name)
         shown = "address, i4 port" if field.v6_flag else field.type.lstrip(">")
         rows.append(f"| {position} | {kind.itemsize} | {shown} | `{field.name}` | {field.java_name} | {field.doc} |")
     return rows

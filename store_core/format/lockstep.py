@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record starts of a segment with numpy: many cursors walk the chain at once.
 
-A chain is sequential: where a record starts is known only from the one before. So the segment is cut in places that *look*
-like record starts, one cursor (a lane) walks from each, and all take their steps together. A lane ends at the next cut.
-Whether a cut was a true start is decided afterwards: the chain is followed from its first record, lane by lane, and a lane
-counts only if the chain arrives exactly at its cut. Where it does not (inside a body that holds whole records, say), single
-steps lead to the next lane. The result is that of `store_core.format.scan.follow_chain` for every input.
+A chain is sequential: where a record starts is known only from the one before. So the segment is cut in places that
+*look* like record starts, one cursor (a lane) walks from each, and all take their steps together. A lane ends at the
+next
+cut. Whether a cut was a true start is decided afterwards: the chain is followed from its first record, lane by lane,
+and
+a lane counts only if the chain arrives exactly at its cut. Where it does not (inside a body that holds whole records,
+say), single steps lead to the next lane. The result is that of `store_core.format.scan.follow_chain` for every input.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, head_dtype
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
 from store_core.format.scan import Scan, StopReason, check_record
 from store_core.format.spans import Heads, measure
 
@@ -37,9 +40,9 @@ _PROOF_WINDOW: Final = 1 << 16
 _WORD: Final = 8
 _FRAME: Final = struct.Struct(">ii")
 _I64: Final = struct.Struct(">q")
-_OFFSET_POSITION: Final = head_dtype().fields["physical_offset"][1]  # type: ignore[index] -- it is structured
+_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
 _MAGICS: Final = (int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2))
-_MAGIC_POSITION: Final = 4
+_MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
 _COMMON_MAGIC: Final = (MagicCode.MESSAGE_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
 """The bytes that both magic codes of messages begin with."""
 
@@ -102,8 +105,8 @@ def chain(
 ) -> Scan:
     """Find record starts by sizes and magic codes alone, without proving that a record's parts add up to its size.
 
-    For readers that measure the parts anyway, see `store_core.format.spans.measure`: the chain is that of `scan` up to the
-    first record whose parts do not add up.
+    For readers that measure the parts anyway, see `store_core.format.spans.measure`: the chain is that of `scan` up
+    to the first record whose parts do not add up.
     """
     limit = raw.size if end is None else min(end, raw.size)
     walked = _walk(raw, _choose_lanes(raw, begin, limit, start_offset, lanes), limit)
@@ -115,7 +118,7 @@ def chain(
 
 def _stopped(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stop: int, start_offset: int | None) -> Scan:
     """Ask the definition why there is no record at `stop`."""
-    reason = check_record(memoryview(raw), stop, start_offset).reason  # type: ignore[arg-type] -- ndarrays have buffers
+    reason = check_record(raw.data, stop, start_offset).reason
     return Scan(starts, stop, reason or StopReason.LIMIT)
 
 
@@ -126,12 +129,12 @@ def _choose_lanes(
     length = max(limit - begin, 0)
     count = max(1, min(lanes or _MAX_LANES, length // (_LANE_BYTES if lanes is None else MIN_RECORD_SIZE)))
     cuts = [begin + length * lane // count for lane in range(count)] + [limit]
-    found = [_find_candidate(raw, cut, stop, start_offset) for cut, stop in zip(cuts[1:-1], cuts[2:], strict=True)]
+    found = [_find_candidate(raw, cut, stop, start_offset) for cut, stop in itertools.pairwise(cuts)]
     return np.array([begin, *(position for position in found if position >= 0)], np.int64)
 
 
 def _find_candidate(raw: npt.NDArray[np.uint8], cut: int, stop: int, start_offset: int | None) -> int:
-    """Find what looks like a record in [cut, stop), or give -1; records larger than the longest probe are not looked for."""
+    """Find what looks like a record in [cut, stop), near its start; -1 if nothing does."""
     for probe in _PROBES:
         chunk = raw[cut : min(cut + probe, stop) + MIN_RECORD_SIZE].tobytes()
         at = chunk.find(_COMMON_MAGIC, _MAGIC_POSITION)
@@ -166,7 +169,7 @@ class _Walked:
 
 
 class _Words:
-    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy costs more than twice as much."""
+    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy costs twice as much."""
 
     __slots__ = ("_aligned", "_lead", "limit")
 
@@ -214,7 +217,9 @@ def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) 
             steps.append((lane, position))
             position = following
             continue
-        is_record = ((magic == _V1_STORED) | (magic == _V2_STORED)) & (size >= MIN_RECORD_SIZE) & (following <= raw.size)
+        is_record = (
+            ((magic == _V1_STORED) | (magic == _V2_STORED)) & (size >= MIN_RECORD_SIZE) & (following <= raw.size)
+        )
         counts[lane] = len(steps) + is_record
         arrival[lane] = np.where(is_record, following, position)
         steps.append((lane[is_record], position[is_record]))
@@ -251,8 +256,8 @@ def _collect(
 
 
 def _stitch(raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Follow the chain over the lanes: a lane counts if the chain arrives at its start; single steps bridge the rest."""
-    data = memoryview(raw)  # type: ignore[arg-type] -- ndarrays have buffers
+    """Follow the chain over the lanes that start where it arrives; single steps bridge the rest."""
+    data = raw.data
     breaks = np.append(np.flatnonzero(walked.arrival[:-1] != walked.lanes[1:]), walked.lanes.size - 1)
     pieces: list[npt.NDArray[np.int64]] = []
     position, lane = begin, 0

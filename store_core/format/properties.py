@@ -53,13 +53,14 @@ class PropertyParser(Enum):
 
 
 def decode_text(data: bytes) -> str:
-    """Decode UTF-8 as Java's ``new String(bytes, UTF_8)`` does: malformed bytes become U+FFFD, nothing raises.
+    r"""Decode UTF-8 as Java's ``new String(bytes, UTF_8)`` does: malformed bytes become U+FFFD, nothing raises.
 
-    Java and Python agree on how many U+FFFD stand for malformed bytes, but for encoded surrogates: one for each in Java.
+    Java and Python agree on how many U+FFFD stand for malformed bytes, but for encoded surrogates: one for each in
+    Java.
 
     Examples
     --------
-    >>> decode_text(b"a\\xed\\xa0\\x80b\\xe4\\xb8") == "a\\ufffdb\\ufffd"
+    >>> decode_text(b"a\xed\xa0\x80b\xe4\xb8") == "a\ufffdb\ufffd"
     True
     """
     try:
@@ -69,7 +70,7 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
-    """Parse a properties string; of a name that comes twice the last value wins.
+    r"""Parse a properties string; of a name that comes twice the last value wins.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SE
 
     Examples
     --------
-    >>> parse_properties("TAGS\\x01TagA\\x02KEYS\\x01k1 k2")
+    >>> parse_properties("TAGS\x01TagA\x02KEYS\x01k1 k2")
     {'TAGS': 'TagA', 'KEYS': 'k1 k2'}
     """
     split = _split_first if parser is PropertyParser.FIRST_SEPARATOR else _split_exact
@@ -94,7 +95,7 @@ def _split_first(item: str) -> tuple[str, str] | None:
 
 
 def _split_exact(item: str) -> tuple[str, str] | None:
-    """Split as ``item.split("\\x01")`` in Java, which drops empty parts at the end."""
+    r"""Split as ``item.split("\x01")`` in Java, which drops empty parts at the end."""
     parts = item.rstrip(NAME_VALUE_SEPARATOR).split(NAME_VALUE_SEPARATOR)
     return (parts[0], parts[1]) if len(parts) == _PAIR else None
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties of many records as Arrow columns.
 
-Nearly every properties string is a plain run of ``name 1 value 2``; then the separators' positions cut all names and values
-out of one buffer. Rows that break the pattern (empty or missing parts, a separator inside a value, a name that comes twice,
+Nearly every properties string is a plain run of ``name 1 value 2``; then the separators' positions cut all names and
+values
+out of one buffer. Rows that break the pattern (empty or missing parts, a separator inside a value, a name that comes
+twice,
 bytes that are not UTF-8) go through `store_core.format.properties.parse_properties`, which is the definition of both.
 """
 
@@ -15,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
-from store_core.format.slices import as_text, binary_parts, fixed_array, take_alternate, take_rows, take_slices
+from store_core.format.slices import as_text, binary_parts, take_alternate, take_rows, take_slices
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,7 +87,8 @@ def split_key_column(keys: pa.StringArray) -> pa.ListArray:
     data = data[: offsets[-1]]
     is_key = data != _BLANK
     if is_key.all():
-        starts, stops = offsets[:-1][offsets[1:] > offsets[:-1]], offsets[1:][offsets[1:] > offsets[:-1]]
+        filled = offsets[1:] > offsets[:-1]
+        starts, stops = offsets[:-1][filled].astype(np.int64), offsets[1:][filled].astype(np.int64)
     else:
         starts, stops = _tokens(is_key, offsets)
     tokens = _as_strings(take_slices(data, starts, stops))
@@ -126,7 +129,9 @@ class _Pairs:
 
     def map(self) -> pa.MapArray:
         entries = pa.StructArray.from_arrays([self.keys, self.values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field])
-        return pa.Array.from_buffers(MAP_TYPE, self.bounds.size - 1, [None, pa.py_buffer(self.bounds)], children=[entries])
+        return pa.Array.from_buffers(
+            MAP_TYPE, self.bounds.size - 1, [None, pa.py_buffer(self.bounds)], children=[entries]
+        )
 
     def value(self, name: str) -> pa.StringArray:
         rows = self.bounds.size - 1
@@ -187,7 +192,7 @@ def _rows_out_of_turn(
     The last one of a row is a 2, or stands for it: so only those before need a look.
     """
     counts = np.diff(first)
-    odd = (counts & 1) != 0
+    odd: npt.NDArray[np.bool_] = (counts & 1) != 0
     kinds = data.take(marks, mode="clip") if data.size else np.empty(0, np.uint8)
     kinds[first[1:][counts > 0] - 1] = _VALUE_END
     if not odd.any() and (kinds[0::2] == _NAME_END).all() and (kinds[1::2] == _VALUE_END).all():
@@ -198,7 +203,9 @@ def _rows_out_of_turn(
     return odd
 
 
-def _row_numbers(items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _row_numbers(
+    items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32] | npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """Give the row of each item, where row i has the items ``bounds[i]`` to ``bounds[i + 1]``."""
     return np.searchsorted(bounds, items, side="right") - 1
 
@@ -231,7 +238,7 @@ def _cuts(
 def _number_names(
     keys: pa.StringArray, bounds: npt.NDArray[np.int32]
 ) -> tuple[list[str], npt.NDArray[np.int32] | None]:
-    """Number the distinct names; where all rows repeat the first row's names, those alone say it all."""
+    """Give each name a number; where all rows repeat the first row's names, those alone say it all."""
     rows, pairs = bounds.size - 1, len(keys)
     width = int(bounds[1]) if rows else 0
     if width * rows == pairs and width and np.array_equal(bounds, np.arange(rows + 1) * width):

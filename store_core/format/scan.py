@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where records start in a segment: following the chain of lengths, and why it ends.
 
-`check_record` and `follow_chain` are the definition. `scan` gives the same answer faster, see `store_core.format.lockstep`.
+`check_record` and `follow_chain` are the definition; `store_core.format.lockstep` gives the same answer faster.
 
-A record is believed only because a chain of records leads to it from the segment's start. Magic codes found by searching
-prove nothing: a body may hold a whole record, and bytes behind the write position may be complete records of an earlier time.
+A record is believed only because a chain of records leads to it from the segment's start. Magic codes found by
+searching prove nothing: a body may hold a whole record, and bytes behind the write position may be complete records of
+an earlier time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from store_core.format.layout import (
     MESSAGE_HEAD,
     MIN_RECORD_SIZE,
     MagicCode,
+    field_position,
     head_dtype,
     head_size,
     unit_dtype,
@@ -38,14 +40,10 @@ _I16: Final = struct.Struct(">h")
 _I64: Final = struct.Struct(">q")
 
 
-def _position(name: str, sys_flag: int = 0) -> int:
-    return head_dtype(sys_flag).fields[name][1]  # type: ignore[index] -- a structured dtype has fields
-
-
-_MAGIC_POSITION: Final = _position("magic_code")
-_CRC_POSITION: Final = _position("body_crc")
-_OFFSET_POSITION: Final = _position("physical_offset")
-_SYS_FLAG_POSITION: Final = _position("sys_flag")
+_MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
+_CRC_POSITION: Final = field_position(head_dtype(), "body_crc")
+_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
+_SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
 _BODY_LENGTH_SIZE: Final = np.dtype(MESSAGE_HEAD.fields[-1].type).itemsize
 
 
@@ -84,8 +82,8 @@ class RecordSpans:
 class RecordCheck:
     """What is at a position: a record of `size` bytes, or the `reason` why there is none.
 
-    For damage, `expected` and `found` are the words of the error; `size` is the size the record claims, if that is known to be
-    within the file, else 0.
+    For damage, `expected` and `found` are the words of the error; `size` is the size the record claims, if that is
+    known to be within the file, else 0.
     """
 
     size: int
@@ -114,7 +112,9 @@ class Scan:
     reason: StopReason
 
 
-def check_record(data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False) -> RecordCheck:
+def check_record(
+    data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False
+) -> RecordCheck:
     """Tell what is at a position of a segment.
 
     Parameters
@@ -144,7 +144,7 @@ def check_record(data: memoryview, position: int, start_offset: int | None = 0, 
     return _check_parts(data, position, head.size, start_offset, verify_crc=verify_crc)
 
 
-def _check_frame(data: memoryview, position: int) -> RecordCheck:
+def _check_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR0911 -- one return a rule
     room = len(data) - position
     if room < BLANK_SIZE:
         return _frame_without_room(data, position)
@@ -175,7 +175,9 @@ def _damage(reason: StopReason, expected: str, found: str, size: int = 0) -> Rec
     return RecordCheck(size, reason, None, expected, found)
 
 
-def _check_parts(data: memoryview, position: int, size: int, start_offset: int | None, *, verify_crc: bool) -> RecordCheck:
+def _check_parts(
+    data: memoryview, position: int, size: int, start_offset: int | None, *, verify_crc: bool
+) -> RecordCheck:
     spans = _measure(data, position, size)
     if isinstance(spans, RecordCheck):
         return spans
@@ -200,16 +202,22 @@ def _measure(data: memoryview, position: int, size: int) -> RecordSpans | Record
     version = MagicCode(_I32.unpack_from(data, position + _MAGIC_POSITION)[0])
     body_start = position + head_size(_I32.unpack_from(data, position + _SYS_FLAG_POSITION)[0])
     if body_start + version.topic_length_size + _I16.size > stop:
-        return _damage(StopReason.SIZE_MISMATCH, f"a head of {body_start - position} bytes", f"a record of {size}", size)
+        return _damage(
+            StopReason.SIZE_MISMATCH, f"a head of {body_start - position} bytes", f"a record of {size}", size
+        )
     body_length = max(_I32.unpack_from(data, body_start - _BODY_LENGTH_SIZE)[0], 0)
     body_stop = body_start + body_length
     topic_start = body_stop + version.topic_length_size
     if topic_start + _I16.size > stop:
-        return _damage(StopReason.SIZE_MISMATCH, f"a body inside the record of {size} bytes", f"{body_length} bytes", size)
+        return _damage(
+            StopReason.SIZE_MISMATCH, f"a body inside the record of {size} bytes", f"{body_length} bytes", size
+        )
     topic_length = _topic_length(data, body_stop, version)
     topic_stop = topic_start + topic_length
     if topic_length < 0 or topic_stop + _I16.size > stop:
-        return _damage(StopReason.SIZE_MISMATCH, f"a topic inside the record of {size} bytes", f"{topic_length} bytes", size)
+        return _damage(
+            StopReason.SIZE_MISMATCH, f"a topic inside the record of {size} bytes", f"{topic_length} bytes", size
+        )
     properties_start = topic_stop + _I16.size
     properties_stop = properties_start + max(_I16.unpack_from(data, topic_stop)[0], 0)
     if properties_stop != stop:

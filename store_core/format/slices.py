@@ -11,8 +11,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["as_text", "binary_parts", "fixed_array", "repeat_text", "take_alternate", "take_slices", "take_rows"]
-
+__all__ = ["as_text", "binary_parts", "fixed_array", "repeat_text", "take_alternate", "take_rows", "take_slices"]
 
 
 def fixed_array(values: npt.NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:

@@ -41,8 +41,8 @@ def gather(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], dtype: np.
 
     Notes
     -----
-    The bytes are seen as overlapping opaque items one byte apart, so that picking is one copy of memory an item; picking
-    from a structured dtype goes field by field and takes three times as long.
+    The bytes are seen as overlapping opaque items one byte apart, so that picking is one copy of memory an item;
+    picking from a structured dtype goes field by field and takes three times as long.
     """
     if not starts.size:
         return np.empty(0, dtype)
@@ -54,8 +54,8 @@ def gather(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], dtype: np.
 class Heads:
     """The fixed parts of many records.
 
-    Records with different host widths have their later fields in different places. Nearly always all are alike, and then a
-    column is one conversion; otherwise each width is a group of rows.
+    Records with different host widths have their later fields in different places. Nearly always all are alike, and
+    then a column is one conversion; otherwise each width is a group of rows.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ class Heads:
 class Spans:
     """Where the parts of many records lie, as positions in the segment; int64 arrays of shape (n,).
 
-    Where `sound` is False the parts do not add up to the record's size, or the record says that it belongs elsewhere; such a
-    row's spans mean nothing and must not be used.
+    Where `sound` is False the parts do not add up to the record's size, or the record says that it belongs elsewhere;
+    such a row's spans mean nothing and must not be used.
     """
 
     starts: npt.NDArray[np.int64]
@@ -163,7 +163,9 @@ def _topic_length_sizes(heads: Heads) -> npt.NDArray[np.int64] | int:
     is_v2 = heads.leading("magic_code") == MagicCode.MESSAGE_V2
     if not is_v2.any():
         return MagicCode.MESSAGE_V1.topic_length_size
-    return np.where(is_v2, MagicCode.MESSAGE_V2.topic_length_size, MagicCode.MESSAGE_V1.topic_length_size).astype(np.int64)
+    return np.where(is_v2, MagicCode.MESSAGE_V2.topic_length_size, MagicCode.MESSAGE_V1.topic_length_size).astype(
+        np.int64
+    )
 
 
 def _topic_lengths(
@@ -179,5 +181,5 @@ def _topic_lengths(
 
 def _property_lengths(raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Read signed properties lengths; a negative one stands for no bytes."""
-    lengths = raw.view(np.int8).take(at).astype(np.int64) * _BYTE + raw.take(at + 1)
-    return np.maximum(lengths, 0)
+    lengths: npt.NDArray[np.int64] = raw.view(np.int8).take(at).astype(np.int64) * _BYTE + raw.take(at + 1)
+    return np.maximum(lengths, 0, out=lengths)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The core against a copy of the same bytes, and against a loop with ``struct``."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core import read_messages
+from store_core.format.columns import DEFAULT_COLUMNS
+from store_core.format.lockstep import chain, scan
+from tests.benchmarks.measure import Timing, measure, report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+__all__ = ["bench_core"]
+
+_NARROW: Final = ("topic", "queue_id", "queue_offset", "store_timestamp")
+_PROPERTY_COLUMNS: Final = frozenset({"tags", "keys", "properties"})
+_WITHOUT_PROPERTIES: Final = tuple(name for name in DEFAULT_COLUMNS if name not in _PROPERTY_COLUMNS)
+_LOOP_RECORDS: Final = 200_000
+
+
+def bench_core(store: Path, runs: int, targets: dict[str, float]) -> list[dict[str, object]]:
+    """Time scanning and decoding of a store's first segment; `targets` are ratios by the name of the row."""
+    segment = next((store / "commitlog").iterdir())
+    with segment.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    raw = np.frombuffer(mapped, np.uint8)
+    copy, fresh = _copies(raw, runs)
+    rows = [report(copy, copy), report(fresh, copy)]
+    rows += [report(timing, copy, targets.get(timing.name)) for timing in _ours(raw, store, runs)]
+    rows.append(_against_loop(raw, store, runs))
+    return rows
+
+
+def _copies(raw: npt.NDArray[np.uint8], runs: int) -> tuple[Timing, Timing]:
+    """Copy into memory that is there already, the harder measure, and into new memory as ``raw.copy()`` does."""
+    there = np.empty_like(raw)
+    copy = measure("copy (into memory that is there)", runs, lambda: np.copyto(there, raw))
+    return copy, measure("copy (raw.copy(), new memory)", runs, raw.copy)
+
+
+def _ours(raw: npt.NDArray[np.uint8], store: Path, runs: int) -> list[Timing]:
+    def read(columns: tuple[str, ...], *, verify_crc: bool = False) -> None:
+        for _ in read_messages(store, columns=columns, verify_crc=verify_crc):
+            pass
+
+    return [
+        measure("starts only", runs, lambda: chain(raw)),
+        measure("starts, lengths proven", runs, lambda: scan(raw)),
+        measure("topic, queue, offset, store time", runs, lambda: read(_NARROW)),
+        measure("all without properties, no CRC", runs, lambda: read(_WITHOUT_PROPERTIES)),
+        measure("all default columns, no CRC", runs, lambda: read(DEFAULT_COLUMNS)),
+        measure("all default columns, CRC checked", runs, lambda: read(DEFAULT_COLUMNS, verify_crc=True)),
+    ]
+
+
+def _against_loop(raw: npt.NDArray[np.uint8], store: Path, runs: int) -> dict[str, object]:
+    """Time a plain Python loop over the first records, and ours for all of them, a record each."""
+    total = chain(raw).starts.size
+    count = min(_LOOP_RECORDS, total)
+    data = raw.data
+    loop = measure("loop with struct, topic and properties", 1, lambda: _loop(data, count))
+
+    def ours() -> None:
+        for _ in read_messages(store, columns=[*_NARROW, "properties", "body"], verify_crc=False):
+            pass
+
+    mine = measure("the same by read_messages", runs, ours)
+    faster = (loop.least / count) / (mine.least / total)
+    print(
+        f"  a record: loop {loop.least / count * 1e9:.0f} ns, ours {mine.least / total * 1e9:.0f} ns:"
+        f" {faster:.1f} times as fast (>= 10)"
+    )
+    return {"name": "against a struct loop", "faster": faster, "target": 10}
+
+
+_LOOP_HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
+
+
+def _loop(data: memoryview, count: int) -> list[tuple[object, ...]]:
+    """Parse records as a script would: one after the other, with struct and split."""
+    rows: list[tuple[object, ...]] = []
+    position = 0
+    for _ in range(count):
+        head = _LOOP_HEAD.unpack_from(data, position)
+        at = position + _LOOP_HEAD.size
+        body = bytes(data[at : at + head[-1]])
+        at += head[-1]
+        topic = bytes(data[at + 1 : at + 1 + data[at]]).decode()
+        at += 1 + data[at]
+        (length,) = struct.unpack_from(">h", data, at)
+        text = bytes(data[at + 2 : at + 2 + length]).decode()
+        properties = dict(item.split("\x01", 1) for item in text.split("\x02") if item)
+        rows.append((topic, head[3], head[5], head[10], properties, body))
+        position += head[0]
+    return rows

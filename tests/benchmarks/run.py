@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``make bench``: every ratio the documentation speaks of, in one run on one machine.
+
+Ratios compare the least times; medians stand beside them. The load average of each row tells whether the machine was
+busy with something else: what is above the bench's own load makes a row worthless.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.benchmarks.core import bench_core
+from tests.benchmarks.memory import bench_memory
+from tests.benchmarks.segments import make_store
+from tests.benchmarks.spark import bench_spark
+
+_PARTS: Final = ("core", "spark", "memory")
+_MEBIBYTE: Final = 1 << 20
+_SMALL_BODY: Final = 200
+_LARGE_BODY: Final = 1024
+_TARGETS: Final = {
+    _SMALL_BODY: {
+        "starts only": 1.2,
+        "topic, queue, offset, store time": 3.0,
+        "all without properties, no CRC": 5.0,
+        "all default columns, no CRC": 10.0,
+    },
+    _LARGE_BODY: {
+        "starts only": 1.2,
+        "topic, queue, offset, store time": 3.0,
+        "all without properties, no CRC": 2.5,
+        "all default columns, no CRC": 4.0,
+    },
+}
+
+
+def main() -> int:
+    """Run the parts that are asked for."""
+    options = _arguments()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    results: dict[str, object] = {"machine": platform.processor() or platform.machine(), "megabytes": options.megabytes}
+    size = options.megabytes * _MEBIBYTE
+    for body_size in (_SMALL_BODY, _LARGE_BODY):
+        print(f"==> {options.megabytes} MiB of records with {body_size}-byte bodies", flush=True)
+        store = make_store(options.folder, size, body_size)
+        if "core" in options.parts:
+            results[f"core {body_size}"] = bench_core(store, options.runs, _TARGETS[body_size])
+        if "spark" in options.parts and body_size == _SMALL_BODY:
+            results[f"spark {body_size}"] = bench_spark(store, options.folder, options.runs)
+        if "memory" in options.parts:
+            results[f"memory {body_size}"] = bench_memory(store)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "parts", nargs="*", default=_PARTS, metavar="PART", help=f"some of {', '.join(_PARTS)}; all by default"
+    )
+    parser.add_argument("--megabytes", type=int, default=1024, help="size of the segments (default 1024)")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each row, after one to warm up (default 5)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(".cache/bench"), help="where segments are kept (default .cache/bench)"
+    )
+    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.parts) - set(_PARTS)):
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(_PARTS)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments to measure with: full of records as a 5.x broker writes them, with fixed content."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["make_store"]
+
+_HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
+_MAGIC: Final = -626843481
+_BLANK: Final = -875286124
+_TOPICS: Final = (
+    b"orders-eu",
+    b"orders-us",
+    b"payments",
+    b"clicks",
+    b"%RETRY%billing",
+    b"stock",
+    b"mail",
+    b"audit-log",
+)
+_QUEUES: Final = 8
+_BODIES: Final = 64
+_BORN_HOST: Final = bytes([10, 1, 2, 3])
+_STORE_HOST: Final = bytes([192, 168, 1, 2])
+_FIRST_TIME: Final = 1_700_000_000_000
+
+
+def make_store(folder: Path, size: int, body_size: int) -> Path:
+    """Write a store of one segment of `size` bytes, full of records with bodies of `body_size`, unless it is there.
+
+    A record has the properties KEYS, UNIQ_KEY and TAGS: 372 bytes in all for a body of 200, as a broker's have that
+    writes short keys. Sixteen producers send to eight topics of eight queues.
+    """
+    store = folder / f"bench-{size}-{body_size}"
+    segment = store / "commitlog" / f"{0:020d}"
+    if not segment.exists():
+        segment.parent.mkdir(parents=True, exist_ok=True)
+        partial = segment.with_name("partial")
+        partial.write_bytes(_segment(size, body_size))
+        partial.rename(segment)
+    return store
+
+
+def _segment(size: int, body_size: int) -> bytearray:
+    data = bytearray(size)
+    random = np.random.default_rng(body_size)
+    bodies = [random.integers(0, 256, body_size, np.uint8).tobytes() for _ in range(_BODIES)]
+    position = number = 0
+    while True:
+        record = _record(number, position, bodies[number % _BODIES])
+        if position + len(record) + 8 > size:
+            struct.pack_into(">ii", data, position, size - position, _BLANK)
+            return data
+        data[position : position + len(record)] = record
+        position += len(record)
+        number += 1
+
+
+def _record(number: int, position: int, body: bytes) -> bytes:
+    topic = _TOPICS[number % len(_TOPICS)]
+    properties = b"KEYS\x01order%07d\x02UNIQ_KEY\x017F0000010A1B18B4AAC2%012X\x02TAGS\x01Tag%c\x02" % (
+        number,
+        number,
+        65 + number % 4,
+    )
+    tail = bytes([len(topic)]) + topic + struct.pack(">h", len(properties)) + properties
+    time = _FIRST_TIME + number // 4
+    head = _HEAD.pack(
+        _HEAD.size + len(body) + len(tail),
+        _MAGIC,
+        zlib.crc32(body) & 0x7FFFFFFF,
+        number // len(_TOPICS) % _QUEUES,
+        0,
+        number // (len(_TOPICS) * _QUEUES),
+        position,
+        0,
+        time - 3,
+        _BORN_HOST,
+        40000 + number % 16,
+        time,
+        _STORE_HOST,
+        10911,
+        0,
+        0,
+        len(body),
+    )
+    return head + body + tail
