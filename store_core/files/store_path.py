@@ -36,7 +36,7 @@ _log: Final = logging.getLogger("store_core")
 _NAME: Final = re.compile(r"[0-9]{20,}")
 _NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/))?(/.*)", re.DOTALL | re.IGNORECASE)
+_FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 _MULTI_PATH_SPLITTER: Final = ","
 _LAST_OFFSET: Final = 2**63 - 1
 

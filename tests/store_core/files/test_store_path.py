@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.segment_source import Segment
+from store_core.files.store_path import layout_problems, list_segments, usual_size
+from tests.builders import LogBuilder
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    """Three segments of 1,024 bytes."""
+    log = LogBuilder(segment_size=1024)
+    log.fill(2)
+    log.append(b"last")
+    return log
+
+
+@pytest.fixture
+def root(log: LogBuilder, tmp_path: Path) -> Path:
+    return log.write(tmp_path / "store")
+
+
+def names(*starts: int) -> list[str]:
+    return [f"{start:020d}" for start in starts]
+
+
+def listed(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    return [segment.name for segment in list_segments(path).segments]
+
+
+# ------------------------------------------------------------------------------------------------ what a path can be
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_store_root_stands_for_its_commit_log(root: Path, kind: type) -> None:
+    assert names(0, 1024, 2048) == listed(kind(root))
+
+
+def test_a_commit_log_directory_stands_for_its_files(root: Path) -> None:
+    assert names(0, 1024, 2048) == listed(root / "commitlog")
+
+
+def test_a_file_stands_for_itself(root: Path) -> None:
+    assert names(1024) == listed(root / "commitlog" / names(1024)[0])
+
+
+def test_files_come_in_the_order_of_their_offsets_whatever_order_they_are_given_in(root: Path) -> None:
+    given = [root / "commitlog" / name for name in names(2048, 0, 1024)]
+
+    assert names(0, 1024, 2048) == listed(given)
+
+
+def test_a_segment_knows_its_place_in_the_log(root: Path) -> None:
+    segment = list_segments(root).segments[1]
+
+    assert (segment.start_offset, segment.size, segment.end_offset) == (1024, 1024, 2048)
+    assert str(root / "commitlog" / names(1024)[0]) == segment.path
+
+
+def test_paths_may_be_relative(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root.parent)
+
+    assert str(root / "commitlog" / names(0)[0]) == list_segments("store").segments[0].path
+
+
+@pytest.mark.parametrize("name", ["with space", "日本 ü", "a,b", "100%20", "#?&"])
+def test_paths_may_have_any_characters(log: LogBuilder, tmp_path: Path, name: str) -> None:
+    assert names(0, 1024, 2048) == listed(str(log.write(tmp_path / name)))
+
+
+@pytest.mark.parametrize("form", ["file://{}", "file://localhost{}", "file:{}", "FILE://{}"])
+def test_a_file_url_stands_for_its_path(root: Path, form: str) -> None:
+    assert names(0, 1024, 2048) == listed(form.format(root))
+
+
+def test_a_file_url_may_be_encoded_or_not(log: LogBuilder, tmp_path: Path) -> None:
+    log.write(tmp_path / "with space")
+
+    assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/with%20space")
+    assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/with space")
+
+
+def test_a_file_url_with_a_percent_sign_in_the_name_is_taken_as_it_is(log: LogBuilder, tmp_path: Path) -> None:
+    log.write(tmp_path / "100%20")
+
+    assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/100%20")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/store", "hdfs://host/store", "gs://bucket", "abfss://c@a/store"])
+def test_object_stores_are_said_to_be_unsupported(url: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match=r"not supported yet.*local disk"):
+        list_segments(url)
+
+
+def test_a_file_url_of_another_host_is_refused() -> None:
+    with pytest.raises(StoreNotFoundError, match="another host"):
+        list_segments("file://other/store")
+
+
+# ------------------------------------------------------------------------------------- several commit log directories
+
+
+@pytest.fixture
+def spread(log: LogBuilder, tmp_path: Path) -> tuple[Path, Path]:
+    """Put the log into two directories, as a store with two commit log paths has it."""
+    first, second = tmp_path / "disk 1", tmp_path / "disk2"
+    for directory in (first, second):
+        directory.mkdir()
+    for at, (name, data) in enumerate(log.segments().items()):
+        ((first, second)[at % 2] / name).write_bytes(data)
+    return first, second
+
+
+def test_segments_of_several_paths_are_one_log(spread: tuple[Path, Path]) -> None:
+    assert names(0, 1024, 2048) == listed(spread)
+    assert names(0, 1024, 2048) == listed(spread[::-1])
+
+
+def test_several_paths_may_be_given_as_rocketmq_has_them(spread: tuple[Path, Path]) -> None:
+    assert names(0, 1024, 2048) == listed(f"{spread[0]},{spread[1]}")
+    assert names(0, 1024, 2048) == listed(f"{spread[0]} , {spread[1]}")
+
+
+def test_one_of_several_paths_may_be_empty(spread: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+
+    assert names(0, 1024, 2048) == listed([*spread, tmp_path / "new"])
+
+
+def test_a_path_of_several_that_is_not_there_is_named(spread: tuple[Path, Path]) -> None:
+    with pytest.raises(StoreNotFoundError, match=r"no such path: '/nowhere'.*one of"):
+        list_segments(f"{spread[0]},/nowhere")
+
+
+def test_two_files_that_claim_the_same_offset_are_an_error_that_names_both(spread: tuple[Path, Path]) -> None:
+    twin = spread[1] / names(0)[0]
+    twin.write_bytes((spread[0] / twin.name).read_bytes())
+
+    with pytest.raises(SegmentLayoutError, match="two files claim offset 0") as caught:
+        list_segments(spread)
+    assert str(twin) in str(caught.value)
+    assert str(spread[0] / twin.name) in str(caught.value)
+
+
+def test_a_file_that_is_given_twice_is_read_once(root: Path) -> None:
+    listing = list_segments([root, root / "commitlog" / names(0)[0]])
+
+    assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
+    assert "given twice" in listing.notes[0]
+
+
+# ------------------------------------------------------------------------------------------------- nothing to be found
+
+
+@pytest.mark.parametrize("path", ["/no/such/store", "no/such/store", "x" * 5000, "nul\0byte", "a,b"])
+def test_a_path_that_is_not_there_is_named(path: str) -> None:
+    with pytest.raises(StoreNotFoundError, match="no such path"):
+        list_segments(path)
+
+
+def test_the_error_for_a_relative_path_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(StoreNotFoundError, match=str(tmp_path / "stoer")):
+        list_segments("stoer")
+
+
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(StoreNotFoundError, match="the path is empty"):
+        list_segments("")
+
+
+def test_no_path_at_all_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="no path is given"):
+        list_segments([])
+
+
+@pytest.mark.parametrize("inside", ["", "commitlog"])
+def test_a_directory_without_segments_has_nothing_to_read(tmp_path: Path, inside: str) -> None:
+    (tmp_path / inside).mkdir(exist_ok=True)
+
+    with pytest.raises(StoreNotFoundError, match="nothing to read: no segment file in"):
+        list_segments(tmp_path)
+
+
+def test_a_directory_of_other_files_says_what_was_ignored(tmp_path: Path) -> None:
+    (tmp_path / "readme.txt").write_text("nothing")
+
+    with pytest.raises(StoreNotFoundError, match=r"ignored the file .*readme\.txt"):
+        list_segments(tmp_path)
+
+
+# --------------------------------------------------------------------------------------------------------- wrong names
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "0", "0" * 19, "0" * 20 + ".bak", "\N{ARABIC-INDIC DIGIT ZERO}" * 20, "9" * 20]
+)
+def test_a_stray_file_is_reported_and_ignored(root: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    (root / "commitlog" / name).write_bytes(b"stray")
+
+    listing = list_segments(root)
+
+    assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
+    assert f"ignored the file {root / 'commitlog' / name}" in listing.notes[0]
+    assert [("store_core", logging.WARNING, listing.notes[0])] == caplog.record_tuples
+
+
+def test_a_directory_named_like_a_segment_is_reported_and_ignored(root: Path) -> None:
+    (root / "commitlog" / names(3072)[0]).mkdir()
+
+    listing = list_segments(root)
+
+    assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
+    assert "ignored the directory" in listing.notes[0]
+
+
+def test_a_short_number_that_rocketmq_would_load_is_told_the_name_it_should_have(root: Path) -> None:
+    (root / "commitlog" / "3072").write_bytes(bytes(1024))
+
+    assert f"rename it to {names(3072)[0]}" in list_segments(root).notes[0]
+
+
+def test_a_link_to_nowhere_is_no_segment(root: Path) -> None:
+    (root / "commitlog" / names(3072)[0]).symlink_to(root / "gone")
+
+    assert names(0, 1024, 2048) == listed(root)
+
+
+def test_a_single_file_with_a_wrong_name_is_told_the_name_it_should_have(root: Path) -> None:
+    wrong = (root / "commitlog" / names(1024)[0]).rename(root / "segment.copy")
+
+    with pytest.raises(SegmentLayoutError, match=r"20 digits or more.*written at offset 1024: rename it to 0{16}1024"):
+        list_segments(wrong)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", bytes(200), b"no record at all " * 20])
+def test_a_single_file_that_is_no_segment_is_refused_by_its_name(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "data.bin"
+    path.write_bytes(data)
+
+    with pytest.raises(SegmentLayoutError, match=r"20 digits or more.*no sound record"):
+        list_segments(path)
+
+
+def test_names_may_have_more_digits(tmp_path: Path) -> None:
+    (tmp_path / ("0" * 25)).write_bytes(bytes(8))
+
+    assert [segment.start_offset for segment in list_segments(tmp_path).segments] == [0]
+
+
+# -------------------------------------------------------------------------------------------------------------- layout
+
+
+def problems(*segments: tuple[int, int]) -> list[str]:
+    found = layout_problems([Segment(f"/log/{start:020d}", start, size) for start, size in segments])
+    return [str(problem) for problem in found]
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        [(0, 64)],
+        [(0, 64), (64, 64), (128, 64)],
+        [(640, 64), (704, 64)],  # aged: the first ones were deleted
+        [(0, 64), (64, 30)],  # the last one was cut
+    ],
+)
+def test_segments_that_follow_each_other_are_no_problem(segments: list[tuple[int, int]]) -> None:
+    assert problems(*segments) == []
+
+
+def test_a_missing_segment_is_named_with_its_neighbours() -> None:
+    (problem,) = problems((0, 64), (64, 64), (192, 64))
+
+    assert "segment 00000000000000000128 is missing" in problem
+    assert "/log/00000000000000000064 (offset 64, 64 bytes)" in problem
+    assert "/log/00000000000000000192 (offset 192, 64 bytes)" in problem
+    assert "fail_on_data_loss=false" in problem
+    assert "DROPMALFORMED" in problem
+
+
+def test_a_missing_segment_is_told_from_a_short_one_with_two_files_only() -> None:
+    assert "00000000000000000064 is missing" in problems((0, 64), (128, 64))[0]
+    assert "is too short: expected 64 bytes, found 40" in problems((0, 40), (64, 64))[0]
+
+
+def test_a_short_segment_in_the_middle_is_a_problem() -> None:
+    (problem,) = problems((0, 64), (64, 40), (128, 64))
+
+    assert "/log/00000000000000000064 is too short: expected 64 bytes, found 40" in problem
+
+
+def test_an_empty_segment_in_the_middle_is_a_problem() -> None:
+    assert "is too short: expected 64 bytes, found 0" in problems((0, 64), (64, 0), (128, 64))[0]
+
+
+def test_a_segment_that_reaches_into_the_next_is_a_problem() -> None:
+    (problem,) = problems((0, 64), (64, 70), (128, 64))
+
+    assert "begins inside it: expected 64 bytes, found 70" in problem
+
+
+def test_a_last_segment_longer_than_the_others_is_a_problem() -> None:
+    assert "too long: expected 64 bytes" in problems((0, 64), (64, 64), (128, 65))[0]
+
+
+def test_every_problem_is_told() -> None:
+    assert len(problems((0, 64), (64, 40), (128, 64), (256, 64), (320, 90))) == 3
+
+
+def test_the_usual_size_is_told_by_sizes_and_by_names() -> None:
+    assert usual_size([Segment("a", 0, 40), Segment("b", 64, 64)]) == 64
+    assert usual_size([]) == 0
+
+
+def test_empty_files_at_the_end_are_noted_and_left_out(root: Path) -> None:
+    for name in names(3072, 4096):
+        (root / "commitlog" / name).touch()
+
+    listing = list_segments(root)
+
+    assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
+    assert [f"ignored the empty file {root / 'commitlog' / name}." for name in names(4096, 3072)] == [*listing.notes]
