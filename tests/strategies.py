@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import lz4.frame
 import zstandard
@@ -46,8 +46,6 @@ __all__ = [
 ]
 
 _I32: Final = st.integers(-(1 << 31), (1 << 31) - 1)
-_I64: Final = st.integers(-(1 << 63), (1 << 63) - 1)
-_FIRST_MS, _LAST_MS = -(1 << 53), 1 << 53
 _COMPRESSED: Final = 0x01
 _LZ4, _ZSTD, _ZLIB = 0x100, 0x200, 0x300
 
@@ -153,28 +151,45 @@ _sys_flags: Final = st.sampled_from([0, 0, 0, 2, 4, 8, 12, 0x40, 0xC0, 0x300, -0
 _stored_bodies: Final = st.tuples(_bodies, _sys_flags)
 
 
+_NUMBERS: Final = struct.Struct(">iqiqqiq")
+_MS_MASK: Final = (1 << 53) - 1
+
+
+def _numbers(stored: bytes) -> dict[str, Any]:
+    """Read the integers of a head from any bytes; times stay where Arrow can hold them as microseconds."""
+    queue_id, queue_offset, flag, born, store, times, prepared = _NUMBERS.unpack(stored)
+    return {
+        "queue_id": queue_id,
+        "queue_offset": queue_offset,
+        "flag": flag,
+        "born_timestamp": born & _MS_MASK,
+        "store_timestamp": -(store & _MS_MASK),
+        "reconsume_times": times,
+        "prepared_transaction_offset": prepared,
+    }
+
+
+_head_numbers: Final = (
+    st.binary(min_size=_NUMBERS.size, max_size=_NUMBERS.size)
+    | st.sampled_from([bytes(_NUMBERS.size), b"\xff" * _NUMBERS.size, b"\x80\0\0\0" * 11, b"\x7f\xff\xff\xff" * 11])
+).map(_numbers)
+
+
 def records(*, faults: bool = True) -> st.SearchStrategy[Record]:
     """Give records of every kind; with `faults` some can't be decoded (topic not UTF-8, checksum wrong).
 
     Their physical offsets are set by `logs`.
     """
     bodies = st.one_of(_stored_bodies, _stored_bodies, _packed_bodies() if faults else _stored_bodies)
-    numbers = st.sampled_from([0, 1, -1, (1 << 31) - 1, -(1 << 31)]) | _I32
     plain = st.builds(
         _record,
         bodies,
         st.sampled_from([1, 1, 2]),
+        _head_numbers,
         topic=_topics,
         properties=properties,
-        queue_id=numbers,
-        queue_offset=_I64,
-        flag=numbers,
-        born_timestamp=st.integers(_FIRST_MS, _LAST_MS),
         born_host=hosts,
-        store_timestamp=st.integers(_FIRST_MS, _LAST_MS),
         store_host=hosts,
-        reconsume_times=numbers,
-        prepared_transaction_offset=_I64,
     )
     rare = [
         st.builds(_record, bodies, st.just(2), topic=_long_topics),
@@ -187,9 +202,14 @@ def records(*, faults: bool = True) -> st.SearchStrategy[Record]:
     return st.one_of(similar, plain, plain, *rare)
 
 
-def _record(stored: tuple[bytes, int], version: int, **fields: object) -> Record:
+def _record(
+    stored: tuple[bytes, int],
+    version: int,
+    numbers: dict[str, Any] | None = None,
+    **fields: Any,  # noqa: ANN401 -- those of Record
+) -> Record:
     body, sys_flag = stored
-    return replace(Record(body=body, sys_flag=sys_flag, version=version), **fields)  # type: ignore[arg-type]
+    return Record(body=body, sys_flag=sys_flag, version=version, **(numbers or {}), **fields)
 
 
 # --- whole logs ---

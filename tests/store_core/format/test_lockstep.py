@@ -86,6 +86,15 @@ def test_scan_equals_the_chain_with_any_record_broken(at: int, number: int) -> N
         assert_scans_as_chain(Log(bytes(data)), lanes=20)
 
 
+@pytest.mark.parametrize("number", [0, 1, -1, 90, -(1 << 31)])
+def test_scan_ends_where_every_second_record_has_a_size_that_leads_nowhere(number: int) -> None:
+    log = equal_records()
+    for start in log.starts[1::2]:
+        struct.pack_into(">i", log.data, start, number)
+
+    assert_scans_as_chain(Log(bytes(log.data)), lanes=60)
+
+
 @pytest.mark.parametrize("shift", range(8))
 @pytest.mark.parametrize("version", [1, 2])
 def test_cursors_do_the_work_of_single_steps(monkeypatch: pytest.MonkeyPatch, shift: int, version: int) -> None:
