@@ -1,0 +1,614 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One segment: its positions, its page rules, and what is left of an append that failed."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.errors import SegmentLayoutError
+from store_core.files.mapped_file import MappedFile
+from store_core.files.segment_file import file_name_of, offset_of
+from store_core.files.transient_store_pool import TransientStorePool
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.files.mapped_file import AppendCallback
+    from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+    MakeFile = Callable[..., MappedFile]
+
+SIZE = 1 << 16
+START = 3 * SIZE
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "commitlog" / file_name_of(START)
+
+
+@pytest.fixture
+def make(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> MakeFile:
+    def made(pool: TransientStorePool | None = None, size: int = SIZE) -> MappedFile:
+        return MappedFile.create(path, size, disk, clock, pool)
+
+    return made
+
+
+@pytest.fixture
+def file(make: MakeFile) -> MappedFile:
+    return make()
+
+
+def writing(
+    data: bytes, status: AppendMessageStatus = AppendMessageStatus.PUT_OK, wrote_bytes: int | None = None, time: int = 7
+) -> AppendCallback:
+    """Give a callback that puts `data` into the view and claims `wrote_bytes`."""
+
+    def callback(file_from_offset: int, view: memoryview, room: int) -> AppendMessageResult:
+        assert len(view) == room
+        view[: len(data)] = data
+        claimed = len(data) if wrote_bytes is None else wrote_bytes
+        return AppendMessageResult(status, file_from_offset, claimed, store_timestamp=time)
+
+    return callback
+
+
+def seen(file: MappedFile, position: int = 0, size: int | None = None) -> bytes | None:
+    view = file.select(position, size)
+    return None if view is None else bytes(view)
+
+
+def positions(file: MappedFile) -> tuple[int, int, int]:
+    return file.wrote_position, file.committed_position, file.flushed_position
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    ("offset", "name"),
+    [
+        (0, "00000000000000000000"),
+        (1024, "00000000000000001024"),
+        (4096, "00000000000000004096"),
+        (1 << 30, "00000000001073741824"),
+        (6_000_000, "00000000000006000000"),
+        (2**63 - 1, "09223372036854775807"),
+    ],
+)
+def test_a_file_is_named_by_its_start_offset(offset: int, name: str, tmp_path: Path) -> None:
+    assert file_name_of(offset) == name
+    assert offset_of(tmp_path / name) == offset
+
+
+@pytest.mark.parametrize(
+    ("name", "offset"), [("1024", 1024), ("+7", 7), ("-5", -5), ("000000000000000000000000001", 1)]
+)
+def test_a_name_need_not_be_padded(name: str, offset: int, tmp_path: Path) -> None:
+    assert offset_of(tmp_path / name) == offset
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x", "12a", " 12", "1_0", "--1", "\u0661\u0662", "9223372036854775808", "9" * 5000]
+)
+def test_a_name_that_is_no_64_bit_integer_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SegmentLayoutError, match="expected its start offset"):
+        offset_of(tmp_path / "sub" / (name or ".."))
+
+
+# ---- appending
+
+
+def test_a_new_file_has_its_full_size_and_no_content(file: MappedFile, path: Path) -> None:
+    assert path.read_bytes() == bytes(SIZE)
+    assert positions(file) == (0, 0, 0)
+    assert file.file_from_offset == START
+    assert file.is_new
+
+
+def test_a_new_file_takes_no_blocks_of_the_disk(make: MakeFile, path: Path) -> None:
+    make(size=1 << 30)
+
+    assert path.stat().st_size == 1 << 30
+    assert path.stat().st_blocks < 64
+
+
+def test_appends_lie_one_behind_the_other(file: MappedFile, path: Path) -> None:
+    assert file.append(b"one")
+    assert file.append(memoryview(b"two"))
+    assert file.append(bytearray(b"three"))
+
+    assert file.wrote_position == 11
+    assert path.read_bytes()[:12] == b"onetwothree\0"
+
+
+def test_what_does_not_fit_changes_nothing(file: MappedFile, path: Path) -> None:
+    file.append(b"x" * (SIZE - 3))
+
+    assert not file.append(b"four")
+    assert file.wrote_position == SIZE - 3
+    assert path.read_bytes()[-3:] == bytes(3)
+    assert file.append(b"two")
+    assert not file.is_full or file.append(b"")
+    assert file.is_full
+
+
+def test_a_callback_writes_behind_the_last_record(file: MappedFile, path: Path) -> None:
+    file.append(b"before")
+    result = file.append_with(writing(b"record", time=99))
+
+    assert result == AppendMessageResult(AppendMessageStatus.PUT_OK, START, 6, store_timestamp=99)
+    assert file.store_timestamp == 99
+    assert path.read_bytes()[:13] == b"beforerecord\0"
+
+
+def test_a_callback_gets_exactly_the_room_that_is_left(file: MappedFile) -> None:
+    rooms = []
+
+    def callback(_: int, view: memoryview, room: int) -> AppendMessageResult:
+        rooms.append((len(view), room))
+        return writing(b"x" * 100)(_, view, room)
+
+    for _ in range(2):
+        file.append_with(callback)
+
+    assert rooms == [(SIZE, SIZE), (SIZE - 100, SIZE - 100)]
+
+
+def test_of_a_blank_record_only_eight_bytes_are_stored(file: MappedFile, path: Path) -> None:
+    file.append_with(writing(b"record" * 100))
+    used = file.wrote_position
+    blank = b"roomMAGI"
+    result = file.append_with(writing(blank + b"junk", AppendMessageStatus.END_OF_FILE, SIZE - used))
+
+    assert result.wrote_bytes == SIZE - used
+    assert file.is_full
+    assert path.read_bytes()[used:] == blank + bytes(SIZE - used - 8)
+
+
+@pytest.mark.parametrize("room", [8, 9, 4096])
+def test_a_blank_record_fits_into_any_room(file: MappedFile, path: Path, room: int) -> None:
+    file.append(b"x" * (SIZE - room))
+    file.append_with(writing(b"roomMAGI", AppendMessageStatus.END_OF_FILE, room))
+
+    assert file.is_full
+    assert path.read_bytes()[-room:] == b"roomMAGI" + bytes(room - 8)
+
+
+def test_a_full_file_gives_unknown_error_and_is_not_touched(file: MappedFile) -> None:
+    file.append(b"x" * SIZE)
+
+    assert file.append_with(writing(b"y")).status is AppendMessageStatus.UNKNOWN_ERROR
+    assert file.wrote_position == SIZE
+
+
+def test_a_refusing_callback_leaves_file_and_time_alone(file: MappedFile, path: Path) -> None:
+    refusal = writing(b"half a rec", AppendMessageStatus.MESSAGE_SIZE_EXCEEDED, 0)
+
+    assert file.append_with(refusal).status is AppendMessageStatus.MESSAGE_SIZE_EXCEEDED
+    assert (file.wrote_position, file.store_timestamp) == (0, 0)
+    assert path.read_bytes() == bytes(SIZE)
+
+
+def test_a_callback_that_fails_leaves_nothing(file: MappedFile, path: Path) -> None:
+    def callback(_: int, view: memoryview, __: int) -> AppendMessageResult:
+        view[:4] = b"half"
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        file.append_with(callback)
+
+    assert file.wrote_position == 0
+    assert path.read_bytes() == bytes(SIZE)
+
+
+@pytest.mark.parametrize("claimed", [-1, SIZE + 1])
+def test_a_callback_can_not_claim_more_than_there_is(file: MappedFile, claimed: int) -> None:
+    with pytest.raises(ValueError, match="claims to have written"):
+        file.append_with(writing(b"x", wrote_bytes=claimed))
+
+    assert file.wrote_position == 0
+
+
+# ---- reading
+
+
+def test_readers_see_what_was_appended_at_once(file: MappedFile) -> None:
+    file.append(b"one")
+    first = file.select(0)
+    file.append(b"two")
+
+    assert first is not None
+    assert bytes(first) == b"one"
+    assert seen(file) == b"onetwo"
+    assert seen(file, 3, 3) == b"two"
+
+
+@pytest.mark.parametrize(
+    ("position", "size", "found"),
+    [
+        (0, 6, b"onetwo"),
+        (0, 7, None),
+        (5, 1, b"o"),
+        (6, 0, b""),
+        (6, None, None),
+        (5, None, b"o"),
+        (7, 0, None),
+        (-1, 1, None),
+        (0, -1, None),
+    ],
+)
+def test_only_what_is_below_the_read_position_is_given(
+    file: MappedFile, position: int, size: int | None, found: bytes | None
+) -> None:
+    file.append(b"onetwo")
+
+    assert seen(file, position, size) == found
+
+
+def test_a_view_can_not_change_the_file(file: MappedFile) -> None:
+    file.append(b"one")
+    view = file.select(0)
+
+    assert view is not None
+    assert view.readonly
+
+
+def test_a_view_outlives_its_file(file: MappedFile, path: Path) -> None:
+    file.append(b"one")
+    view = file.select(0)
+    file.destroy()
+
+    assert not path.exists()
+    assert view is not None
+    assert bytes(view) == b"one"
+    assert seen(file) is None
+
+
+# ---- page rules
+
+
+@pytest.mark.parametrize(
+    ("wrote", "flushed", "least_pages", "expected"),
+    [
+        (0, 0, 0, False),
+        (1, 0, 0, True),
+        (4095, 0, 1, False),
+        (4096, 0, 1, True),
+        (4096, 4095, 1, True),
+        (8191, 4096, 1, False),
+        (16383, 0, 4, False),
+        (16384, 0, 4, True),
+        (16384, 1, 4, True),
+        (20479, 4096, 4, False),
+        (SIZE - 1, SIZE - 2, 4, False),
+        (SIZE, SIZE - 1, 4, True),
+        (SIZE, SIZE, 4, True),
+    ],
+)
+@pytest.mark.parametrize("step", ["flush", "commit"])
+def test_whole_pages_decide_unless_the_file_is_full(
+    make: MakeFile, disk: FaultyFileSystem, step: str, wrote: int, flushed: int, least_pages: int, expected: bool
+) -> None:
+    file = make(TransientStorePool(1, SIZE) if step == "commit" else None)
+    file.append(b"x" * flushed)
+    getattr(file, step)(0)
+    file.append(b"x" * (wrote - flushed))
+    before = disk.count("sync" if step == "flush" else "write")
+
+    assert getattr(file, step)(least_pages) == (wrote if expected else flushed)
+    if step == "flush":
+        assert disk.count("sync") - before == expected
+
+
+def test_the_first_flush_of_a_new_file_also_syncs_its_directory(file: MappedFile, disk: FaultyFileSystem) -> None:
+    disk.calls.clear()
+    for data in (b"one", b"two"):
+        file.append(data)
+        file.flush(0)
+    name = file_name_of(START)
+
+    assert disk.calls == [
+        ("write", name),
+        ("sync", name),
+        ("sync_directory", "commitlog"),
+        ("write", name),
+        ("sync", name),
+    ]
+
+
+def test_what_comes_during_a_flush_is_not_counted_as_flushed(file: MappedFile, disk: FaultyFileSystem) -> None:
+    file.append(b"one")
+
+    def append_meanwhile() -> None:
+        file.append(b"late")
+
+    disk.before["sync"] = append_meanwhile
+
+    assert file.flush(0) == 3
+    assert file.wrote_position == 7
+
+
+# ---- write buffer
+
+
+def test_readers_see_committed_bytes_only(make: MakeFile, path: Path) -> None:
+    file = make(TransientStorePool(1, SIZE))
+    file.append(b"one")
+    file.append_with(writing(b"two"))
+
+    assert seen(file) is None
+    assert path.read_bytes() == bytes(SIZE)
+
+    file.commit(0)
+
+    assert seen(file) == b"onetwo"
+    assert path.read_bytes()[:7] == b"onetwo\0"
+    assert positions(file) == (6, 6, 0)
+
+
+def test_a_flush_reaches_no_further_than_the_commit(make: MakeFile) -> None:
+    file = make(TransientStorePool(1, SIZE))
+    file.append(b"one")
+    file.commit(0)
+    file.append(b"two")
+
+    assert file.flush(0) == 3
+    assert positions(file) == (6, 3, 3)
+
+
+def test_a_full_and_committed_file_gives_its_buffer_back(make: MakeFile) -> None:
+    pool = TransientStorePool(1, SIZE)
+    file = make(pool)
+    file.append(b"x" * SIZE)
+
+    assert pool.available_buffers == 0
+    assert file.commit(4) == SIZE
+    assert pool.available_buffers == 1
+    assert file.read_position == SIZE
+
+
+def test_of_a_blank_record_in_the_write_buffer_all_that_is_left_is_committed(make: MakeFile, path: Path) -> None:
+    file = make(TransientStorePool(1, SIZE))
+    file.append_with(writing(b"roomMAGI", AppendMessageStatus.END_OF_FILE, SIZE))
+    file.commit(0)
+
+    assert path.read_bytes() == b"roomMAGI" + bytes(SIZE - 8)
+
+
+def test_without_a_free_buffer_a_file_is_written_directly(make: MakeFile, path: Path) -> None:
+    file = make(TransientStorePool(0, SIZE))
+    file.append(b"one")
+
+    assert path.read_bytes()[:3] == b"one"
+    assert seen(file) == b"one"
+    assert file.commit(0) == 3
+
+
+def test_closing_loses_what_was_not_committed_and_says_so(make: MakeFile) -> None:
+    pool = TransientStorePool(1, SIZE)
+    file = make(pool)
+    file.append(b"one")
+    file.commit(0)
+    file.append(b"two")
+    file.close()
+
+    assert file.wrote_position == file.read_position == 3
+    assert pool.available_buffers == 1
+
+
+# ---- a disk that is full, or fails
+
+
+def test_a_full_disk_is_a_status_and_leaves_nothing(file: MappedFile, disk: FaultyFileSystem, path: Path) -> None:
+    file.append_with(writing(b"one"))
+    disk.free_blocks = 1
+    result = file.append_with(writing(b"x" * 10_000, time=99))
+
+    assert result.status is AppendMessageStatus.UNKNOWN_ERROR
+    assert file.write_error is not None
+    assert file.write_error.errno == errno.ENOSPC
+    assert (file.wrote_position, file.store_timestamp) == (3, 7)
+    assert path.read_bytes() == b"one" + bytes(SIZE - 3)
+
+
+def test_appends_go_on_when_there_is_room_again(file: MappedFile, disk: FaultyFileSystem, path: Path) -> None:
+    disk.free_blocks = 1
+    with pytest.raises(OSError, match="No space left"):
+        file.append(b"x" * 10_000)
+    disk.heal()
+
+    assert file.append(b"one")
+    assert path.read_bytes() == b"one" + bytes(SIZE - 3)
+
+
+def test_half_a_record_that_could_not_be_erased_is_erased_first_thing(
+    file: MappedFile, disk: FaultyFileSystem, path: Path
+) -> None:
+    disk.fail("write", errno.EIO, times=2, after=1)
+    disk.free_blocks = 1
+    with pytest.raises(OSError, match="Input/output error"):
+        file.append(b"x" * 10_000)
+
+    assert path.read_bytes()[:4096] == b"x" * 4096
+
+    disk.fail("write", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.append(b"one")
+    disk.heal()
+
+    assert file.append(b"one")
+    assert path.read_bytes() == b"one" + bytes(SIZE - 3)
+
+
+def test_a_commit_that_failed_is_tried_again(make: MakeFile, disk: FaultyFileSystem, path: Path) -> None:
+    file = make(TransientStorePool(1, SIZE))
+    file.append(b"one")
+    disk.fail("write", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.commit(0)
+
+    assert positions(file) == (3, 0, 0)
+    assert file.commit(0) == 3
+    assert path.read_bytes()[:4] == b"one\0"
+
+
+@pytest.mark.parametrize("operation", ["sync", "sync_directory"])
+def test_a_flush_that_failed_is_never_believed_again(file: MappedFile, disk: FaultyFileSystem, operation: str) -> None:
+    file.append(b"one")
+    disk.fail(operation, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.flush(0)
+    syncs = disk.count("sync")
+    with pytest.raises(OSError, match="an earlier flush failed") as caught:
+        file.flush(0)
+
+    assert caught.value.errno == errno.EIO
+    assert disk.count("sync") == syncs
+    assert file.flushed_position == 0
+
+
+def test_blocks_can_be_taken_ahead(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+    file = MappedFile.create(path, SIZE, disk, clock, reserve=True)
+
+    assert path.stat().st_blocks * 512 >= SIZE
+    assert file.append(b"one")
+
+
+def test_a_file_that_finds_no_blocks_is_not_there(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+    disk.free_blocks = 3
+    with pytest.raises(OSError, match="No space left"):
+        MappedFile.create(path, SIZE, disk, clock, reserve=True)
+
+    assert not path.exists()
+
+
+def test_a_file_system_that_can_not_reserve_is_fine(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+    disk.fail("reserve", errno.EOPNOTSUPP)
+
+    assert MappedFile.create(path, SIZE, disk, clock, reserve=True).append(b"one")
+
+
+def test_a_file_that_is_there_is_taken_with_its_bytes(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"old bytes")
+    file = MappedFile.create(path, SIZE, disk, clock)
+
+    assert not file.is_new
+    assert file.wrote_position == 0
+    assert path.read_bytes() == b"old bytes" + bytes(SIZE - 9)
+
+
+def test_a_longer_file_is_refused_and_stays(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+    path.parent.mkdir()
+    path.write_bytes(bytes(SIZE + 1))
+    with pytest.raises(FileExistsError, match=f"expected at most {SIZE} bytes, found {SIZE + 1}"):
+        MappedFile.create(path, SIZE, disk, clock)
+
+    assert path.stat().st_size == SIZE + 1
+
+
+# ---- moving the end
+
+
+def test_bytes_behind_the_end_stay_unless_they_are_cleared(file: MappedFile, path: Path) -> None:
+    file.append(b"onetwothree")
+    file.set_position(6)
+
+    assert path.read_bytes()[:12] == b"onetwothree\0"
+    assert seen(file) == b"onetwo"
+
+    file.set_position(3, clear_tail=True)
+
+    assert path.read_bytes() == b"one" + bytes(SIZE - 3)
+    assert positions(file) == (3, 3, 3)
+
+
+def test_clearing_a_tail_fills_no_holes(make: MakeFile, path: Path) -> None:
+    file = make(size=1 << 30)
+    file.append(b"x" * 10_000)
+    file.set_position(1, clear_tail=True)
+
+    assert path.stat().st_blocks < 64
+
+
+def test_a_tail_that_can_not_be_cleared_leaves_the_end_where_it_is(file: MappedFile, disk: FaultyFileSystem) -> None:
+    file.append(b"onetwo")
+    disk.fail("write", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.set_position(3, clear_tail=True)
+
+    assert file.wrote_position == 6
+
+
+def test_the_write_buffer_below_a_new_end_is_still_committed(make: MakeFile, path: Path) -> None:
+    file = make(TransientStorePool(1, SIZE))
+    file.append(b"one")
+    file.commit(0)
+    file.append(b"twothree")
+    file.set_position(6)
+
+    assert positions(file) == (6, 3, 0)
+    file.commit(0)
+    assert path.read_bytes()[:7] == b"onetwo\0"
+
+
+# ---- files that hang
+
+
+def test_a_file_goes_when_its_last_reader_goes(file: MappedFile, path: Path) -> None:
+    assert file.hold()
+    assert not file.destroy(forcibly_after=120)
+    assert path.exists()
+    assert not file.hold()
+
+    file.release()
+
+    assert file.destroy(forcibly_after=120)
+    assert not path.exists()
+
+
+def test_a_reader_that_stays_is_overruled_after_the_interval(file: MappedFile, clock: FakeClock, path: Path) -> None:
+    file.hold()
+    file.destroy(forcibly_after=120)
+    clock.advance(119)
+
+    assert not file.destroy(forcibly_after=120)
+    clock.advance(1)
+    assert file.destroy(forcibly_after=120)
+    assert not path.exists()
+    file.release()
+    assert file.reference_count < 0
+
+
+def test_a_clock_set_back_does_not_keep_a_file_alive(file: MappedFile, clock: FakeClock) -> None:
+    file.hold()
+    file.destroy(forcibly_after=120)
+    clock.advance(120)
+    clock.wall_ms -= 86_400_000
+
+    assert file.destroy(forcibly_after=120)
+
+
+def test_a_deletion_that_failed_can_be_tried_again(file: MappedFile, disk: FaultyFileSystem, path: Path) -> None:
+    disk.fail("remove", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.destroy()
+
+    assert file.destroy()
+    assert not path.exists()
+
+
+def test_a_destroyed_file_is_not_synced_any_more(file: MappedFile, disk: FaultyFileSystem) -> None:
+    file.append(b"one")
+    file.destroy()
+    syncs = disk.count("sync")
+
+    assert file.flush(0) == 3
+    assert disk.count("sync") == syncs

@@ -1,0 +1,531 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments in a row: finding, making, loading, flushing and deleting them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.errors import SegmentLayoutError
+from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.segment_file import file_name_of
+from store_core.files.segment_paths import SegmentPaths
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.mapped_file import MappedFile
+    from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+SIZE = 1024
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "commitlog"
+
+
+@pytest.fixture
+def queue(directory: Path, disk: FaultyFileSystem, clock: FakeClock) -> MappedFileQueue:
+    return MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, clock)
+
+
+def last(queue: MappedFileQueue, start_offset: int = 0) -> MappedFile:
+    file = queue.get_last_mapped_file(start_offset)
+    assert file is not None
+    return file
+
+
+def append(queue: MappedFileQueue, data: bytes) -> None:
+    """Append bytes as if there were no file borders."""
+    while data:
+        file = last(queue)
+        room = file.file_size - file.wrote_position
+        assert file.append(data[:room])
+        data = data[room:]
+
+
+def names(directory: Path) -> list[int]:
+    return sorted(int(path.name) for path in directory.iterdir())
+
+
+def starts(queue: MappedFileQueue) -> list[int]:
+    return [file.file_from_offset for file in queue.mapped_files]
+
+
+def put_file(directory: Path, name: str, size: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_bytes(bytes(size))
+
+
+def data_of(size: int) -> bytes:
+    return bytes(index % 251 + 1 for index in range(size))
+
+
+# ---- one byte space
+
+
+def test_files_are_one_byte_space(queue: MappedFileQueue, directory: Path) -> None:
+    data = data_of(3 * SIZE - 10)
+    append(queue, data)
+    read = b""
+    while len(read) < queue.max_offset:
+        file = queue.find_mapped_file_by_offset(len(read))
+        assert file is not None
+        view = file.select(len(read) - file.file_from_offset)
+        assert view is not None
+        read += bytes(view[:100])
+
+    assert names(directory) == [0, 1024, 2048]
+    assert read == data
+    assert (queue.min_offset, queue.max_offset, queue.max_wrote_position) == (0, len(data), len(data))
+
+
+@pytest.mark.parametrize(("start_offset", "first"), [(0, 0), (1023, 0), (1024, 1024), (1500, 1024), (4096, 4096)])
+def test_an_empty_queue_starts_at_a_whole_file(queue: MappedFileQueue, start_offset: int, first: int) -> None:
+    assert last(queue, start_offset).file_from_offset == first
+    assert last(queue, start_offset).first_create_in_queue
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_file_that_is_not_full_is_given_again(queue: MappedFileQueue, create: bool) -> None:
+    first = last(queue)
+    first.append(b"x" * (SIZE - 1))
+
+    assert queue.get_last_mapped_file(create=create) is first
+
+
+def test_behind_a_full_file_comes_the_next(queue: MappedFileQueue) -> None:
+    append(queue, b"x" * SIZE)
+    following = last(queue)
+
+    assert following.file_from_offset == SIZE
+    assert not following.first_create_in_queue
+
+
+def test_without_leave_nothing_is_made(queue: MappedFileQueue, directory: Path) -> None:
+    assert queue.get_last_mapped_file(create=False) is None
+    append(queue, b"x" * SIZE)
+
+    full = queue.get_last_mapped_file(create=False)
+    assert full is not None
+    assert full.is_full
+    assert names(directory) == [0]
+
+
+def test_a_file_that_can_not_be_made_is_none_and_the_next_try_is_new(
+    queue: MappedFileQueue, disk: FaultyFileSystem
+) -> None:
+    disk.fail("open", errno.ENOSPC)
+
+    assert queue.get_last_mapped_file() is None
+    assert queue.create_error is not None
+    assert queue.create_error.errno == errno.ENOSPC
+    assert queue.mapped_files == ()
+    assert queue.get_last_mapped_file() is not None
+    assert queue.create_error is None
+
+
+def test_a_directory_that_can_not_be_made_is_none(directory: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+    directory.write_bytes(b"a file where the directory should be")
+    queue = MappedFileQueue(SegmentPaths((directory / "below",)), SIZE, disk, clock)
+
+    assert queue.get_last_mapped_file() is None
+    assert queue.create_error is not None
+    assert queue.create_error.errno == errno.EEXIST
+
+
+# ---- finding
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"),
+    [(2047, None), (2048, 2048), (3071, 2048), (3072, 3072), (5119, 4096), (5120, None), (0, None), (-1, None)],
+)
+def test_an_offset_finds_its_file_wherever_the_queue_starts(
+    queue: MappedFileQueue, offset: int, found: int | None
+) -> None:
+    last(queue, 2048)
+    append(queue, b"x" * (2 * SIZE + 5))
+    file = queue.find_mapped_file_by_offset(offset)
+
+    assert (file.file_from_offset if file else None) == found
+
+
+def test_the_first_file_stands_in_only_where_asked(queue: MappedFileQueue) -> None:
+    assert queue.find_mapped_file_by_offset(0, return_first=True) is None
+
+    first = last(queue, 2048)
+
+    assert queue.find_mapped_file_by_offset(0) is None
+    assert queue.find_mapped_file_by_offset(0, return_first=True) is first
+    assert queue.find_mapped_file_by_offset(10_000, return_first=True) is first
+
+
+def test_around_a_hole_files_are_still_found(queue: MappedFileQueue, directory: Path) -> None:
+    for offset in (0, SIZE, 5 * SIZE):
+        put_file(directory, file_name_of(offset), SIZE)
+    queue.load()
+
+    def found(offset: int) -> int | None:
+        file = queue.find_mapped_file_by_offset(offset)
+        return None if file is None else file.file_from_offset
+
+    assert [found(offset) for offset in (0, 1500, 2048, 5119, 5120, 6143, 6144)] == [
+        0,
+        1024,
+        None,
+        None,
+        5120,
+        5120,
+        None,
+    ]
+    assert len(queue.check_self()) == 1
+    assert "starts at 5120: expected 2048" in queue.check_self()[0]
+
+
+def test_a_time_finds_the_first_file_changed_since(queue: MappedFileQueue, directory: Path) -> None:
+    for index, changed in enumerate((100, 200, 200, 300)):
+        put_file(directory, file_name_of(index * SIZE), SIZE)
+        os.utime(directory / file_name_of(index * SIZE), (changed, changed))
+    queue.load()
+
+    def found(timestamp_ms: int) -> int:
+        file = queue.get_mapped_file_by_time(timestamp_ms)
+        assert file is not None
+        return file.file_from_offset // SIZE
+
+    assert [found(time) for time in (0, 100_000, 100_001, 200_000, 200_001, 300_000, 300_001)] == [0, 0, 1, 1, 3, 3, 3]
+
+
+def test_an_empty_queue_knows_no_time(queue: MappedFileQueue) -> None:
+    assert queue.get_mapped_file_by_time(0) is None
+    assert (queue.min_offset, queue.max_offset, queue.max_wrote_position) == (-1, 0, 0)
+
+
+# ---- flushing and committing
+
+
+def test_a_flush_reports_that_nothing_changed(queue: MappedFileQueue) -> None:
+    assert queue.flush(0)
+
+    append(queue, b"x" * 10)
+
+    assert not queue.flush(0)
+    assert queue.flush(0)
+    assert queue.flushed_where == 10
+
+
+def test_a_flush_gets_over_one_file_border_at_a_time(queue: MappedFileQueue) -> None:
+    append(queue, b"x" * (2 * SIZE + 10))
+
+    reached = []
+    while not queue.flush(0):
+        reached.append(queue.flushed_where)
+
+    assert reached == [SIZE, 2 * SIZE, 2 * SIZE + 10]
+    assert queue.bytes_to_flush == 0
+
+
+def test_a_flush_of_a_queue_that_starts_later_starts_at_its_first_file(queue: MappedFileQueue) -> None:
+    last(queue, 2048).append(b"x" * 10)
+    queue.flush(0)
+
+    assert queue.flushed_where == 2058
+
+
+@pytest.mark.parametrize("least_pages", [0, 4])
+def test_only_a_thorough_flush_moves_the_store_time(queue: MappedFileQueue, least_pages: int) -> None:
+    def record(offset: int, view: memoryview, room: int) -> AppendMessageResult:
+        view[:] = bytes(room)
+        return AppendMessageResult(AppendMessageStatus.PUT_OK, offset, room, store_timestamp=77)
+
+    last(queue).append_with(record)
+    queue.flush(least_pages)
+
+    assert queue.flushed_where == SIZE
+    assert queue.store_timestamp == (77 if least_pages == 0 else 0)
+
+
+def test_a_flush_that_failed_moves_nothing(queue: MappedFileQueue, disk: FaultyFileSystem) -> None:
+    append(queue, b"x" * 10)
+    disk.fail("sync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        queue.flush(0)
+
+    assert queue.flushed_where == 0
+    assert queue.bytes_to_flush == 10
+
+
+def test_without_write_buffers_a_commit_follows_the_appends(queue: MappedFileQueue) -> None:
+    append(queue, b"x" * (SIZE + 10))
+
+    assert not queue.commit(4)
+    assert not queue.commit(4)
+    assert queue.commit(4)
+    assert queue.committed_where == SIZE + 10
+    assert queue.bytes_to_commit == 0
+
+
+# ---- loading
+
+
+def test_loaded_files_count_as_full(queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem) -> None:
+    for offset in (SIZE, 2 * SIZE):
+        put_file(directory, file_name_of(offset), SIZE)
+    notes = queue.load()
+
+    assert notes == ()
+    assert starts(queue) == [SIZE, 2 * SIZE]
+    for file in queue.mapped_files:
+        assert (file.wrote_position, file.committed_position, file.flushed_position) == (SIZE, SIZE, SIZE)
+    assert disk.count("open") == 0
+    assert last(queue).file_from_offset == 3 * SIZE
+
+
+def test_no_directory_is_an_empty_queue(queue: MappedFileQueue) -> None:
+    assert queue.load() == ()
+    assert queue.mapped_files == ()
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+def test_names_need_no_padding(queue: MappedFileQueue, directory: Path, release: str) -> None:
+    put_file(directory, "0", SIZE)
+    put_file(directory, "1024", SIZE)
+    queue.load(release)
+
+    assert starts(queue) == [0, 1024]
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+def test_a_right_sized_file_with_another_name_is_refused(queue: MappedFileQueue, directory: Path, release: str) -> None:
+    put_file(directory, file_name_of(0), SIZE)
+    put_file(directory, file_name_of(0) + ".bak", SIZE)
+    with pytest.raises(SegmentLayoutError, match="expected its start offset"):
+        queue.load(release)
+
+
+@pytest.mark.parametrize("size", [0, 1, SIZE - 1, SIZE + 1])
+@pytest.mark.parametrize("release", ["4.9", "5.3"])
+def test_a_file_of_another_size_is_refused(queue: MappedFileQueue, directory: Path, release: str, size: int) -> None:
+    put_file(directory, file_name_of(0), size)
+    put_file(directory, file_name_of(SIZE), SIZE)
+    with pytest.raises(SegmentLayoutError, match=f"expected a segment of {SIZE} bytes, found {size} bytes"):
+        queue.load(release)
+
+
+@pytest.mark.parametrize("size", [0, 1, SIZE + 1])
+def test_release_4_3_ends_at_a_file_of_another_size(queue: MappedFileQueue, directory: Path, size: int) -> None:
+    for offset, length in ((0, SIZE), (SIZE, size), (2 * SIZE, SIZE), (3 * SIZE, SIZE)):
+        put_file(directory, file_name_of(offset), length)
+    notes = queue.load("4.3")
+
+    assert starts(queue) == [0]
+    assert len(notes) == 1
+    assert f"found {size} bytes: loading ends here, 2 later entries are left out" in notes[0]
+    assert len(names(directory)) == 4
+
+
+def test_release_5_3_deletes_an_empty_last_file(queue: MappedFileQueue, directory: Path) -> None:
+    put_file(directory, file_name_of(0), SIZE)
+    put_file(directory, file_name_of(SIZE), 0)
+    notes = queue.load("5.3")
+
+    assert starts(queue) == [0]
+    assert names(directory) == [0]
+    assert "has no bytes" in notes[0]
+
+
+def test_a_read_only_queue_deletes_nothing(directory: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+    put_file(directory, file_name_of(0), 0)
+    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, clock, writable=False)
+
+    assert len(queue.load("5.3")) == 1
+    assert names(directory) == [0]
+
+
+@pytest.mark.parametrize("release", ["4.9", "5.3"])
+def test_an_empty_last_file_is_refused_before_5_1_3(queue: MappedFileQueue, directory: Path, release: str) -> None:
+    put_file(directory, file_name_of(0), SIZE)
+    put_file(directory, file_name_of(SIZE), 0)
+    if release == "4.9":
+        with pytest.raises(SegmentLayoutError, match="found 0 bytes"):
+            queue.load(release)
+    else:
+        queue.load(release)
+
+    assert (directory / file_name_of(SIZE)).exists() == (release == "4.9")
+
+
+def test_a_directory_among_the_files_is_skipped_by_5_3(queue: MappedFileQueue, directory: Path) -> None:
+    (directory / "00").mkdir(parents=True)
+    put_file(directory, file_name_of(0), SIZE)
+
+    assert queue.load("5.3") == (f"skipped the directory {directory / '00'}",)
+    assert starts(queue) == [0]
+
+
+def test_a_directory_among_the_files_is_refused_by_4_9(queue: MappedFileQueue, directory: Path) -> None:
+    (directory / "00").mkdir(parents=True)
+    with pytest.raises(SegmentLayoutError, match="found a directory"):
+        queue.load("4.9")
+
+
+def test_a_directory_among_the_files_ends_the_list_of_4_3(queue: MappedFileQueue, directory: Path) -> None:
+    put_file(directory, file_name_of(0), SIZE)
+    (directory / "1").mkdir()
+
+    assert "found a directory: loading ends here" in queue.load("4.3")[0]
+    assert starts(queue) == [0]
+
+
+def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
+    queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_file(directory, file_name_of(SIZE), SIZE)
+    monkeypatch.setattr(disk, "names", lambda _: [file_name_of(0), file_name_of(SIZE)])
+    queue.load()
+
+    assert starts(queue) == [SIZE]
+
+
+# ---- deleting
+
+
+@pytest.mark.parametrize(
+    ("offset", "kept"),
+    [
+        (0, [0]),
+        (10, [0]),
+        (1023, [0]),
+        (1024, [0, 1024]),
+        (1025, [0, 1024]),
+        (3071, [0, 1024, 2048]),
+        (9999, [0, 1024, 2048]),
+    ],
+)
+def test_truncation_ends_the_queue_where_it_is_told(
+    queue: MappedFileQueue, directory: Path, offset: int, kept: list[int]
+) -> None:
+    for start in (0, SIZE, 2 * SIZE):
+        put_file(directory, file_name_of(start), SIZE)
+    queue.load()
+    queue.truncate_dirty_files(offset)
+
+    assert starts(queue) == names(directory) == kept
+    assert queue.max_offset == min(offset, 3 * SIZE)
+
+
+def test_truncation_sets_all_positions_of_the_last_file(queue: MappedFileQueue, directory: Path) -> None:
+    put_file(directory, file_name_of(0), SIZE)
+    queue.load()
+    queue.truncate_dirty_files(77)
+    (file,) = queue.mapped_files
+
+    assert (file.wrote_position, file.committed_position, file.flushed_position) == (77, 77, 77)
+
+
+def test_truncation_deletes_the_last_file_first(queue: MappedFileQueue, disk: FaultyFileSystem) -> None:
+    append(queue, b"x" * 4 * SIZE)
+    disk.fail("remove", errno.EIO, after=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        queue.truncate_dirty_files(10)
+
+    assert [name for call, name in disk.calls if call == "remove"] == [file_name_of(3 * SIZE), file_name_of(2 * SIZE)]
+    assert starts(queue) == [0, SIZE, 2 * SIZE]
+
+
+def test_truncation_leaves_stale_bytes_unless_told_to_clear_them(queue: MappedFileQueue, directory: Path) -> None:
+    data = data_of(SIZE)
+    append(queue, data)
+    queue.truncate_dirty_files(500)
+
+    assert (directory / file_name_of(0)).read_bytes() == data
+
+    queue.truncate_dirty_files(400, clear_tail=True)
+
+    assert (directory / file_name_of(0)).read_bytes() == data[:400] + bytes(SIZE - 400)
+
+
+def test_truncation_deletes_files_that_readers_hold(queue: MappedFileQueue, directory: Path) -> None:
+    append(queue, b"x" * 2 * SIZE)
+    held = queue.mapped_files[1]
+    held.hold()
+    view = held.select(0)
+    queue.truncate_dirty_files(10)
+
+    assert names(directory) == [0]
+    assert view is not None
+    assert bytes(view) == b"x" * SIZE
+
+
+def test_the_last_file_can_be_deleted(queue: MappedFileQueue, directory: Path) -> None:
+    append(queue, b"x" * 2 * SIZE)
+    queue.delete_last_mapped_file()
+
+    assert starts(queue) == names(directory) == [0]
+    queue.delete_last_mapped_file()
+    queue.delete_last_mapped_file()
+    assert starts(queue) == []
+
+
+def test_the_end_can_be_moved_back_by_two_files_at_most(queue: MappedFileQueue, directory: Path) -> None:
+    append(queue, b"x" * 4 * SIZE)
+
+    assert not queue.reset_offset(2 * SIZE - 1)
+    assert queue.max_offset == 4 * SIZE
+    assert queue.reset_offset(2 * SIZE)
+    assert queue.max_offset == 2 * SIZE
+    assert names(directory) == [0, 1024, 2048, 3072]
+
+
+def test_a_hung_first_file_goes_when_its_time_is_up(queue: MappedFileQueue, directory: Path, clock: FakeClock) -> None:
+    append(queue, b"x" * 2 * SIZE)
+    first = queue.mapped_files[0]
+
+    assert not queue.retry_delete_first_file(120)
+
+    first.hold()
+    first.destroy(120)
+    clock.advance(119)
+    assert not queue.retry_delete_first_file(120)
+    clock.advance(1)
+    assert queue.retry_delete_first_file(120)
+
+    assert starts(queue) == names(directory) == [SIZE]
+
+
+def test_destroying_a_queue_leaves_nothing(queue: MappedFileQueue, directory: Path) -> None:
+    append(queue, b"x" * 3 * SIZE)
+    queue.flush(0)
+    queue.destroy()
+
+    assert not directory.exists()
+    assert (queue.max_offset, queue.flushed_where) == (0, 0)
+
+
+def test_destroying_a_queue_leaves_what_is_not_its_own(queue: MappedFileQueue, directory: Path) -> None:
+    append(queue, b"x")
+    (directory / "notes").write_text("mine")
+    queue.destroy()
+
+    assert [path.name for path in directory.iterdir()] == ["notes"]
+
+
+def test_a_closed_queue_can_still_be_read(queue: MappedFileQueue) -> None:
+    append(queue, b"one")
+    queue.close()
+    view = queue.mapped_files[0].select(0)
+
+    assert view is not None
+    assert bytes(view) == b"one"
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_file_size_is_positive(directory: Path, disk: FaultyFileSystem, clock: FakeClock, size: int) -> None:
+    with pytest.raises(ValueError, match="file_size must be positive"):
+        MappedFileQueue(SegmentPaths((directory,)), size, disk, clock)
