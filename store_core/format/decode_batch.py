@@ -260,7 +260,7 @@ class _Rows:
         room = _EXPANDED_BATCH
         for row, start in enumerate(self.starts.tolist()):
             body = self.raw[self.spans.body_start[row] : self.spans.body_stop[row]].tobytes()
-            kind = CompressionType.NONE if start in illegal else CompressionType.of(int(flags[row]))
+            kind = CompressionType.NONE if start in illegal or not body else CompressionType.of(int(flags[row]))
             try:
                 body = expand_body(body, kind)
             except ValueError as error:

@@ -62,6 +62,8 @@ def take_slices(
 
 def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, step: int) -> pa.BinaryArray:
     """Take every `step`-th item, from `first` on, of the array that `offsets` and `data` make."""
+    if not offsets.size:
+        return pa.array([], pa.binary())
     items = pa.Array.from_buffers(pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), data])
     return take_rows(items, np.arange(first, offsets.size - 1, step, dtype=np.int32))
 
