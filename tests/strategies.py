@@ -42,6 +42,7 @@ __all__ = [
     "mutated",
     "properties",
     "records",
+    "same_names",
     "start_offsets",
 ]
 
@@ -89,7 +90,7 @@ _regular: Final = st.dictionaries(
     st.sampled_from(["TagA", "true", "k1 k2", " ", "日本 k", "v" * 200]) | st.text("abc ", min_size=1, max_size=6),
     max_size=5,
 ).map(pack_properties)
-_same_names: Final = st.lists(st.sampled_from(["TagA", "TagB", "x y"]), min_size=3, max_size=3).map(
+same_names: Final = st.lists(st.sampled_from(["TagA", "TagB", "x y"]), min_size=3, max_size=3).map(
     lambda values: pack_properties(dict(zip(["TAGS", "KEYS", "a"], values, strict=True)))
 )
 _odd: Final = st.builds(
@@ -107,7 +108,7 @@ _huge: Final = st.sampled_from(
     ]
 )
 
-properties: Final = _same_names | _regular | _regular.map(lambda stored: stored.removesuffix(b"\x02")) | _odd
+properties: Final = same_names | _regular | _regular.map(lambda stored: stored.removesuffix(b"\x02")) | _odd
 """Stored bytes of a properties field: regular ones with and without the last separator, and every kind of odd ones."""
 
 _topics: Final = st.sampled_from(["orders", "T", "", "日本", "%RETRY%g", "t" * 127]) | st.text("abc", max_size=4)
@@ -198,7 +199,7 @@ def records(*, faults: bool = True) -> st.SearchStrategy[Record]:
     if faults:
         rare.append(st.builds(_record, bodies, st.sampled_from([1, 2]), topic=_bad_topics, properties=properties))
         rare.append(st.builds(_record, bodies, st.just(1), crc=st.integers(0, (1 << 31) - 1), properties=properties))
-    similar = st.builds(_record, bodies, st.just(1), topic=_topics, properties=_same_names)
+    similar = st.builds(_record, bodies, st.just(1), topic=_topics, properties=same_names)
     return st.one_of(similar, plain, plain, *rare)
 
 

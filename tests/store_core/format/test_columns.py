@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names, order and types of the columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from store_core.errors import InvalidOptionError, StoreError
+from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema, resolve_columns
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+STRINGS = pa.list_(pa.field("element", pa.string()))
+STRING_MAP = pa.map_(pa.string(), pa.string())
+
+DEFAULTS = {
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "queue_offset": pa.int64(),
+    "physical_offset": pa.int64(),
+    "store_size": pa.int32(),
+    "store_timestamp": TIMESTAMP,
+    "born_timestamp": TIMESTAMP,
+    "store_host": pa.string(),
+    "born_host": pa.string(),
+    "tags": pa.string(),
+    "keys": STRINGS,
+    "properties": STRING_MAP,
+    "body": pa.binary(),
+    "body_crc": pa.int32(),
+    "flag": pa.int32(),
+    "sys_flag": pa.int32(),
+    "reconsume_times": pa.int32(),
+    "prepared_transaction_offset": pa.int64(),
+    "magic_code": pa.int32(),
+}
+ON_REQUEST = {
+    "msg_id": pa.string(),
+    "unique_key": pa.string(),
+    "tags_code": pa.int64(),
+    "segment": pa.string(),
+    "transaction_type": pa.string(),
+    "compression": pa.string(),
+    "_corrupt_record": pa.binary(),
+}
+
+
+def test_default_columns_have_their_order_and_types() -> None:
+    schema = arrow_schema(DEFAULT_COLUMNS)
+
+    assert dict(zip(schema.names, schema.types, strict=True)) == DEFAULTS
+    assert schema.names == list(DEFAULTS)
+
+
+def test_columns_on_request_follow_the_default_ones() -> None:
+    assert {column.name: column.type for column in COLUMNS if not column.default} == ON_REQUEST
+    assert [column.name for column in COLUMNS] == [*DEFAULTS, *ON_REQUEST]
+
+
+def test_only_properties_that_may_be_missing_are_nullable() -> None:
+    nullable = {column.name for column in COLUMNS if column.nullable}
+
+    assert nullable == {"tags", "keys", "unique_key", "_corrupt_record"}
+
+
+def test_every_column_is_nullable_where_damage_has_rows() -> None:
+    assert all(field.nullable for field in arrow_schema([column.name for column in COLUMNS], nullable=True))
+
+
+def test_every_column_is_documented() -> None:
+    assert all(column.doc for column in COLUMNS)
+
+
+def test_names_match_without_regard_to_case() -> None:
+    assert resolve_columns([" Topic", "QUEUE_ID", "_Corrupt_Record "]) == ("topic", "queue_id", "_corrupt_record")
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["topics"], "did you mean 'topic'"),
+        (["topic", "queueid"], "did you mean 'queue_id'"),
+        (["zzzzzz"], "the columns are topic, queue_id"),
+        (["topic", "Topic"], "'topic' is named twice"),
+        ([], "no column is named"),
+        ([""], "unknown column ''"),
+    ],
+)
+def test_names_that_lead_to_no_column_are_refused(names: list[str], told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told) as caught:
+        resolve_columns(names)
+    assert isinstance(caught.value, StoreError)
+    assert isinstance(caught.value, ValueError)

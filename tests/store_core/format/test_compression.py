@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compressed bodies: what other implementations pack is expanded, and nothing else is, nor too much of it."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+from typing import TYPE_CHECKING
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
+from store_core.format.sys_flag import CompressionType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Packer = tuple[CompressionType, "Callable[[bytes], bytes]"]
+
+
+def zstd_stream(body: bytes) -> bytes:
+    """Pack without the expanded size in the frame's head, as a stream writer does."""
+    packer = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    return packer.compress(body) + packer.flush()
+
+
+def lz4_linked(body: bytes) -> bytes:
+    packed: bytes = lz4.frame.compress(
+        body, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True, content_checksum=True, store_size=False
+    )
+    return packed
+
+
+PACKERS: dict[str, Packer] = {
+    "zlib": (CompressionType.ZLIB, zlib.compress),
+    "zlib, level 0": (CompressionType.ZLIB, lambda body: zlib.compress(body, 0)),
+    "lz4": (CompressionType.LZ4, lz4.frame.compress),
+    "lz4, linked blocks": (CompressionType.LZ4, lz4_linked),
+    "zstd": (CompressionType.ZSTD, zstandard.ZstdCompressor().compress),
+    "zstd, stream": (CompressionType.ZSTD, zstd_stream),
+}
+packers = pytest.mark.parametrize("packer", PACKERS.values(), ids=PACKERS)
+
+
+@given(st.binary(), st.sampled_from(list(PACKERS.values())), st.integers(1, 5000))
+def test_what_another_implementation_packs_is_expanded(body: bytes, packer: Packer, times: int) -> None:
+    kind, pack = packer
+
+    assert expand_body(pack(body * times), kind) == body * times
+
+
+@packers
+def test_bodies_of_megabytes_are_expanded(packer: Packer) -> None:
+    kind, pack = packer
+    body = bytes(range(256)) * 20_000
+
+    assert expand_body(pack(body), kind) == body
+
+
+@packers
+def test_a_stream_cut_anywhere_is_refused(packer: Packer) -> None:
+    kind, pack = packer
+    packed = pack(b"some body that is worth packing " * 3)
+    for size in range(1, len(packed)):
+        with pytest.raises(ValueError, match=r"zlib|lz4|zstd"):
+            expand_body(packed[:size], kind)
+
+
+@packers
+def test_an_empty_body_stays_empty_as_in_rocketmq(packer: Packer) -> None:
+    assert expand_body(b"", packer[0]) == b""
+
+
+@pytest.mark.parametrize("kind", [CompressionType.ZLIB, CompressionType.LZ4, CompressionType.ZSTD])
+@pytest.mark.parametrize("body", [b"x", b"no stream at all", bytes(100), b"\xff" * 100])
+def test_what_is_no_stream_is_refused(kind: CompressionType, body: bytes) -> None:
+    with pytest.raises(ValueError, match=kind.name.lower()):
+        expand_body(body, kind)
+
+
+@given(st.sampled_from(list(PACKERS.values())), st.binary(max_size=100), st.data())
+def test_any_bytes_are_expanded_or_refused_and_raise_nothing_else(
+    packer: Packer, body: bytes, data: st.DataObject
+) -> None:
+    kind, pack = packer
+    packed = bytearray(pack(body))
+    packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        expanded = expand_body(bytes(packed), kind)
+    except ValueError:
+        return
+
+    assert isinstance(expanded, bytes)
+
+
+def test_a_body_that_is_not_packed_is_given_back() -> None:
+    assert expand_body(b"as it is", CompressionType.NONE, limit=1) == b"as it is"
+
+
+@packers
+def test_a_body_of_exactly_the_bound_is_expanded_and_one_more_byte_is_refused(packer: Packer) -> None:
+    kind, pack = packer
+
+    assert expand_body(pack(bytes(1000)), kind, 1000) == bytes(1000)
+    with pytest.raises(BodyTooLargeError, match="more than 1000 bytes"):
+        expand_body(pack(bytes(1001)), kind, 1000)
+
+
+@pytest.mark.parametrize("name", ["zlib", "lz4", "zstd", "zstd, stream"])
+def test_a_bomb_is_refused_before_it_fills_memory(name: str) -> None:
+    kind, pack = PACKERS[name]
+    bomb = pack(bytes(256 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyTooLargeError):
+            expand_body(bomb, kind, 1 << 20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(bomb) < 2 << 20
+    assert peak < 16 << 20
+
+
+def test_a_zstd_frame_that_asks_for_a_huge_window_is_refused() -> None:
+    """A frame's head may ask the reader for gigabytes of window before a byte is expanded."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=30, strategy=zstandard.STRATEGY_FAST)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    packed = packer.compress(b"body") + packer.flush()
+
+    with pytest.raises(ValueError, match="zstd"):
+        expand_body(packed, CompressionType.ZSTD)
+
+
+def test_the_bound_is_far_above_what_a_broker_takes() -> None:
+    assert MAX_EXPANDED_BODY == 16 * (4 << 20)
