@@ -22,6 +22,7 @@ ALL_RELEASES: Final = ("4.3", "4.9", "5.3")
 _SINCE_4_9: Final = ("4.9", "5.3")
 _ONLY_5_3: Final = ("5.3",)
 _BATCH_TOPIC: Final = "BQ"
+_SMALL_LIMIT: Final = 8192
 _LMQ_NAMES: Final = ("%LMQ%a", "%LMQ%b", "%LMQ%a,%LMQ%b", "%LMQ%c,%LMQ%a,%LMQ%b")
 
 
@@ -174,6 +175,37 @@ def _plain_size(put: Put) -> int:
     return sum(91 + len(put.topic) + len(body) for body in bodies)
 
 
+def _refused(release: str) -> list[Put]:
+    """Break every limit, and come as near to it as is allowed, with sound messages between."""
+    limit = _SMALL_LIMIT
+    delay = (("DELAY", "1"),)
+    illegal = [
+        Put("t" * 128, b"long topic"),
+        Put("%RETRY%".ljust(256, "t"), b"longer topic"),
+        Put("orders", b"x", properties_string="a\x01" + "p" * 32765),
+        Put("orders", b"x", properties_string="a\x01" + "p" * 32766),
+        Put("orders", b"x", properties_string="a\x01" + "é" * 16383),
+        Put("orders", b"x", 0, (("big", "p" * 33000),)),
+        Put("orders", bytes(limit)),
+        Put("orders", bytes(limit + 1)),
+        Put("orders", bytes(limit - 97)),
+        Put("orders", bytes(limit - 96)),
+        Put("orders", None, items=(Item(b"1"),), sys_flag=0x04),
+        Put("orders", None, items=(Item(b"1"),), sys_flag=0x08),
+        Put("orders", None, properties=delay, items=(Item(b"1"),)),
+        Put("orders", None, items=(Item(b"1", delay),)),
+        Put("orders", None, items=(Item(bytes(limit)), Item(b"2"))),
+        Put("orders", None, items=(Item(bytes(limit - 200)), Item(b"2"))),
+        Put("t" * 128, None, items=(Item(b"1"),)),
+        Put("orders", b"x", 0, (("INNER_NUM", "2"),)),
+        Put("orders", b"x", 0, (("INNER_NUM", "2"),), sys_flag=0x80),
+        Put("orders", None, sys_flag=0x01),
+    ]
+    if release == "5.3":  # up to 4.9 such a topic is stored, as a record that nobody can read
+        illegal.append(Put("é" * 64, b"more bytes than characters"))
+    return [put for number, bad in enumerate(illegal) for put in (bad, Put("orders", b"sound", number % 2))]
+
+
 def _compressed(_: str) -> list[Put]:
     return [Put("T", zlib.compress(b"text " * count), 0, sys_flag=0x01) for count in range(1, 400, 20)]
 
@@ -193,6 +225,7 @@ SCENARIOS: Final = (
     Scenario("property-crc", _property_crc, _ONLY_5_3, {"enabledAppendPropCRC": True}),
     Scenario("light-queues", _light_queues, _SINCE_4_9, {"enableLmq": True, "enableMultiDispatch": True}),
     Scenario("inner-batches", _inner_batches, _ONLY_5_3, batch_topics=(_BATCH_TOPIC,)),
+    Scenario("refused", _refused, settings={"maxMessageSize": _SMALL_LIMIT}, segment_size=1 << 16),
     Scenario("rolls", _rolls, segment_size=4096),
     Scenario("batch-rolls", _batch_rolls, segment_size=4096),
 )
