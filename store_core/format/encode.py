@@ -22,7 +22,7 @@ from store_core.format.append_result import AppendMessageStatus, PutMessageStatu
 from store_core.format.host import V4_BYTES, encode_host
 from store_core.format.layout import HOST_V4, HOST_V6, MESSAGE_HEAD, MagicCode, head_size
 from store_core.format.message import body_crc
-from store_core.format.properties import PROPERTY_CRC
+from store_core.format.properties import PROPERTY_CRC, PROPERTY_SEPARATOR
 from store_core.format.property_string import (
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,
@@ -41,19 +41,24 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
 
 __all__ = [
+    "ENCODER_RESERVE",
     "EncodeRules",
     "Refusal",
     "encode_members",
     "encode_message",
+    "message_version",
     "pack_host",
     "properties_bytes",
+    "seal_properties",
     "stored_properties",
+    "topic_limit",
     "utf16_length",
 ]
 
 _I8_MAX: Final = 0x7F
+_I16_MAX: Final = 0x7FFF
 _I16: Final = struct.Struct(">h")
-_ENCODER_RESERVE: Final = 64 * 1024
+ENCODER_RESERVE: Final = 64 * 1024
 """By how much a record may exceed the size limit of bodies (4.9.4 and later)."""
 
 
@@ -71,12 +76,15 @@ class EncodeRules:
         End each record with its CRC as a property (RocketMQ 5.2 and later, ``enabledAppendPropCRC``).
     auto_message_version : bool
         Write topics of over 127 characters as V2 (RocketMQ 5.1 and later, ``autoMessageVersionOnTopicLen``).
+    enable_lmq : bool
+        Let property INNER_MULTI_DISPATCH name further queues; their indexes are written into the record.
     """
 
     release: str = "5.3"
     max_message_size: int = 4 * 1024 * 1024
     append_property_crc: bool = False
     auto_message_version: bool = True
+    enable_lmq: bool = False
 
     @property
     def crc_reserved(self) -> int:
@@ -147,6 +155,17 @@ def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
+def message_version(topic: str, rules: EncodeRules) -> MagicCode:
+    """Choose the kind of record by the length of its topic, in characters (RocketMQ 5.1 and later)."""
+    is_long = rules.release == "5.3" and rules.auto_message_version and utf16_length(topic) > _I8_MAX
+    return MagicCode.MESSAGE_V2 if is_long else MagicCode.MESSAGE_V1
+
+
+def topic_limit(version: MagicCode) -> int:
+    """Give the bytes a topic may have at most: its length field is signed."""
+    return _I16_MAX if version is MagicCode.MESSAGE_V2 else _I8_MAX
+
+
 def stored_properties(message: Message, release: str) -> PropertyMap:
     """Give the properties of a message as the store sees them, as a Java map of its own."""
     if message.has_named_properties or message.properties_string is None:
@@ -158,13 +177,23 @@ def stored_properties(message: Message, release: str) -> PropertyMap:
 
 
 def properties_bytes(message: Message, rules: EncodeRules) -> bytes:
-    """Give the properties of a message as stored: a client's string as it is, else made from the map."""
+    """Give the properties of a message as stored: a client's string nearly as it is, else made from the map.
+
+    With a property CRC, one that is there is cut out, and a last separator that is missing is added.
+    """
     text = message.properties_string
     if text is None:
         text = format_properties(stored_properties(message, rules.release), rules.release)
     data = text if isinstance(text, bytes) else to_utf8(text)
     if rules.append_property_crc and PROPERTY_CRC.encode() in data:
         data = delete_property(data.decode("latin-1"), PROPERTY_CRC).encode("latin-1")
+    return seal_properties(data, rules)
+
+
+def seal_properties(data: bytes, rules: EncodeRules) -> bytes:
+    """Make sure that the property CRC can follow: a separator must come before it."""
+    if rules.append_property_crc and data and not ends_with_separator(data):
+        return data + PROPERTY_SEPARATOR.encode()
     return data
 
 
@@ -189,8 +218,7 @@ def encode_message(
         If a host or an integer can't be stored at all.
     """
     head = _Head.of(message, rules, store_host)
-    given = properties_bytes(message, rules) if properties is None else properties
-    stored = given + b"\x02" if rules.append_property_crc and given and not ends_with_separator(given) else given
+    stored = properties_bytes(message, rules) if properties is None else seal_properties(properties, rules)
     body = message.body or b""
     refusal = head.refuse() or _refuse_sizes(rules, len(body), len(stored), head.size(len(body), len(stored)))
     if refusal is not None:
@@ -213,8 +241,8 @@ def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
     if not old and body > limit:
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, f"a body of {body} bytes, at most {limit} are allowed")
-    if not old and record > limit + _ENCODER_RESERVE:
-        reason = f"a record of {record} bytes, at most {limit + _ENCODER_RESERVE} are allowed"
+    if not old and record > limit + ENCODER_RESERVE:
+        reason = f"a record of {record} bytes, at most {limit + ENCODER_RESERVE} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return None
 
@@ -240,13 +268,12 @@ class _Head:
             sys_flag |= MessageSysFlag.BORNHOST_V6_FLAG
         if len(store) == HOST_V6.itemsize:
             sys_flag |= MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
-        is_long = rules.release == "5.3" and rules.auto_message_version and utf16_length(message.topic) > _I8_MAX
-        version = MagicCode.MESSAGE_V2 if is_long else MagicCode.MESSAGE_V1
+        version = message_version(message.topic, rules)
         return cls(rules, message, version, to_utf8(message.topic), int(sys_flag), born, store)
 
     def refuse(self) -> Refusal | None:
         """Refuse what RocketMQ would write as a record that nobody can read, itself included."""
-        limit = MAX_PROPERTIES_SIZE if self.version is MagicCode.MESSAGE_V2 else _I8_MAX
+        limit = topic_limit(self.version)
         if len(self.topic) > limit:
             reason = f"a topic of {len(self.topic)} bytes, at most {limit} can be stored"
             return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
@@ -309,7 +336,7 @@ def encode_members(
     shared = b"" if rules.release == "4.3" else to_utf8(_shared_properties(batch, rules.release))
     encoded = EncodedRecords(bytearray(), head.v6_bits, head.store_host, [])
     for flag, body, own in items:
-        joint = b"\x02" if own and shared and not ends_with_separator(own) else b""
+        joint = PROPERTY_SEPARATOR.encode() if own and shared and not ends_with_separator(own) else b""
         properties = own + joint + shared
         refusal = refusal or _refuse_member(rules, len(properties), head.size(len(body), len(properties)))
         if refusal is not None:

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The properties strings of many messages, as pieces to be joined.
+
+Rows that have the same names in the same order share one order of the Java map, so it is worked out once for them.
+Nearly always that is one group, the whole batch. Rows in small groups, and rows with anything unusual, are left to the
+scalar encoder, which is the definition of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.format.properties import KEYS, PROPERTY_CRC, TAGS
+from store_core.format.property_string import DELAY, INNER_MULTI_DISPATCH, REAL_QID, REAL_TOPIC
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.format.batch_input import MessageColumns
+    from store_core.format.encode import EncodeRules
+
+__all__ = ["Delays", "PropertyGroup", "group_properties"]
+
+_SMALL_GROUP: Final = 8
+"""Rows below which a group costs more than its rows one by one."""
+
+_MANY_PAIRS: Final = 512
+_WHOLE_STRING: Final = "\x02"
+"""Stands for the name of a source that gives the whole properties string; no property can have it."""
+
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+
+Part: TypeAlias = "bytes | pa.Array"
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyGroup:
+    """Rows whose properties are joined in one go.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray or None
+        int64, ascending; None stands for all rows.
+    parts : tuple
+        Constants, and arrays with an item a row of the group; end to end they are the properties fields.
+    """
+
+    rows: npt.NDArray[np.int64] | None
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """The delayed rows of a batch.
+
+    Attributes
+    ----------
+    is_delayed : numpy.ndarray
+        bool, shape (n,): rows that go to the schedule topic.
+    levels : pyarrow.StringArray
+        Property DELAY, clamped for these; null for rows without.
+    queue_ids : pyarrow.StringArray
+        Property REAL_QID.
+    """
+
+    is_delayed: npt.NDArray[np.bool_]
+    levels: pa.StringArray
+    queue_ids: pa.StringArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A column that gives each row at most one property."""
+
+    name: str
+    values: pa.Array
+    present: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The property maps of all rows, flat."""
+
+    names: list[str]
+    codes: npt.NDArray[np.int64]
+    values: pa.Array
+    starts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, column: pa.MapArray | None, rows: int) -> _Pairs:
+        if column is None:
+            nothing = np.zeros(0, np.int64)
+            return cls([], nothing, pa.array([], pa.string()), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
+        offsets = np.asarray(column.offsets, np.int64)
+        counts = np.diff(offsets)
+        if column.null_count:
+            counts[np.asarray(column.is_null())] = 0
+        encoded = column.keys.dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        return cls(encoded.dictionary.to_pylist(), codes, column.items, offsets[:-1], counts)
+
+    def odd_rows(self, special_names: set[str]) -> npt.NDArray[np.bool_]:
+        """Tell which rows have a null value, a name with rules of its own, or more names than are worth a group."""
+        strange = np.asarray(self.values.is_null(), bool) if self.values.null_count else np.zeros(self.codes.size, bool)
+        special = [code for code, name in enumerate(self.names) if name in special_names]
+        if special:
+            strange |= np.isin(self.codes, special)
+        odd = self.counts > _MANY_PAIRS
+        if strange.any():
+            before = np.concatenate([[0], np.cumsum(strange)])
+            odd |= before[self.starts + self.counts] > before[self.starts]
+        return odd
+
+    def signatures(self) -> npt.NDArray[np.uint64]:
+        """Hash the sequence of names of each row. Rows with equal sequences have equal hashes, seldom others too."""
+        result = self.counts.astype(np.uint64) * _ODD
+        for place in range(min(int(self.counts.max(initial=0)), _MANY_PAIRS)):
+            rows = np.flatnonzero(self.counts > place)
+            codes = self.codes[self.starts[rows] + place].astype(np.uint64)
+            result[rows] = (result[rows] ^ (codes + np.uint64(1))) * _ODD
+        return result
+
+    def have_names_of(self, row: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Tell which rows really have the sequence of names of `row`."""
+        same: npt.NDArray[np.bool_] = self.counts[rows] == self.counts[row]
+        for place in range(int(self.counts[row])):
+            at = np.minimum(self.starts[rows] + place, max(self.codes.size - 1, 0))
+            same &= self.codes[at] == self.codes[self.starts[row] + place]
+        return same
+
+
+def group_properties(
+    columns: MessageColumns, rules: EncodeRules, delays: Delays | None
+) -> tuple[list[PropertyGroup], npt.NDArray[np.int64]]:
+    """Group the rows of a batch by the names of their properties.
+
+    Parameters
+    ----------
+    columns : MessageColumns
+    rules : EncodeRules
+    delays : Delays or None
+        None if delayed messages are not sent to the schedule topic.
+
+    Returns
+    -------
+    groups : list of PropertyGroup
+    others : numpy.ndarray
+        int64, ascending: the rows in no group.
+    """
+    pairs = _Pairs.of(columns.properties, len(columns))
+    sources = _sources(columns, delays)
+    special = _special_names(rules, delays)
+    odd = pairs.odd_rows(special | {_WHOLE_STRING}) | _odd_strings(columns, rules, special, delays)
+    signatures = pairs.signatures()
+    for number, source in enumerate(sources):
+        signatures ^= source.present.astype(np.uint64) << np.uint64(number)
+    groups, others = [], [np.flatnonzero(odd)]
+    for members in _members(signatures, odd):
+        first = int(members[0])
+        alike = pairs.have_names_of(first, members) & _have_sources_of(sources, first, members)
+        names = _names(sources, pairs, first)
+        if len(set(names)) < len(names) or np.count_nonzero(alike) < min(_SMALL_GROUP, len(columns)):
+            others.append(members)
+            continue
+        others.append(members[~alike])
+        rows = None if alike.all() and members.size == len(columns) else members[alike]
+        groups.append(PropertyGroup(rows, _parts(sources, pairs, rows, names, rules.release)))
+    return groups, np.sort(np.concatenate(others))
+
+
+def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
+    """Give the names that make a row one for the scalar encoder."""
+    crc = {PROPERTY_CRC} if rules.append_property_crc else set()
+    delay = set() if delays is None else {DELAY}
+    return crc | delay | ({INNER_MULTI_DISPATCH} if rules.enable_lmq else set())
+
+
+def _sources(columns: MessageColumns, delays: Delays | None) -> list[_Source]:
+    """List the columns that give properties, in the order in which a Java map gets them; the string comes last."""
+    given = [(TAGS, columns.tags), (KEYS, columns.keys)]
+    if delays is None:
+        levels = columns.delay_levels
+        given.append((DELAY, None if levels is None else levels.cast(pa.string())))
+    else:
+        given.append((DELAY, delays.levels))
+    sources = [_Source(name, values, _is_valid(values)) for name, values in given if values is not None]
+    if delays is not None:
+        sources.append(_Source(REAL_TOPIC, columns.topics, delays.is_delayed))
+        sources.append(_Source(REAL_QID, delays.queue_ids, delays.is_delayed))
+    strings = columns.properties_strings
+    if strings is not None:
+        sources.append(_Source(_WHOLE_STRING, strings, _is_valid(strings)))
+    return sources
+
+
+def _is_valid(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(values.is_valid(), bool)
+
+
+def _odd_strings(
+    columns: MessageColumns, rules: EncodeRules, special_names: set[str], delays: Delays | None
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows have a properties string that must be looked into."""
+    strings = columns.properties_strings
+    odd = np.zeros(len(columns), bool)
+    if strings is None:
+        return odd
+    given = strings.fill_null(b"")
+    for name in special_names:
+        odd |= np.asarray(pc.match_substring(given, name), bool)
+    if delays is not None:
+        odd |= delays.is_delayed & _is_valid(strings)
+    if rules.append_property_crc:
+        odd |= ~np.asarray(pc.or_(pc.ends_with(given, "\x02"), pc.equal(given, b"")), bool)
+    return odd
+
+
+def _members(signatures: npt.NDArray[np.uint64], odd: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
+    """Split the rows by signature, each part ascending."""
+    rows = np.flatnonzero(~odd)
+    chosen = signatures[rows]
+    if not rows.size or (chosen == chosen[0]).all():
+        return [rows] if rows.size else []
+    order = np.argsort(chosen, kind="stable")
+    borders = np.flatnonzero(np.diff(chosen[order])) + 1
+    return np.split(rows[order], borders)
+
+
+def _have_sources_of(sources: list[_Source], row: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    same = np.ones(rows.size, bool)
+    for source in sources:
+        same &= source.present[rows] == source.present[row]
+    return same
+
+
+def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
+    """Give the names of a row's properties in the order in which a Java map gets them."""
+    there = [source.name for source in sources if source.present[row]]
+    if _WHOLE_STRING in there:
+        return [_WHOLE_STRING]
+    start, count = int(pairs.starts[row]), int(pairs.counts[row])
+    mapped = [pairs.names[code] for code in pairs.codes[start : start + count]]
+    leading = [name for name in there if name in (TAGS, KEYS)]
+    return leading + mapped + [name for name in there if name not in (TAGS, KEYS)]
+
+
+def _parts(
+    sources: list[_Source], pairs: _Pairs, rows: npt.NDArray[np.int64] | None, names: list[str], release: str
+) -> tuple[Part, ...]:
+    """Put constants and columns into the order of the Java map."""
+    columns = {source.name: source.values for source in sources}
+    places = {name: place for place, name in enumerate(name for name in names if name not in columns)}
+    parts: list[Part] = []
+    separator = b""
+    for name in hash_map_order(tuple(names), hash_map_capacity(names)):
+        if name in places:
+            index = (pairs.starts if rows is None else pairs.starts[rows]) + places[name]
+            values = pairs.values.take(pa.array(index))
+        else:
+            values = columns[name] if rows is None else columns[name].take(pa.array(rows))
+        if name == _WHOLE_STRING:
+            return (values,)
+        parts += [separator + name.encode() + b"\x01", values.cast(pa.binary())]
+        separator = b"\x02"
+    return tuple(parts) if release == "4.9" or not parts else (*parts, separator)
