@@ -102,11 +102,15 @@ class ServiceThread(ABC):
     def _run(self) -> None:
         while not self._stopped.is_set():
             self.pause()
-            self._guarded(self.run_once)
+            self.step()
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def step(self) -> None:
+        """Do one step, and report what the system refuses: what the thread repeats."""
+        self._guarded(self.run_once)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
         try:
-            step()
+            action()
         except OSError as error:
             self.report(error)
 

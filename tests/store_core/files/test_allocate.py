@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments made ahead of their time."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.files.allocate import AllocateMappedFileService, AllocateRequest
+from store_core.files.clock import SystemClock
+from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.segment_file import file_name_of
+from store_core.files.segment_paths import SegmentPaths
+from store_core.files.transient_store_pool import TransientStorePool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+SIZE = 1024
+
+
+@pytest.fixture
+def service(disk: FaultyFileSystem, clock: FakeClock) -> AllocateMappedFileService:
+    """Give a service whose thread is the wait of the append."""
+    made = AllocateMappedFileService(disk, clock)
+    clock.while_waiting = made.run_once
+    return made
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Callable[[int], Path]:
+    return lambda index: tmp_path / "commitlog" / file_name_of(index * SIZE)
+
+
+def names(directory: Path) -> list[int]:
+    return sorted(int(path.name) for path in directory.iterdir())
+
+
+def test_making_a_file_also_makes_the_next(
+    service: AllocateMappedFileService, at: Callable[[int], Path], tmp_path: Path
+) -> None:
+    file = service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+
+    assert file.path == at(0)
+    assert names(tmp_path / "commitlog") == [0, SIZE]
+    assert service.pending_paths == (at(1),)
+
+
+def test_a_file_made_ahead_is_given_without_waiting(
+    service: AllocateMappedFileService, at: Callable[[int], Path], clock: FakeClock, disk: FaultyFileSystem
+) -> None:
+    service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+    clock.while_waiting = None
+    opened = disk.count("open")
+
+    assert service.put_request_and_return_mapped_file(at(1), at(2), SIZE).path == at(1)
+    assert disk.count("open") == opened
+    assert clock.seconds == 0.0
+
+
+def test_a_clean_shutdown_deletes_what_was_not_used(
+    service: AllocateMappedFileService, at: Callable[[int], Path], tmp_path: Path
+) -> None:
+    service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+
+    assert service.shutdown()
+    assert names(tmp_path / "commitlog") == [0]
+    assert service.pending_paths == ()
+
+
+def test_a_shutdown_spares_a_file_that_was_there_before(
+    service: AllocateMappedFileService, at: Callable[[int], Path]
+) -> None:
+    at(1).parent.mkdir()
+    at(1).write_bytes(b"old" + bytes(SIZE - 3))
+    service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+    service.shutdown()
+
+    assert at(1).read_bytes()[:3] == b"old"
+
+
+def test_an_append_waits_five_seconds_and_a_late_file_serves_the_next(
+    service: AllocateMappedFileService, at: Callable[[int], Path], clock: FakeClock
+) -> None:
+    clock.while_waiting = None
+    with pytest.raises(TimeoutError, match="not made within 5 s"):
+        service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+
+    assert clock.seconds == 5.0
+    service.run_once()
+    assert service.put_request_and_return_mapped_file(at(0), at(1), SIZE).path == at(0)
+    assert clock.seconds == 5.0
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EMFILE, errno.EIO])
+def test_a_failure_is_told_at_once_and_the_next_append_tries_anew(
+    service: AllocateMappedFileService, at: Callable[[int], Path], disk: FaultyFileSystem, clock: FakeClock, code: int
+) -> None:
+    disk.fail("open", code, times=2)
+    with pytest.raises(OSError, match="Errno") as caught:
+        service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+
+    assert caught.value.errno == code
+    assert clock.seconds == 0.0
+    assert service.put_request_and_return_mapped_file(at(0), at(1), SIZE).path == at(0)
+
+
+def test_a_next_file_that_could_not_be_made_ahead_is_made_when_it_is_needed(
+    service: AllocateMappedFileService, at: Callable[[int], Path], disk: FaultyFileSystem
+) -> None:
+    disk.fail("open", errno.ENOSPC, after=1)
+
+    assert service.put_request_and_return_mapped_file(at(0), at(1), SIZE).path == at(0)
+    assert not at(1).exists()
+    assert service.put_request_and_return_mapped_file(at(1), at(2), SIZE).path == at(1)
+
+
+def test_a_file_that_grew_only_half_is_deleted(
+    service: AllocateMappedFileService, at: Callable[[int], Path], disk: FaultyFileSystem
+) -> None:
+    disk.fail("grow", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+
+    assert not at(0).exists()
+
+
+def test_larger_files_and_then_earlier_ones_come_first(at: Callable[[int], Path]) -> None:
+    requests = [AllocateRequest(at(3), 10), AllocateRequest(at(2), 10), AllocateRequest(at(9), 20)]
+
+    assert [request.path for request in sorted(requests)] == [at(9), at(2), at(3)]
+
+
+@pytest.mark.parametrize("reserve_from_size", [None, SIZE, SIZE + 1])
+def test_only_files_of_the_logs_size_take_their_blocks_at_once(
+    at: Callable[[int], Path], disk: FaultyFileSystem, clock: FakeClock, reserve_from_size: int | None
+) -> None:
+    service = AllocateMappedFileService(disk, clock, reserve_from_size=reserve_from_size)
+    clock.while_waiting = service.run_once
+    service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+
+    assert disk.count("reserve") == (2 if reserve_from_size == SIZE else 0)
+
+
+def test_files_get_buffers_while_there_are_any(
+    at: Callable[[int], Path], disk: FaultyFileSystem, clock: FakeClock
+) -> None:
+    pool = TransientStorePool(1, SIZE)
+    service = AllocateMappedFileService(disk, clock, pool)
+    clock.while_waiting = service.run_once
+    first = service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+    second = service.put_request_and_return_mapped_file(at(1), at(2), SIZE)
+    for file in (first, second):
+        file.append(b"one")
+
+    assert first.select(0) is None
+    assert second.select(0) is not None
+
+
+def test_failing_fast_refuses_a_file_without_a_buffer(
+    at: Callable[[int], Path], disk: FaultyFileSystem, clock: FakeClock
+) -> None:
+    pool = TransientStorePool(2, SIZE)
+    service = AllocateMappedFileService(disk, clock, pool, fail_fast_without_buffer=True)
+    clock.while_waiting = service.run_once
+    first = service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+    service.put_request_and_return_mapped_file(at(1), at(2), SIZE)
+    with pytest.raises(OSError, match="no buffer left") as caught:
+        service.put_request_and_return_mapped_file(at(2), at(3), SIZE)
+
+    assert caught.value.errno == errno.ENOBUFS
+    first.append(bytes(SIZE))
+    first.commit(0)
+    assert service.put_request_and_return_mapped_file(at(2), at(3), SIZE).path == at(2)
+
+
+def test_a_thread_makes_files_while_appends_go_on(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    clock = SystemClock()
+    service = AllocateMappedFileService(disk, clock)
+    service.start()
+    queue = MappedFileQueue(SegmentPaths((tmp_path,)), SIZE, disk, clock, service)
+    try:
+        for _ in range(20):
+            file = queue.get_last_mapped_file()
+            assert file is not None
+            file.append(bytes(SIZE))
+    finally:
+        assert service.shutdown()
+
+    assert names(tmp_path) == [index * SIZE for index in range(20)]
+    assert not service.is_running
+    assert service.service_name not in [thread.name for thread in threading.enumerate()]
+
+
+def test_who_waits_when_the_service_ends_is_told(
+    service: AllocateMappedFileService, at: Callable[[int], Path], clock: FakeClock
+) -> None:
+    clock.while_waiting = service.finish
+    with pytest.raises(OSError, match="given up at shutdown"):
+        service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
