@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, head_dtype, head_size
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
 from store_core.format.lockstep import scan
 from store_core.format.scan import BLANK_SIZE, RecordCheck, Scan, StopReason, check_record, follow_chain
 from store_core.format.spans import Heads
@@ -46,13 +46,9 @@ _LONGEST_TAIL: Final = 2 * 0x7FFF
 """Bytes that topic and properties can take together: both lengths are signed and of two bytes at most."""
 
 
-def _position(name: str) -> int:
-    return head_dtype().fields[name][1]  # type: ignore[index]  # a structured dtype has fields
-
-
-_MAGIC_POSITION: Final = _position("magic_code")
-_SYS_FLAG_POSITION: Final = _position("sys_flag")
-_OFFSET_POSITION: Final = _position("physical_offset")
+_MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
+_SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
+_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
 
 
 @dataclass(frozen=True, slots=True)
