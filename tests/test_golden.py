@@ -6,15 +6,35 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store_core import read_messages
+from store_core.format.columns import COLUMNS
 from store_core.format.decode import decode_message
+from store_core.format.decode_batch import decode_batch
+from store_core.format.lockstep import scan
 from store_core.format.properties import PropertyParser
-from store_core.format.scan import follow_chain
-from tests.golden_rows import message_rows
+from store_core.format.scan import StopReason, follow_chain
+from tests.golden_rows import message_rows, table_rows
+from tests.segment import assert_same_scan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import Row, UnpackedStore
+
+pytestmark = pytest.mark.golden
+
+ALL = [column.name for column in COLUMNS]
+
+
+def assert_same_rows(expected: list[Row], actual: list[Row]) -> None:
+    """Compare row by row first: the difference of two rows can be read, that of two thousand can't."""
+    for row, other in zip(expected, actual, strict=False):
+        assert row == other
+    assert len(expected) == len(actual)
 
 
 def scalar_rows(segment: Path, parser: PropertyParser) -> list[Row]:
@@ -31,8 +51,64 @@ def test_record_by_record_every_message_is_as_rocketmq_reads_it(golden_store: Un
     assert_same_rows(golden_store.expected(), list(actual))
 
 
-def assert_same_rows(expected: list[Row], actual: list[Row]) -> None:
-    """Compare row by row first: the difference of two rows can be read, that of two thousand can't."""
-    for row, other in zip(expected, actual, strict=False):
-        assert row == other
-    assert len(expected) == len(actual)
+def batch_rows(segment: Path, parser: PropertyParser, *, decompress: bool) -> list[Row]:
+    """Read a segment as one batch; a record that is damaged is left out."""
+    raw, start_offset = np.fromfile(segment, np.uint8), int(segment.name)
+    starts = scan(raw, start_offset=start_offset).starts
+    decoded = decode_batch(
+        raw, starts, ALL, segment=segment.name, start_offset=start_offset, parser=parser, decompress=decompress
+    )
+    decoded.batch.validate(full=True)
+    assert decoded.batch.column("_corrupt_record").null_count == len(decoded.positions)
+    return table_rows(decoded.batch)
+
+
+@pytest.mark.parametrize("decompress", [False, True])
+def test_in_batches_every_message_is_as_rocketmq_reads_it(golden_store: UnpackedStore, decompress: bool) -> None:
+    parser = PropertyParser.of_release(golden_store.golden.release)
+    actual = chain.from_iterable(
+        batch_rows(segment, parser, decompress=decompress) for segment in golden_store.segments
+    )
+
+    assert_same_rows(golden_store.expected(decompress=decompress), list(actual))
+
+
+@pytest.mark.parametrize("decompress", [False, True])
+def test_read_messages_gives_what_rocketmq_reads(golden_store: UnpackedStore, decompress: bool) -> None:
+    release = golden_store.golden.release
+    table = read_messages(golden_store.root, columns=ALL, release=release, decompress=decompress).read_all()
+    table.validate(full=True)
+
+    assert_same_rows(golden_store.expected(decompress=decompress), table_rows(table))
+
+
+def test_small_batches_give_the_same_rows(golden_store: UnpackedStore) -> None:
+    reader = read_messages(golden_store.root, max_records_per_batch=50)
+    batches = list(reader)
+
+    assert max((batch.num_rows for batch in batches), default=0) <= 50
+    assert pa.Table.from_batches(batches, reader.schema).equals(read_messages(golden_store.root).read_all())
+
+
+def test_cursors_and_chain_find_the_same_records(golden_store: UnpackedStore) -> None:
+    for segment in golden_store.segments:
+        data, start_offset = segment.read_bytes(), int(segment.name)
+        expected = follow_chain(memoryview(data), start_offset=start_offset)
+        for lanes in (None, 1, 100, 1000):
+            assert_same_scan(expected, scan(np.frombuffer(data, np.uint8), start_offset=start_offset, lanes=lanes))
+
+
+def test_segments_end_as_rocketmq_ended_them(golden_store: UnpackedStore) -> None:
+    """All but the last with a blank record, the last one with zeros, or with the damage that was done to it."""
+    ends = [
+        follow_chain(memoryview(path.read_bytes()), start_offset=int(path.name), verify_crc=True)
+        for path in golden_store.segments
+    ]
+    written = [end for end in ends if end.stop]
+    last = written[-1]
+
+    assert {end.reason for end in written[:-1]} <= {StopReason.END_OF_FILE}
+    assert last.reason.is_damage is golden_store.golden.is_torn
+    if golden_store.golden.is_torn:
+        start_offset = int(golden_store.segments[len(written) - 1].name)
+        assert start_offset + last.stop == golden_store.info["tornRecordPhysicalOffset"]
