@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.format.layout import head_dtype
+from store_core.format.layout import HOST_V6, head_dtype
 from store_core.format.message import CRC_MASK
 
 if TYPE_CHECKING:
@@ -21,7 +22,21 @@ if TYPE_CHECKING:
 
     from store_core.format.property_join import Part
 
-__all__ = ["body_crcs", "fixed_items", "head_items", "in_row_order", "item_lengths", "join_items", "number_queues"]
+__all__ = [
+    "HeadValue",
+    "HostColumn",
+    "body_crcs",
+    "fixed_items",
+    "head_items",
+    "in_row_order",
+    "item_lengths",
+    "join_items",
+    "lengths_before",
+    "merge_constants",
+    "number_queues",
+]
+
+HeadValue: TypeAlias = "int | npt.NDArray[np.int64] | HostColumn"
 
 
 def fixed_items(values: npt.NDArray[np.generic]) -> pa.BinaryArray:
@@ -44,39 +59,97 @@ def in_row_order(pieces: Sequence[tuple[npt.NDArray[np.int64], pa.Array]]) -> pa
 
 def join_items(parts: Sequence[Part]) -> pa.BinaryArray:
     """Join columns and constants row by row; at least one part is a column."""
-    constants = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
+    constants = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in merge_constants(parts)]
     return pc.binary_join_element_wise(*constants, pa.scalar(b"", pa.binary()))
 
 
-def head_items(values: Mapping[str, npt.NDArray[np.generic]], v6_bits: npt.NDArray[np.uint8]) -> pa.BinaryArray:
+def merge_constants(parts: Sequence[Part]) -> list[Part]:
+    """Make one constant of those that follow one another, and drop empty ones: each part costs time in every row."""
+    merged: list[Part] = []
+    for part in parts:
+        if isinstance(part, bytes) and merged and isinstance(merged[-1], bytes):
+            merged[-1] += part
+        elif not isinstance(part, bytes) or part:
+            merged.append(part)
+    return merged
+
+
+def lengths_before(lengths: npt.NDArray[np.int64], parts: Sequence[Part]) -> list[Part]:
+    """Put a length of two bytes before the parts it counts; a constant that follows is taken into the same items."""
+    merged = merge_constants(parts)
+    constant = merged.pop(0) if merged and isinstance(merged[0], bytes) else b""
+    items = np.empty(lengths.size, [("length", ">i2"), ("constant", "u1", (len(constant),))])
+    items["length"] = lengths
+    items["constant"] = np.frombuffer(constant, np.uint8)
+    return [fixed_items(items), *merged]
+
+
+def head_items(values: Mapping[str, HeadValue], v6_bits: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     """Write the heads of records.
 
     Parameters
     ----------
     values : mapping
-        Field name to column, shape (n,). Host fields have 20 bytes, the first 8 of which count for IPv4.
+        Field name to one value for all records, or a column of shape (n,). Fields that are not named are 0.
+        A host is a `Host`.
     v6_bits : numpy.ndarray
         uint8, shape (n,): host bits of each sys_flag.
     """
     distinct = np.unique(v6_bits).tolist()
     if len(distinct) <= 1:
-        return fixed_items(_heads(values, slice(None), sum(distinct), v6_bits.size))
+        return fixed_items(_heads(values, None, sum(distinct), v6_bits.size))
     groups = [(np.flatnonzero(v6_bits == bits), bits) for bits in distinct]
     return in_row_order([(rows, fixed_items(_heads(values, rows, bits, rows.size))) for rows, bits in groups])
 
 
 def _heads(
-    values: Mapping[str, npt.NDArray[np.generic]], rows: npt.NDArray[np.int64] | slice, v6_bits: int, count: int
+    values: Mapping[str, HeadValue], rows: npt.NDArray[np.int64] | None, v6_bits: int, count: int
 ) -> npt.NDArray[np.void]:
-    heads = np.zeros(count, head_dtype(v6_bits))
-    for name, column in values.items():
-        field = heads[name]
-        if field.dtype.names is None:
-            field[:] = column[rows]
-        else:
-            narrow = column.view(np.uint8).reshape(column.size, column.dtype.itemsize)[rows, : field.dtype.itemsize]
-            heads[name] = np.ascontiguousarray(narrow).view(field.dtype).ravel()
-    return heads
+    """Write heads of one width: first what all share, at once, then the columns."""
+    kind = head_dtype(v6_bits)
+    shared = np.zeros(1, kind)
+    for name, value in values.items():
+        if isinstance(value, int):
+            shared[name] = value
+    heads = np.empty(count, f"V{kind.itemsize}")
+    heads[:] = shared.view(heads.dtype)
+    fields = heads.view(kind)
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            fields[name] = value if rows is None else value[rows]
+        elif isinstance(value, HostColumn):
+            fields[name] = value.items(rows, kind[name])
+    return fields
+
+
+@dataclass(frozen=True, slots=True)
+class HostColumn:
+    """The distinct packed hosts of a column, and of each row which one it has.
+
+    Attributes
+    ----------
+    packed : tuple of bytes
+        8 bytes each, or 20 for IPv6.
+    index : numpy.ndarray
+        int32, shape (n,).
+    """
+
+    packed: tuple[bytes, ...]
+    index: npt.NDArray[np.int32]
+
+    @property
+    def is_v6(self) -> npt.NDArray[np.bool_]:
+        """Which rows have a host of IPv6; bool, shape (n,)."""
+        wide = np.array([len(host) == HOST_V6.itemsize for host in self.packed], bool)
+        return wide[self.index]
+
+    def items(self, rows: npt.NDArray[np.int64] | None, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+        """Give the hosts of some rows, all of the width of `kind`; one for all if there is but one."""
+        cut = [host[: kind.itemsize].ljust(kind.itemsize, b"\0") for host in self.packed]
+        table = np.frombuffer(b"".join(cut), kind)
+        if table.size == 1:
+            return table
+        return table[self.index if rows is None else self.index[rows]]
 
 
 def body_crcs(bodies: pa.BinaryArray) -> npt.NDArray[np.int64]:
@@ -103,9 +176,9 @@ def number_queues(
     """
     if not len(topics):
         return (), np.zeros(0, np.int32)
-    topic_index = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    low, width = int(queue_ids.min()), int(queue_ids.max() - queue_ids.min()) + 1
-    pairs = topic_index * width + (queue_ids - low)
+    low = int(queue_ids.min())
+    width = int(queue_ids.max()) - low + 1
+    pairs = topics.indices.to_numpy(zero_copy_only=False) * np.int64(width) + (queue_ids - low)
     distinct, index = _distinct(pairs, len(topics.dictionary) * width)
     names = topics.dictionary.to_pylist()
     queues = tuple((names[pair // width], pair % width + low) for pair in distinct.tolist())

@@ -17,12 +17,14 @@ from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.batch_append import EncodedBatch
 from store_core.format.batch_input import MessageColumns
 from store_core.format.batch_pieces import (
+    HeadValue,
+    HostColumn,
     body_crcs,
-    fixed_items,
     head_items,
     in_row_order,
     item_lengths,
     join_items,
+    lengths_before,
     number_queues,
 )
 from store_core.format.delayed import SCHEDULE_TOPIC, delay_level, may_be_delayed, to_schedule_topic
@@ -37,7 +39,7 @@ from store_core.format.encode import (
     stored_properties,
     topic_limit,
 )
-from store_core.format.layout import HOST_V6, head_size
+from store_core.format.layout import head_size
 from store_core.format.property_join import Delays, group_properties
 from store_core.format.property_string import INNER_MULTI_DISPATCH, MAX_PROPERTIES_SIZE
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag, TransactionType
@@ -50,7 +52,11 @@ if TYPE_CHECKING:
 
 __all__ = ["encode_batch"]
 
-_V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+_BORN_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_STORE_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+_V6_BITS: Final = _BORN_V6 | _STORE_V6
+_HEAD_SIZES: Final = np.array([head_size(bits) for bits in range(_V6_BITS + 1)], np.int64)
+_PROPERTIES_LENGTH_SIZE: Final = 2
 _BATCH_LIMIT: Final = 1 << 30
 """Bytes that one call encodes at most; Arrow's offsets would allow twice as much."""
 
@@ -114,35 +120,44 @@ class _BatchEncoder:
         self.topics = columns.topics
         self.queue_ids = columns.integers("queue_id")
         self.sys_flags = columns.integers("sys_flag")
+        self.body_lengths = item_lengths(columns.bodies)
         kinds = self.sys_flags & TRANSACTION_MASK
         self.is_queued = (kinds == TransactionType.NOT_TYPE.value) | (kinds == TransactionType.COMMIT_TYPE.value)
 
     def encode(self, *, compute_crc: bool) -> EncodedBatch:
         """Encode all rows."""
         self._refuse_unsupported()
-        properties = self._properties()
-        lengths = np.full(len(self.columns), self.rules.crc_reserved, np.int64)
-        for part in properties:
-            lengths += len(part) if isinstance(part, bytes) else item_lengths(part)
+        properties = [*self._properties(), bytes(self.rules.crc_reserved)]
+        property_lengths = self._sum_of_lengths(properties)
         topics = self.topics.dictionary_encode()
         topic_fields, magics = self._topic_fields(topics)
-        born, born_v6 = self._host_table("born_host", None)
-        store, store_v6 = self._host_table("store_host", self.store_host)
-        v6_bits = born_v6 * np.uint8(MessageSysFlag.BORNHOST_V6_FLAG) + store_v6 * np.uint8(
-            MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
-        )
-        sizes = _head_sizes(v6_bits) + item_lengths(self.columns.bodies) + item_lengths(topic_fields) + 2 + lengths
-        self._refuse_illegal(topics, sizes, lengths, v6_bits)
-        values = {"total_size": sizes, "magic_code": magics, "born_host": born, "store_host": store}
+        born, store = self._host_column("born_host"), self._host_column("store_host", self.store_host)
+        v6_bits = born.is_v6 * np.uint8(_BORN_V6) + store.is_v6 * np.uint8(_STORE_V6)
+        sizes = self.body_lengths + item_lengths(topic_fields) + property_lengths
+        sizes += _HEAD_SIZES[v6_bits] + _PROPERTIES_LENGTH_SIZE
+        self._refuse_illegal(topics, sizes, property_lengths, v6_bits)
+        values: dict[str, HeadValue] = {
+            "total_size": sizes,
+            "magic_code": magics,
+            "born_host": born,
+            "store_host": store,
+        }
         values |= self._given_values(v6_bits)
         if compute_crc:
             values["body_crc"] = body_crcs(self.columns.bodies)
-        parts = [head_items(values, v6_bits), self.columns.bodies, topic_fields, fixed_items(lengths.astype(">i2"))]
-        records = join_items([*parts, *properties, bytes(self.rules.crc_reserved)])
-        data, starts = _writable(records)
+        head = [head_items(values, v6_bits), self.columns.bodies, topic_fields]
+        data, starts = _writable(join_items([*head, *lengths_before(property_lengths, properties)]))
         queues, queue_index = number_queues(topics, self.queue_ids)
         crc = self.rules.append_property_crc
         return EncodedBatch(data, starts, queues, queue_index, self.is_queued, v6_bits, crc)
+
+    def _sum_of_lengths(self, parts: list[Part]) -> npt.NDArray[np.int64]:
+        constant = sum(len(part) for part in parts if isinstance(part, bytes))
+        lengths = np.full(len(self.columns), constant, np.int64)
+        for part in parts:
+            if not isinstance(part, bytes):
+                lengths += item_lengths(part)
+        return lengths
 
     # ---- properties, and where delayed messages go
 
@@ -210,7 +225,7 @@ class _BatchEncoder:
 
     # ---- fields
 
-    def _topic_fields(self, topics: pa.DictionaryArray) -> tuple[pa.BinaryArray, npt.NDArray[np.int64]]:
+    def _topic_fields(self, topics: pa.DictionaryArray) -> tuple[pa.BinaryArray, HeadValue]:
         """Give each row's topic with its length before it, and its magic code."""
         fields, magics = [], []
         for text in topics.dictionary.to_pylist():
@@ -221,26 +236,27 @@ class _BatchEncoder:
             fields.append(length.to_bytes(version.topic_length_size) + topic)
             magics.append(int(version))
         taken = pa.array(fields, pa.binary()).take(topics.indices)
+        if len(set(magics)) <= 1:
+            return taken, magics[0] if magics else 0
         return taken, np.array(magics, np.int64)[topics.indices.to_numpy(zero_copy_only=False)]
 
-    def _host_table(
-        self, name: str, default: tuple[str, int] | None
-    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.bool_]]:
-        """Give each row's packed host, in the width of IPv6, and whether it is one."""
+    def _host_column(self, name: str, default: tuple[str, int] | None = None) -> HostColumn:
         distinct, index = self.columns.hosts(name, default) if default else self.columns.hosts(name)
-        packed = [pack_host(*host, self.rules.release) for host in distinct]
-        table = np.array([host.ljust(HOST_V6.itemsize, b"\0") for host in packed], f"V{HOST_V6.itemsize}")
-        is_v6 = np.array([len(host) == HOST_V6.itemsize for host in packed], bool)
-        rows = index.to_numpy(zero_copy_only=False)
-        return table[rows], is_v6[rows]
+        packed = tuple(pack_host(*host, self.rules.release) for host in distinct)
+        return HostColumn(packed, index.to_numpy(zero_copy_only=False))
 
-    def _given_values(self, v6_bits: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.int64]]:
-        given = ("flag", "reconsume_times", "prepared_transaction_offset")
-        values = {name: self.columns.integers(name) for name in given}
+    def _given_values(self, v6_bits: npt.NDArray[np.uint8]) -> dict[str, HeadValue]:
+        values: dict[str, HeadValue] = {
+            name: self.columns.integers(name)
+            for name in ("flag", "reconsume_times", "prepared_transaction_offset")
+            if self.columns.has(name)
+        }
+        bits = int(v6_bits[0]) if v6_bits.size else 0
+        is_plain = not self.columns.has("sys_flag") and bool((v6_bits == bits).all())
+        values["sys_flag"] = bits if is_plain else self.sys_flags | v6_bits
         values["queue_id"] = self.queue_ids
-        values["sys_flag"] = self.sys_flags | v6_bits
         values["born_timestamp"] = self.columns.born_timestamps
-        values["body_length"] = item_lengths(self.columns.bodies)
+        values["body_length"] = self.body_lengths
         return values
 
     # ---- refusals
@@ -263,7 +279,7 @@ class _BatchEncoder:
         if self.rules.release == "4.3":
             illegal |= sizes > limit
         else:
-            illegal |= (item_lengths(self.columns.bodies) > limit) | (sizes > limit + ENCODER_RESERVE)
+            illegal |= (self.body_lengths > limit) | (sizes > limit + ENCODER_RESERVE)
             illegal |= (self.sys_flags & _V6_BITS & ~v6_bits.astype(np.int64)) != 0
         illegal |= self._has_long_topic(topics)
         if illegal.any():
@@ -284,11 +300,6 @@ class _BatchEncoder:
         refusal = encode_message(message, self.rules, self.store_host)
         assert isinstance(refusal, Refusal), "the two encoders disagree"  # noqa: S101 -- our own mistake, not the input's
         raise InvalidOptionError(f"row {row}: {refusal.status.name}: {refusal.reason}")
-
-
-def _head_sizes(v6_bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    table = np.array([head_size(bits) for bits in range(_V6_BITS + 1)], np.int64)
-    return table[v6_bits]
 
 
 def _writable(records: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -85,13 +85,17 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The property maps of all rows, flat."""
+    """The property maps of all rows, flat: row i has the pairs from ``starts[i]`` on, ``counts[i]`` of them.
+
+    Where all rows repeat the first row's names (`is_uniform`), `codes` are only those of the first row.
+    """
 
     names: list[str]
     codes: npt.NDArray[np.int64]
     values: pa.Array
     starts: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
+    is_uniform: bool = False
 
     @classmethod
     def of(cls, column: pa.MapArray | None, rows: int) -> _Pairs:
@@ -102,17 +106,23 @@ class _Pairs:
         counts = np.diff(offsets)
         if column.null_count:
             counts[np.asarray(column.is_null())] = 0
+        names = _repeated_names(column, counts)
+        if names is not None:
+            values = column.items.slice(offsets[0], offsets[-1] - offsets[0])
+            return cls(names, np.arange(len(names)), values, offsets[:-1] - offsets[0], counts, is_uniform=True)
         encoded = column.keys.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return cls(encoded.dictionary.to_pylist(), codes, column.items, offsets[:-1], counts)
 
     def odd_rows(self, special_names: set[str]) -> npt.NDArray[np.bool_]:
         """Tell which rows have a null value, a name with rules of its own, or more names than are worth a group."""
-        strange = np.asarray(self.values.is_null(), bool) if self.values.null_count else np.zeros(self.codes.size, bool)
         special = [code for code, name in enumerate(self.names) if name in special_names]
-        if special:
+        odd = self.counts > (0 if special and self.is_uniform else _MANY_PAIRS)
+        if not special and not self.values.null_count:
+            return odd
+        strange = np.asarray(self.values.is_null(), bool)
+        if special and not self.is_uniform:
             strange |= np.isin(self.codes, special)
-        odd = self.counts > _MANY_PAIRS
         if strange.any():
             before = np.concatenate([[0], np.cumsum(strange)])
             odd |= before[self.starts + self.counts] > before[self.starts]
@@ -121,6 +131,8 @@ class _Pairs:
     def signatures(self) -> npt.NDArray[np.uint64]:
         """Hash the sequence of names of each row. Rows with equal sequences have equal hashes, seldom others too."""
         result = self.counts.astype(np.uint64) * _ODD
+        if self.is_uniform:
+            return result
         for place in range(min(int(self.counts.max(initial=0)), _MANY_PAIRS)):
             rows = np.flatnonzero(self.counts > place)
             codes = self.codes[self.starts[rows] + place].astype(np.uint64)
@@ -130,6 +142,8 @@ class _Pairs:
     def have_names_of(self, row: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Tell which rows really have the sequence of names of `row`."""
         same: npt.NDArray[np.bool_] = self.counts[rows] == self.counts[row]
+        if self.is_uniform:
+            return same
         for place in range(int(self.counts[row])):
             at = np.minimum(self.starts[rows] + place, max(self.codes.size - 1, 0))
             same &= self.codes[at] == self.codes[self.starts[row] + place]
@@ -245,7 +259,7 @@ def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
     there = [source.name for source in sources if source.present[row]]
     if _WHOLE_STRING in there:
         return [_WHOLE_STRING]
-    start, count = int(pairs.starts[row]), int(pairs.counts[row])
+    start, count = 0 if pairs.is_uniform else int(pairs.starts[row]), int(pairs.counts[row])
     mapped = [pairs.names[code] for code in pairs.codes[start : start + count]]
     leading = [name for name in there if name in (TAGS, KEYS)]
     return leading + mapped + [name for name in there if name not in (TAGS, KEYS)]
@@ -261,8 +275,7 @@ def _parts(
     separator = b""
     for name in hash_map_order(tuple(names), hash_map_capacity(names)):
         if name in places:
-            index = (pairs.starts if rows is None else pairs.starts[rows]) + places[name]
-            values = pairs.values.take(pa.array(index))
+            values = _mapped_values(pairs, rows, places[name])
         else:
             values = columns[name] if rows is None else columns[name].take(pa.array(rows))
         if name == _WHOLE_STRING:
@@ -270,3 +283,25 @@ def _parts(
         parts += [separator + name.encode() + b"\x01", values.cast(pa.binary())]
         separator = b"\x02"
     return tuple(parts) if release == "4.9" or not parts else (*parts, separator)
+
+
+def _mapped_values(pairs: _Pairs, rows: npt.NDArray[np.int64] | None, place: int) -> pa.StringArray:
+    if rows is None and pairs.is_uniform and len(pairs.names) == 1:
+        return pairs.values
+    starts = pairs.starts if rows is None else pairs.starts[rows]
+    return pairs.values.take(pa.array(starts + place))
+
+
+def _repeated_names(column: pa.MapArray, counts: npt.NDArray[np.int64]) -> list[str] | None:
+    """Give the names of the first row if all rows have just these, in their order; else None."""
+    rows, width = counts.size, int(counts[0]) if counts.size else 0
+    if not width or (counts != width).any():
+        return None
+    keys = column.keys.slice(column.offsets[0].as_py(), rows * width)
+    _, offsets, data = keys.buffers()
+    borders = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + rows * width + 1]
+    lengths = np.diff(borders).reshape(rows, width)
+    if (lengths != lengths[0]).any():
+        return None
+    content = np.frombuffer(data or b"", np.uint8)[borders[0] : borders[-1]].reshape(rows, int(lengths[0].sum()))
+    return None if (content != content[0]).any() else [key.as_py() for key in keys[:width]]
