@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our notion of which message is in which queue is RocketMQ's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.interop.queues import answer_queues, queues_of
+
+if TYPE_CHECKING:
+    from tests.interop.written import WrittenStore
+
+
+def test_consumers_get_the_messages_that_the_log_says(written: WrittenStore) -> None:
+    light = "enableLmq" in written.scenario.settings
+
+    assert written.answer["dispatchBehindBytes"] == 0
+    assert answer_queues(written.answer) == queues_of(written.rows, written.release, light=light)
