@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
-from store_core.store.read_plan import plan_ranges
 
 from pyspark_commitlog.options import CommitLogOptions
 from store_core.errors import StoreError, StoreNotFoundError
+from store_core.store.read_plan import plan_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,13 +40,15 @@ _ROWS_SHOWN: Final = 20
 _WIDTH: Final = 32
 _FAILED: Final = 2
 
+# Spark tells the default log level on stderr unless that of its Python gateway is the same.
 _LOG4J: Final = """\
 rootLogger.level = off
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = off
 """
 
 
@@ -67,12 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with ExitStack() as stack:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-demo-")))
-            store = parsed.store or _unpack_shipped(scratch)
             options = dict(_option(text) for text in parsed.option)
+            _say(f"Looking into {parsed.store or _SHIPPED}")
+            store = parsed.store or _unpack_shipped(scratch)
             _plan(store, options)
             spark = _start_spark(scratch)
             stack.callback(spark.stop)
             _show(spark, store, options)
+            _say(_NEXT_STEPS.format(store=parsed.store or "/path/to/store"))
     except (StoreError, PySparkException, _DemoError) as error:
         sys.stderr.write(f"\n{_paragraph(error)}\n")
         return _FAILED
@@ -115,9 +119,8 @@ def _unpack_shipped(scratch: Path) -> str:
 
 
 def _plan(store: str, options: dict[str, str]) -> None:
-    """Find what would fail before Spark is started, which takes seconds, and tell what is there."""
+    """Find what would fail, before Spark is started, which takes seconds; tell what is there."""
     checked = CommitLogOptions.from_spark({**options, "path": store})
-    _say(f"Looking into {store}")
     plan = plan_ranges(checked.paths, checked.read)
     for note in plan.notes:
         _say(f"  note: {note}")
@@ -171,9 +174,9 @@ def _show(spark: SparkSession, store: str, options: dict[str, str]) -> None:
     begin = time.perf_counter()
     # Only columns that are named are decoded: for a total, name those that it needs.
     narrow = spark.read.format("commitlog").options(**options).option("columns", "topic,store_size,store_timestamp")
-    _table(_topics(narrow.load(store)))
-    _say(f"  ({time.perf_counter() - begin:.1f} s; times are UTC)")
-    _say(_NEXT_STEPS.format(store=store))
+    topics = _topics(narrow.load(store))
+    _table(topics)
+    _say(f"  {_total(topics)} ({time.perf_counter() - begin:.1f} s)")
 
 
 def _first_rows(messages: DataFrame) -> list[Row]:
@@ -205,6 +208,14 @@ def _topics(messages: DataFrame) -> list[Row]:
         .orderBy(F.desc("bytes"), "topic")
         .collect()
     )
+
+
+def _total(topics: Sequence[Row]) -> str:
+    messages, size = (sum(row[name] for row in topics) for name in ("messages", "bytes"))
+    text = f"{messages:,} messages, {size:,} bytes of records"
+    if not topics:
+        return text
+    return f"{text}, stored from {min(row[3] for row in topics)} to {max(row[4] for row in topics)} UTC"
 
 
 def _table(rows: Sequence[Row]) -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from store_core.store.message_reader import read_range
 
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.partitions import CommitLogPartition
 from store_core.errors import StoreError
+from store_core.store.message_reader import read_range
 from store_core.store.read_plan import plan_ranges
 
 if TYPE_CHECKING:
@@ -86,4 +86,5 @@ class CommitLogReader(DataSourceReader):
             for batch in read_range(partition.read_range, self._options):
                 yield self._schema.conform(batch)
         except StoreError as error:
-            raise error.with_traceback(None) from None  # as `without_traceback` does, which can't wrap a generator
+            # As `without_traceback` does, which can't wrap a generator.
+            raise error.with_traceback(None) from None

@@ -37,14 +37,14 @@ class Reader:
     def __init__(self, session: SparkSession) -> None:
         self.session = session
 
-    def __call__(self, path: Path | str | list[str], schema: str | None = None, **options: object) -> DataFrame:
+    def __call__(self, path: Path | str | list[str], schema: str | None = None, **options: str) -> DataFrame:
         """Load `path`, with option names as users write them."""
         reader = self.session.read.format("commitlog").options(**options)
         if schema is not None:
             reader = reader.schema(schema)
         return reader.load(path if isinstance(path, list) else str(path))
 
-    def offsets(self, path: Path | str | list[str], **options: object) -> list[int]:
+    def offsets(self, path: Path | str | list[str], **options: str) -> list[int]:
         """Give the physical offsets of the rows, in the order in which they come."""
         rows = self(path, columns="physical_offset", **options).collect()
         return [row.physical_offset for row in rows]

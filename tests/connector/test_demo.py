@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo shows a newcomer what is in a store, and tells what is wrong in one paragraph."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_commitlog import demo
+from tests.builders import LogBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from tests.connector.stores import WrittenStore
+    from tests.golden_stores import UnpackedStore
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """Run the demo with no argument, as ``make demo`` does, in an interpreter that never heard of the format."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pyspark_commitlog.demo"],
+        cwd=tmp_path_factory.mktemp("anywhere"),
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+@pytest.mark.spark
+def test_without_an_argument_it_shows_the_store_that_comes_with_the_project(
+    shown: subprocess.CompletedProcess[str], golden: Callable[[str], UnpackedStore]
+) -> None:
+    expected = golden("5.3.3/propcrc").expected()
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    first = expected[0]
+
+    assert shown.returncode == 0, shown.stderr
+    assert any(line[:3] == [first["topic"], str(first["queue_id"]), str(first["queue_offset"])] for line in lines)
+    for topic in {row["topic"] for row in expected}:
+        count = sum(row["topic"] == topic for row in expected)
+        size = sum(row["store_size"] for row in expected if row["topic"] == topic)
+        shown_topic = topic if len(topic) <= 32 else topic[:29] + "..."
+        assert [shown_topic, f"{count:,}", f"{size:,}"] in [line[:3] for line in lines]
+
+
+@pytest.mark.spark
+def test_it_shows_schema_partitions_and_next_steps(shown: subprocess.CompletedProcess[str]) -> None:
+    assert "|-- physical_offset: long (nullable = false)" in shown.stdout
+    assert "3 partitions to read" in shown.stdout
+    assert 'spark.read.format("commitlog")' in shown.stdout
+
+
+@pytest.mark.spark
+def test_it_is_quiet(shown: subprocess.CompletedProcess[str]) -> None:
+    assert [line for line in shown.stderr.splitlines() if "incubator" not in line] == []
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run the demo where it must fail before Spark is started; give the one paragraph that it says."""
+    assert demo.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert "Spark" not in captured.out
+    (paragraph,) = captured.err.strip().split("\n")
+    return paragraph
+
+
+def test_a_missing_store_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failure(capsys, "/no/such/store").startswith("error: no such path: '/no/such/store'")
+
+
+def test_a_wrong_option_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[str], store: WrittenStore) -> None:
+    assert "did you mean 'topic'?" in failure(capsys, str(store.root), "topik=a")
+    assert failure(capsys, str(store.root), "topic") == "error: 'topic' is no OPTION=VALUE"
+
+
+def test_a_missing_java_is_told_before_spark_is_started(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: WrittenStore
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/no/such/jdk")
+
+    assert demo.main([str(store.root)]) == 2
+    assert "error: /no/such/jdk/bin/java is not there. Spark needs Java 17 or later" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("banner", "says"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "is Java 11. Spark needs Java 17 or later"),
+        ('java version "1.8.0_202"', "is Java 1. Spark needs Java 17 or later"),
+        ("no java at all", "tells no version: 'no java at all'. Spark needs Java 17 or later"),
+    ],
+)
+def test_an_old_java_is_told_before_spark_is_started(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    store: WrittenStore,
+    tmp_path: Path,
+    banner: str,
+    says: str,
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert demo.main([str(store.root)]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_outside_the_source_tree_a_store_must_be_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_SHIPPED", Path("not", "there.tar.xz"))
+
+    assert "give the path of a store: python -m pyspark_commitlog.demo /path/to/store" in failure(capsys)
+
+
+@pytest.mark.spark
+def test_damage_is_told_in_the_words_of_the_reader(spark: SparkSession, tmp_path: Path) -> None:
+    log = LogBuilder(4096)
+    log.append_all(b"one", b"two", b"three")
+    log.flip(log.records[1].physical_offset + 4)
+    with pytest.raises(Exception, match="bad magic code") as caught:
+        demo._show(spark, str(log.write(tmp_path)), {})
+    paragraph = demo._paragraph(caught.value)
+
+    assert paragraph.startswith(f"error: bad magic code at offset {log.records[1].physical_offset} of {tmp_path}")
+    assert "\n" not in paragraph
+
+
+@pytest.mark.spark
+def test_it_shows_one_segment_and_what_no_terminal_should_be_told(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = LogBuilder(4096)
+    log.append(b"\x1b[2Jgone", topic="evil\x07topic")
+    segment = next((log.write(tmp_path) / "commitlog").iterdir())
+    demo._show(spark, str(segment), {})
+    shown = capsys.readouterr().out
+
+    assert "\x1b" not in shown
+    assert "evil.topic" in shown
+    assert ".[2Jgone" in shown
+
+
+@pytest.mark.spark
+def test_a_store_without_messages_is_shown_too(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shutil.copytree(LogBuilder(4096).write(tmp_path / "made"), tmp_path / "empty")
+    demo._show(spark, str(tmp_path / "empty"), {})
+
+    assert "(no message)" in capsys.readouterr().out

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users see when something is wrong: what it is, where, and what to do, in the first lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.connector.stores import Reader, WrittenStore
+
+pytestmark = pytest.mark.spark
+
+HIDE_TRACEBACK = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+FIRST_LINES = 6
+
+
+@pytest.fixture(params=["true", "false"], ids=["our settings", "Spark's settings"], autouse=True)
+def tracebacks(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """Run each test with the recommended settings and with Spark's own."""
+    spark.conf.set(HIDE_TRACEBACK, request.param)
+    yield
+    spark.conf.unset(HIDE_TRACEBACK)
+
+
+def first_lines(action: Callable[[], object]) -> str:
+    """Give the first lines of the error that a user sees."""
+    with pytest.raises(PySparkException) as caught:
+        action()
+    return "\n".join(str(caught.value).splitlines()[:FIRST_LINES])
+
+
+def plan(frame: DataFrame) -> None:
+    """Have Spark plan a query now, as the first step of its first action."""
+    frame._jdf.queryExecution().toRdd().getNumPartitions()
+
+
+def write(root: Path, log: LogBuilder) -> Path:
+    return log.write(root / "store")
+
+
+def test_a_wrong_option_fails_at_load(read: Reader, store: WrittenStore) -> None:
+    text = first_lines(lambda: read(store.root, topik="orders"))
+
+    assert "unknown option 'topik' of format 'commitlog'; did you mean 'topic'?" in text
+
+
+def test_a_wrong_value_fails_at_load_with_the_name_as_users_write_it(read: Reader, store: WrittenStore) -> None:
+    text = first_lines(lambda: read(store.root, maxRecordsPerBatch="many"))
+
+    assert "maxRecordsPerBatch" in text
+    assert "found 'many'" in text
+
+
+def test_a_missing_path_fails_at_the_first_action(read: Reader, tmp_path: Path) -> None:
+    text = first_lines(lambda: read(tmp_path / "nothing").count())
+
+    assert f"StoreNotFoundError: no such path: '{tmp_path / 'nothing'}'" in text
+
+
+def test_a_directory_with_nothing_to_read_is_an_error(read: Reader, tmp_path: Path) -> None:
+    assert "StoreNotFoundError: nothing to read: no segment file in" in first_lines(lambda: read(tmp_path).count())
+
+
+def test_a_url_is_not_an_empty_dataframe(read: Reader) -> None:
+    text = first_lines(lambda: read("s3://bucket/store").count())
+
+    assert "'s3://bucket/store'" in text
+    assert "not supported yet" in text
+
+
+def test_a_wrong_type_in_a_schema_names_column_and_types(read: Reader, store: WrittenStore) -> None:
+    text = first_lines(lambda: read(store.root, "Queue_ID string").count())
+
+    assert "column 'Queue_ID' of the schema: expected type int, found string" in text
+
+
+def test_an_unknown_column_in_a_schema_names_the_nearest(read: Reader, store: WrittenStore) -> None:
+    text = first_lines(lambda: read(store.root, "queueid int").count())
+
+    assert "unknown column 'queueid'; did you mean 'queue_id'?" in text
+
+
+def test_damage_names_file_offset_expected_found_and_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
+    log = LogBuilder(4096)
+    log.append_all(b"one", b"two", b"three")
+    broken = log.records[1].physical_offset
+    log.patch(broken + MAGIC_AT, b"\0\1\2\3")
+    root = write(tmp_path, log)
+    text = first_lines(lambda: read(root).collect())
+
+    assert f"bad magic code at offset {broken} of {root}/commitlog/{'0' * 20}" in text
+    assert "expected 0xdaa320a7 or 0xdaa320ab, found 0x00010203" in text
+    assert "mode=DROPMALFORMED" in text
+
+
+def test_a_wrong_body_names_both_checksums_and_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
+    log = LogBuilder(4096)
+    log.append_all(b"one", b"two", b"three")
+    log.flip(log.records[1].physical_offset + BODY_AT)
+    root = write(tmp_path, log)
+    text = first_lines(lambda: read(root).collect())
+
+    assert f"bad body CRC at offset {log.records[1].physical_offset} of" in text
+    assert f"expected body CRC {log.records[1].stored_crc}, found" in text
+    assert "mode=DROPMALFORMED" in text
+
+
+def test_a_missing_segment_names_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
+    log = LogBuilder(4096)
+    log.fill(3)
+    root = write(tmp_path, log)
+    (root / "commitlog" / f"{4096:020d}").unlink()
+    text = first_lines(lambda: read(root).count())
+
+    assert f"segment {4096:020d} is missing" in text
+    assert "failOnDataLoss" in text
+
+
+def test_a_segment_that_vanishes_behind_the_plan_names_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
+    log = LogBuilder(4096)
+    log.fill(3)
+    root = write(tmp_path, log)
+    strict, lenient = read(root), read(root, failOnDataLoss="false")
+    plan(strict)
+    plan(lenient)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    text = first_lines(strict.collect)
+
+    assert f"SegmentVanishedError: segment {root}/commitlog/{'0' * 20}" in text
+    assert "failOnDataLoss" in text
+    assert [r.physical_offset for r in log.records if r.physical_offset >= 4096] == [
+        row.physical_offset for row in lenient.collect()
+    ]
+
+
+def test_writing_is_refused_before_a_task_runs(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([("t", b"x")], "topic string, body binary")
+    text = first_lines(lambda: rows.write.format("commitlog").mode("append").save(str(tmp_path)))
+
+    assert "format 'commitlog' does not support df.write yet; it reads batches: spark.read" in text
+
+
+def test_a_table_is_refused_because_spark_would_lose_its_options(spark: SparkSession, store: WrittenStore) -> None:
+    text = first_lines(lambda: spark.sql(f"CREATE TABLE orders USING commitlog OPTIONS (path '{store.root}')"))
+
+    assert "CREATE TABLE ... USING commitlog does not work" in text
+    assert "CREATE TEMPORARY VIEW" in text

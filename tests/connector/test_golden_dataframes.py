@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every golden store reads through Spark as RocketMQ read it, field by field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.format.columns import COLUMNS
+from tests.golden_rows import table_rows
+
+if TYPE_CHECKING:
+    from tests.connector.stores import Reader
+    from tests.golden_stores import UnpackedStore
+
+pytestmark = [pytest.mark.spark, pytest.mark.golden]
+
+ALL = ",".join(column.name for column in COLUMNS)
+
+
+def test_every_message_is_as_rocketmq_reads_it(read: Reader, golden_store: UnpackedStore) -> None:
+    table = read(golden_store.root, columns=ALL, release=golden_store.golden.release).toArrow()
+
+    assert golden_store.expected() == table_rows(table)
+
+
+def test_every_message_comes_once_whatever_the_split(read: Reader, golden_store: UnpackedStore) -> None:
+    expected = [row["physical_offset"] for row in golden_store.expected()]
+
+    assert expected == read.offsets(golden_store.root, minPartitions="13")
