@@ -49,7 +49,7 @@ class Option:
 
 OPTIONS: Final = (
     Option("path", "(required)", "what", "store root, `commitlog` directory or segment file; `load(path)` sets it"),
-    Option("paths", "(none)", "what", "several of these as a JSON list; `load([path, ...])` sets it"),
+    Option("paths", "(none)", "what", "several that together are one log, as a JSON list; `load([path, ...])` sets it"),
     Option("view", "messages", "what", "`messages` is the only one so far"),
     Option(
         "release",
@@ -74,8 +74,8 @@ OPTIONS: Final = (
         "mode",
         "FAILFAST",
         "damage",
-        "`DROPMALFORMED` resumes at the next sound record; `PERMISSIVE` also gives each damaged range a row, with "
-        "`_corrupt_record` set",
+        "`DROPMALFORMED` resumes at the next sound record; `PERMISSIVE` also gives each damaged range a row, with its "
+        "bytes in the column `_corrupt_record`, which is then read by default",
     ),
     Option("verifyCrc", "true", "damage", "check each body that is read against its checksum"),
     Option("failOnDataLoss", "true", "damage", "`false` goes on when a segment is missing or vanishes"),
@@ -196,6 +196,7 @@ def markdown_document() -> str:
 
 
 _INTRODUCTION: Final = (
+    "<!-- Generated from pyspark_commitlog/options.py and store_core/format/columns.py by `make docs`; do not edit. -->",
     '# Options and columns of `spark.read.format("commitlog")`',
     "",
     "Names of options and columns match without regard to case; unknown ones are refused. `store_core.read_messages`",
@@ -209,7 +210,8 @@ _COLUMNS_INTRODUCTION: Final = (
     "",
     "Columns of the view `messages`, in the order of the DataFrame. Those not read by default come with `.schema(...)`",
     "or with option `columns`. Spark does not tell a Python source which columns a query uses: name a few, and only",
-    "they are decoded. With `mode=PERMISSIVE` every column can be null.",
+    "they are decoded. With `mode=PERMISSIVE` every column can be null: of a damaged range only",
+    "`physical_offset`, `store_size`, `segment` and `_corrupt_record` are known.",
     "",
     "| column | Spark type | null | default | meaning |",
     "|---|---|---|---|---|",
@@ -225,7 +227,7 @@ def _option_lines() -> Iterator[str]:
 def _column_lines() -> Iterator[str]:
     for column in COLUMNS:
         kind, null, default = spark_type(column.type).simpleString(), _mark(column.nullable), _mark(column.default)
-        yield f"| `{column.name}` | {kind} | {null} | {default} | {column.doc} |"
+        yield f"| `{column.name}` | `{kind}` | {null} | {default} | {column.doc} |"
 
 
 def _mark(holds: bool) -> str:  # noqa: FBT001 -- a mark for a truth
