@@ -196,7 +196,7 @@ def markdown_document() -> str:
 
 
 _INTRODUCTION: Final = (
-    "<!-- Generated from pyspark_commitlog/options.py and store_core/format/columns.py by `make docs`; do not edit. -->",
+    "<!-- Generated from pyspark_commitlog.options and store_core.format.columns by `make docs`; do not edit. -->",
     '# Options and columns of `spark.read.format("commitlog")`',
     "",
     "Names of options and columns match without regard to case; unknown ones are refused. `store_core.read_messages`",
@@ -210,8 +210,8 @@ _COLUMNS_INTRODUCTION: Final = (
     "",
     "Columns of the view `messages`, in the order of the DataFrame. Those not read by default come with `.schema(...)`",
     "or with option `columns`. Spark does not tell a Python source which columns a query uses: name a few, and only",
-    "they are decoded. With `mode=PERMISSIVE` every column can be null: of a damaged range only",
-    "`physical_offset`, `store_size`, `segment` and `_corrupt_record` are known.",
+    "they are decoded. With `mode=PERMISSIVE` every column can be null: of a damaged range only `physical_offset`,",
+    "`store_size`, `segment` and `_corrupt_record` are known.",
     "",
     "| column | Spark type | null | default | meaning |",
     "|---|---|---|---|---|",
