@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format import decode_batch as module
+from store_core.format import faults as module
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.decode import decode_message, decode_topic
