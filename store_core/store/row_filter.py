@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RowFilter"]
 
+_FIRST: Final = np.iinfo(np.int64).min
 _LAST: Final = np.iinfo(np.int64).max
 
 
@@ -103,7 +104,7 @@ def _has_key(key: str) -> _Predicate:
 
 
 class _QueueBounds:
-    """The rule that queue offsets lie within bounds, which each named queue has for itself."""
+    """The rule that queue offsets lie within bounds, which each named queue has for itself; both ends inclusive."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._bounds: dict[str, dict[int, tuple[int, int]]] = {}
@@ -111,7 +112,7 @@ class _QueueBounds:
             self._bounds.setdefault(topic, {})[queue] = (offset, _LAST)
         for topic, queue, offset in options.end.queues:
             queues = self._bounds.setdefault(topic, {})
-            queues[queue] = (queues.get(queue, (0, _LAST))[0], offset)
+            queues[queue] = (queues.get(queue, (_FIRST, _LAST))[0], offset - 1)
 
     def __call__(self, batch: pa.RecordBatch) -> _Mask:
         topics = batch.column("topic").dictionary_encode()
@@ -126,9 +127,7 @@ class _QueueBounds:
     def _within(self, topic: str, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> _Mask:
         queue_ids = batch.column("queue_id").to_numpy()[rows]
         offsets = batch.column("queue_offset").to_numpy()[rows]
-        starts, ends = np.full(rows.size, np.iinfo(np.int64).min), np.full(rows.size, _LAST)
-        for queue, (start, end) in self._bounds[topic].items():
-            here = queue_ids == queue
-            starts[here], ends[here] = start, end
-        mask: _Mask = (offsets >= starts) & (offsets < ends)
+        mask = np.ones(rows.size, np.bool_)
+        for queue, (first, last) in self._bounds[topic].items():
+            mask &= (queue_ids != queue) | ((offsets >= first) & (offsets <= last))
         return mask
