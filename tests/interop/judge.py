@@ -65,6 +65,12 @@ class Judge:
         rhythm = {"count": count, "burst": burst, "pauseMs": pause_ms}
         return self.process.submit("live", **self._fields(store, settings), message=put.to_json(), **rhythm)
 
+    def bench_put(self, store: Path, put: Put, *, warm_up: int, count: int, **settings: object) -> Answer:
+        """Measure how fast one thread puts a message many times; files have RocketMQ's own sizes."""
+        config = {"haListenPort": 0, **_SETTINGS_OF[self.release], **settings}
+        fields = {"store": str(store), "config": config, "message": put.to_json(), "warmUp": warm_up, "count": count}
+        return self.process.run("bench-put", **fields)
+
     def _fields(self, store: Path, settings: dict[str, object]) -> dict[str, object]:
         batch_topics = settings.pop("batch_topics", [])
         config = {"mappedFileSizeCommitLog": SEGMENT_SIZE, **_SETTINGS, **_SETTINGS_OF[self.release], **settings}

@@ -21,19 +21,18 @@ final class Messages {
 
     /** Puts a message; one with {@code items} is a batch, which with {@code inner} becomes a single record. */
     static PutMessageResult put(DefaultMessageStore store, JSONObject json) {
-        byte[] body = json.getString("body") == null ? null : Base64.getDecoder().decode(json.getString("body"));
         if (json.getJSONArray("items") == null) {
-            return store.putMessage(fresh(json, body));
+            return store.putMessage(single(json));
         }
         MessageExtBatch batch = new MessageExtBatch();
         fill(batch, json, MessageDecoder.encodeMessages(items(json)));
         return json.getBooleanValue("inner") ? Release.putInnerBatch(store, batch) : Release.putBatch(store, batch);
     }
 
-    /** Makes a message that was not put before: a store changes some of the messages it takes. */
-    static MessageExtBrokerInner fresh(JSONObject json, byte[] body) {
+    /** Makes a message for one put only: a store changes some of the messages it takes. */
+    static MessageExtBrokerInner single(JSONObject json) {
         MessageExtBrokerInner message = new MessageExtBrokerInner();
-        fill(message, json, body);
+        fill(message, json, json.getString("body") == null ? null : Base64.getDecoder().decode(json.getString("body")));
         if (json.getString("propertiesString") != null) {
             MessageAccessor.setProperties(message, MessageDecoder.string2messageProperties(json.getString("propertiesString")));
             message.setPropertiesString(json.getString("propertiesString"));
