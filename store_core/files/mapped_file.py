@@ -173,21 +173,26 @@ class MappedFile(ReferenceResource):
         room = self.file_size - position
         if room <= 0:
             return AppendMessageResult(AppendMessageStatus.UNKNOWN_ERROR)
-        area = self._append_area(position)
-        result = callback(self.file_from_offset, area, room)
-        if not 0 <= result.wrote_bytes <= room:
-            raise ValueError(f"the append callback claims to have written {result.wrote_bytes} bytes of {room}")
-        if result.wrote_bytes == 0:
-            return result
-        if self._write_buffer is None:
-            is_blank = result.status is AppendMessageStatus.END_OF_FILE
-            try:
-                self._write(area[: min(BLANK_SIZE, result.wrote_bytes) if is_blank else result.wrote_bytes], position)
-            except OSError:
-                return AppendMessageResult(AppendMessageStatus.UNKNOWN_ERROR)
-        self.wrote_position = position + result.wrote_bytes
-        self.store_timestamp = result.store_timestamp
+        try:
+            area = self._append_area(position)
+            result = callback(self.file_from_offset, area, room)
+            self._take(area, result, position)
+        except OSError as error:
+            self.write_error = error
+            return AppendMessageResult(AppendMessageStatus.UNKNOWN_ERROR)
+        if result.wrote_bytes:
+            self.wrote_position = position + result.wrote_bytes
+            self.store_timestamp = result.store_timestamp
         return result
+
+    def _take(self, area: memoryview, result: AppendMessageResult, position: int) -> None:
+        """Bring what a callback wrote to where it belongs; in the write buffer it is there already."""
+        if not 0 <= result.wrote_bytes <= len(area):
+            raise ValueError(f"the append callback claims to have written {result.wrote_bytes} bytes of {len(area)}")
+        if self._write_buffer is None and result.wrote_bytes:
+            is_blank = result.status is AppendMessageStatus.END_OF_FILE
+            stored = min(BLANK_SIZE, result.wrote_bytes) if is_blank else result.wrote_bytes
+            self._file.write(area[:stored], position)
 
     def _append_area(self, position: int) -> memoryview:
         """Give the place a callback writes to: the write buffer, or memory that is copied to the file afterwards."""

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operating system's files as the store uses them, and the fakes that stand in for them."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem, write_all
+
+if TYPE_CHECKING:
+    from tests.store_core.fakes import FaultyFileSystem
+
+
+@pytest.fixture
+def system() -> OsFileSystem:
+    return OsFileSystem()
+
+
+def descriptors() -> set[str]:
+    gc.collect()
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_write_shows_in_a_mapping_at_once(system: OsFileSystem, tmp_path: Path) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    file.grow(10_000)
+    mapping = file.map(10_000)
+    file.write(memoryview(b"one"), 5000)
+
+    assert bytes(mapping[5000:5003]) == b"one"
+
+
+def test_a_mapping_outlives_descriptor_and_name(system: OsFileSystem, tmp_path: Path) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    file.grow(100)
+    file.write(memoryview(b"one"), 0)
+    mapping = file.map(100)
+    file.close()
+    system.remove(tmp_path / "f")
+
+    assert bytes(mapping[:3]) == b"one"
+
+
+def test_growing_never_shortens(system: OsFileSystem, tmp_path: Path) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    file.grow(100)
+    file.grow(10)
+
+    assert file.size() == 100
+
+
+def test_a_file_closes_with_its_last_reference(system: OsFileSystem, tmp_path: Path) -> None:
+    before = descriptors()
+    file = system.open(tmp_path / "f", create=True)
+    assert descriptors() != before
+    del file
+
+    assert descriptors() == before
+
+
+def test_data_between_holes_are_found(system: OsFileSystem, tmp_path: Path) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    file.grow(1 << 24)
+
+    assert file.next_data(0) is None
+    file.write(memoryview(b"x"), 5 << 20)
+    found = file.next_data(0)
+    assert found is not None
+    assert found[0] <= 5 << 20 < found[1] < 1 << 24
+    assert file.next_data(found[1]) is None
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 4096])
+def test_a_write_in_pieces_is_a_whole_write(
+    system: OsFileSystem, tmp_path: Path, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    data = bytes(range(256)) * 10
+    whole = file.write
+    monkeypatch.setattr(file, "write", lambda view, offset: whole(view[:pieces], offset))
+    write_all(file, memoryview(data), 3)
+
+    assert (tmp_path / "f").read_bytes() == bytes(3) + data
+
+
+def test_a_write_that_takes_nothing_is_an_error(
+    system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    monkeypatch.setattr(file, "write", lambda _view, _offset: 0)
+    with pytest.raises(OSError, match="took 0"):
+        write_all(file, memoryview(b"x"), 0)
+
+
+def test_what_is_not_there_is_nothing(system: OsFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    assert system.status(tmp_path / "no") is None
+    assert system.status(tmp_path / "file" / "below") is None
+    assert system.names(tmp_path / "no") == []
+    assert system.used_percent(tmp_path / "no") == -1
+    system.remove(tmp_path / "no")
+    system.remove_directory(tmp_path / "no")
+
+
+def test_a_status_tells_size_time_kind_and_identity(system: OsFileSystem, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"one")
+    os.utime(path, ns=(0, 1_700_000_000_123_999_999))
+    (tmp_path / "g").hardlink_to(path)
+    status, linked = system.status(path), system.status(tmp_path / "g")
+    directory = system.status(tmp_path)
+
+    assert status is not None
+    assert (status.size, status.modified_ms, status.is_directory) == (3, 1_700_000_000_123, False)
+    assert linked is not None
+    assert linked.identity == status.identity
+    assert directory is not None
+    assert directory.is_directory
+
+
+def test_directories_are_made_durably_one_below_the_other(disk: FaultyFileSystem, tmp_path: Path) -> None:
+    disk.make_directories(tmp_path / "a" / "b")
+    disk.make_directories(tmp_path / "a" / "b")
+
+    assert [name for call, name in disk.calls if call == "sync_directory"] == [tmp_path.name, "a"]
+
+
+def test_a_directory_that_is_not_empty_stays(system: OsFileSystem, tmp_path: Path) -> None:
+    system.make_directories(tmp_path / "a" / "b")
+    system.remove_directory(tmp_path / "a")
+    system.remove_directory(tmp_path / "a" / "b")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "free", "available", "percent"),
+    [
+        (100, 100, 100, 0),
+        (100, 25, 25, 75),
+        (1000, 249, 249, 76),
+        (100, 20, 10, 89),
+        (100, 0, 0, 100),
+        (0, 0, 0, -1),
+    ],
+)
+def test_used_space_is_rounded_up_and_leaves_out_roots_reserve(
+    system: OsFileSystem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    blocks: int,
+    free: int,
+    available: int,
+    percent: int,
+) -> None:
+    found = SimpleNamespace(f_blocks=blocks, f_bfree=free, f_bavail=available)
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+
+    assert system.used_percent(tmp_path) == percent
+
+
+def test_renaming_replaces(system: OsFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "b").write_bytes(b"old")
+    system.rename(tmp_path / "a", tmp_path / "b")
+
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]
+
+
+def test_everything_can_be_synced(system: OsFileSystem, tmp_path: Path) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    file.write(memoryview(b"one"), 0)
+    file.sync()
+    file.truncate(1)
+    system.sync_directory(tmp_path)
+
+    assert (tmp_path / "f").read_bytes() == b"o"
+
+
+def test_a_limit_of_the_system_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    """The system itself refuses a write here, for want of a disk that is really full."""
+    program = f"""
+import resource, signal
+from pathlib import Path
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.files.mapped_file import MappedFile
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+path = Path({str(tmp_path)!r}) / "00000000000000000000"
+file = MappedFile.create(path, 1 << 20, OsFileSystem(), SystemClock())
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+def callback(offset, view, room):
+    view[:] = b"x" * room
+    return AppendMessageResult(AppendMessageStatus.PUT_OK, offset, room)
+result = file.append_with(callback)
+print(result.status.name, file.write_error.errno, file.wrote_position, any(path.read_bytes()))
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.stdout.split() == ["UNKNOWN_ERROR", str(errno.EFBIG), "0", "False"], done.stderr
+
+
+def test_the_machines_clock_goes_on() -> None:
+    clock = SystemClock()
+    before = clock.monotonic()
+    clock.sleep(0)
+    event = threading.Event()
+
+    assert not clock.wait(event, 0)
+    event.set()
+    assert clock.wait(event, None)
+    assert clock.monotonic() >= before
+    assert clock.now_ms() > 1_700_000_000_000

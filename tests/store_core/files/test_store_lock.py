@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One writer a store: between two of ours, and between us and a Java process that locks as a broker does."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import pickle
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from store_core.errors import StoreError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import LOCK_FILE, StoreLock, StoreLockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.store_core.fakes import FaultyFileSystem
+
+_PROGRAM: Final = Path(__file__).parent / "java" / "HoldLock.java"
+
+
+def _has_compiler() -> bool:
+    java = shutil.which("java")
+    if java is None:
+        return False
+    modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    return "jdk.compiler" in modules
+
+
+needs_compiler = pytest.mark.skipif(not _has_compiler(), reason="needs a JDK: `java File.java` compiles")
+
+
+@contextmanager
+def java_lock(root: Path) -> Iterator[str]:
+    """Let a Java process try to take the lock; the block gets what it says, and the process ends with the block."""
+    command = ["java", "-Xshare:auto", str(_PROGRAM), str(root / LOCK_FILE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def descriptors() -> set[str]:
+    gc.collect()
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_the_lock_file_holds_what_javas_holds(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    with StoreLock(tmp_path / "store", disk) as lock:
+        assert lock.is_held
+        assert (tmp_path / "store" / "lock").read_bytes() == b"lock"
+
+    assert not lock.is_held
+    assert (tmp_path / "store" / "lock").exists()
+
+
+def test_a_second_open_in_the_same_process_is_refused(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    with StoreLock(tmp_path, disk), pytest.raises(StoreLockedError, match="another writer of this package"):
+        StoreLock(tmp_path, disk).acquire()
+
+    with StoreLock(tmp_path, disk):
+        pass
+
+
+def test_a_lock_is_taken_once(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    with StoreLock(tmp_path, disk) as lock, pytest.raises(StoreLockedError, match="by this object already"):
+        lock.acquire()
+
+    lock.release()
+    assert not lock.is_held
+
+
+def test_a_refusal_is_an_error_of_this_package_and_travels_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(StoreLockedError("who and what")))  # noqa: S301 -- our own bytes
+
+    assert isinstance(error, StoreError)
+    assert isinstance(error, OSError)
+    assert str(error) == "who and what"
+
+
+def test_who_copies_a_live_store_does_not_drop_its_lock(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    with StoreLock(tmp_path / "store", disk):
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        with pytest.raises(StoreLockedError):
+            StoreLock(tmp_path / "store", disk).acquire()
+
+
+def test_a_child_process_can_not_release_it(tmp_path: Path) -> None:
+    # Another interpreter, since forking the test's own could hang: other tests have left it with threads.
+    program = f"""
+import os, sys
+from pathlib import Path
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock, StoreLockedError
+lock = StoreLock(Path({str(tmp_path)!r}), OsFileSystem()).acquire()
+child = os.fork()
+if child == 0:
+    lock.release()
+    os._exit(0)
+os.waitpid(child, 0)
+try:
+    StoreLock(Path({str(tmp_path)!r}), OsFileSystem()).acquire()
+except StoreLockedError:
+    sys.exit(0)
+sys.exit("the child released the lock")
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    program = f"""
+import os
+from pathlib import Path
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+lock = StoreLock(Path({str(tmp_path)!r}), OsFileSystem()).acquire()
+os.kill(os.getpid(), 9)
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, check=False, timeout=60)  # noqa: S603
+
+    assert done.returncode == -9
+    assert StoreLock(tmp_path, disk).acquire().is_held
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "sync"])
+def test_a_failing_disk_leaves_no_lock(tmp_path: Path, disk: FaultyFileSystem, operation: str) -> None:
+    disk.fail(operation, errno.EIO)
+    lock = StoreLock(tmp_path, disk)
+    with pytest.raises(OSError, match="Input/output error"):
+        lock.acquire()
+
+    assert not lock.is_held
+    assert lock.acquire().is_held
+    lock.release()
+
+
+def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
+    before = descriptors()
+    with StoreLock(tmp_path, OsFileSystem()), pytest.raises(StoreLockedError):
+        StoreLock(tmp_path, OsFileSystem()).acquire()
+
+    assert descriptors() == before
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_broker_that_runs_refuses_us_until_it_ends(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    with java_lock(tmp_path) as answer:
+        state, process = answer.split()
+        with pytest.raises(StoreLockedError, match=f"locked by process {process}"):
+            StoreLock(tmp_path, disk).acquire()
+
+    assert state == "locked"
+    with StoreLock(tmp_path, disk) as lock:
+        assert lock.is_held
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_we_refuse_a_broker_until_we_end(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    with StoreLock(tmp_path, disk):
+        (tmp_path / LOCK_FILE).read_bytes()  # closing another descriptor of the file would drop a POSIX lock
+        with java_lock(tmp_path) as answer:
+            assert answer == "refused"
+
+    with java_lock(tmp_path) as answer:
+        assert answer.startswith("locked")
