@@ -67,12 +67,10 @@ def check_contents(wheel: Path) -> int:
         metadata = message_from_bytes(archive.read(f"{distribution}.dist-info/METADATA"))
     expected = expected_files(distribution) | {f"{package}/py.typed" for package in PACKAGES}
     if found != expected:
-        message = f"missing: {sorted(expected - found)}; not expected: {sorted(found - expected)}"
-        raise WheelError(message)
+        raise WheelError(f"missing: {sorted(expected - found)}; not expected: {sorted(found - expected)}")
     requirements = {line.split(">")[0] for line in metadata.get_all("Requires-Dist", [])}
     if requirements != REQUIREMENTS:
-        message = f"requires {sorted(requirements)}, expected {sorted(REQUIREMENTS)}"
-        raise WheelError(message)
+        raise WheelError(f"requires {sorted(requirements)}, expected {sorted(REQUIREMENTS)}")
     return len(found)
 
 
@@ -108,8 +106,7 @@ def check_reading(python: Path, directory: Path) -> int:
     output = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     rows = output.stdout.strip()
     if rows != str(records):
-        message = f"the installed wheel counted {rows} in {STORE.name}, which has {records} records"
-        raise WheelError(message)
+        raise WheelError(f"the installed wheel counted {rows} in {STORE.name}, which has {records} records")
     return records
 
 

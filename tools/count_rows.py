@@ -21,7 +21,8 @@ def main(store: str) -> int:
     if outside:
         print(f"not of this environment: {outside}", file=sys.stderr)
         return 1
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     print(spark.read.format("commitlog").load(store).count())
     return 0

@@ -26,8 +26,7 @@ def text_of(function: str) -> str:
     """Return what the function named `module:name` makes."""
     text = pkgutil.resolve_name(function)()
     if not isinstance(text, str):
-        message = f"{function} returned {type(text).__name__}, not the text of a document"
-        raise TypeError(message)
+        raise TypeError(f"{function} returned {type(text).__name__}, not the text of a document")
     return text
 
 
