@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import logging
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -181,14 +181,14 @@ class _Planner:
         times = [_first_store_timestamp(part.segment) for part in parts]
         return [
             part
-            for part, first, following in zip(parts, times, [*times[1:], None], strict=True)
+            for part, first, following in zip_longest(parts, times, times[1:])
             if (start is None or following is None or following + _CLOCK_STEP >= start)
             and (end is None or first is None or first - _CLOCK_STEP < end)
         ]
 
 
 def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
-    return zip(segments, [*segments[1:], None], strict=True)
+    return zip_longest(segments, segments[1:])
 
 
 def _has_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
