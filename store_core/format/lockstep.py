@@ -169,41 +169,45 @@ class _Walked:
 
 
 class _Words:
-    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy costs twice as much."""
+    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy costs twice as much.
 
-    __slots__ = ("_aligned", "_lead", "limit")
+    Its memory is used again by every call: that of a step is forgotten when the next one is made.
+    """
 
-    def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
-        self._lead = -raw.ctypes.data % _WORD
-        count = max(raw.size - self._lead, 0) // _WORD
-        self._aligned = raw[self._lead : self._lead + count * _WORD].view("<u8")
-        self.limit = self._lead + (count - 1) * _WORD
-        """Words can be read at positions from ``lead`` up to and without this one."""
+    __slots__ = ("_aligned", "_high", "_index", "_low", "_shift", "begin", "limit")
 
-    @property
-    def begin(self) -> int:
+    def __init__(self, raw: npt.NDArray[np.uint8], most: int) -> None:
+        self.begin = -raw.ctypes.data % _WORD
         """First position that can be read."""
-        return self._lead
+        count = max(raw.size - self.begin, 0) // _WORD
+        self._aligned = raw[self.begin : self.begin + count * _WORD].view("<u8")
+        self.limit = self.begin + (count - 1) * _WORD
+        """End of the positions that can be read."""
+        self._index = np.empty(most, np.int64)
+        self._shift, self._low, self._high = (np.empty(most, np.uint64) for _ in range(3))
 
     def at(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Read eight bytes at each position, little-endian."""
-        index = positions - self._lead
-        shift = ((index & (_WORD - 1)) << 3).view(np.uint64)
+        count = positions.size
+        index, shift, low, high = self._index[:count], self._shift[:count], self._low[:count], self._high[:count]
+        np.subtract(positions, self.begin, out=index)
+        np.bitwise_and(index, _WORD - 1, out=shift.view(np.int64))
+        shift <<= 3
         index >>= 3
-        low = self._aligned.take(index)
+        self._aligned.take(index, out=low, mode="wrap")
         index += 1
-        high = self._aligned.take(index)
+        self._aligned.take(index, out=high, mode="wrap")
         low >>= shift
-        np.subtract(np.uint64(63), shift, out=shift)
+        np.subtract(63, shift, out=shift)
         high <<= shift
-        high <<= np.uint64(1)
+        high <<= 1
         low |= high
         return low
 
 
 def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) -> _Walked:
     """Let every lane follow its chain to the next lane's start, or to where the chain breaks."""
-    words = _Words(raw)
+    words = _Words(raw, lanes.size)
     stops = np.minimum(np.append(lanes[1:], limit), words.limit)
     lane = np.flatnonzero((lanes >= words.begin) & (lanes < stops))
     position, stop = lanes[lane], stops[lane]
