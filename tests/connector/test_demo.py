@@ -135,7 +135,7 @@ def test_damage_is_told_in_the_words_of_the_reader(spark: SparkSession, tmp_path
     log.append_all(b"one", b"two", b"three")
     log.flip(log.records[1].physical_offset + 4)
     with pytest.raises(Exception, match="bad magic code") as caught:
-        demo._show(spark, str(log.write(tmp_path)), {})
+        demo._show(spark, str(log.write(tmp_path)), {}, {})
     paragraph = demo._paragraph(caught.value)
 
     assert paragraph.startswith(f"error: bad magic code at offset {log.records[1].physical_offset} of {tmp_path}")
@@ -149,7 +149,7 @@ def test_it_shows_one_segment_and_what_no_terminal_should_be_told(
     log = LogBuilder(4096)
     log.append(b"\x1b[2Jgone", topic="evil\x07topic")
     segment = next((log.write(tmp_path) / "commitlog").iterdir())
-    demo._show(spark, str(segment), {})
+    demo._show(spark, str(segment), {}, {})
     shown = capsys.readouterr().out
 
     assert "\x1b" not in shown
@@ -162,6 +162,6 @@ def test_a_store_without_messages_is_shown_too(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     shutil.copytree(LogBuilder(4096).write(tmp_path / "made"), tmp_path / "empty")
-    demo._show(spark, str(tmp_path / "empty"), {})
+    demo._show(spark, str(tmp_path / "empty"), {}, {})
 
     assert "(no message)" in capsys.readouterr().out
