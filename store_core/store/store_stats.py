@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store counts while it takes messages."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from itertools import accumulate, repeat
+from threading import Lock
+from typing import Final
+
+__all__ = ["PUT_TIME_BORDERS", "PUT_TIME_LABELS", "StoreStats"]
+
+PUT_TIME_BORDERS: Final = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+"""Borders of the distribution of put times in ms; a time on a border belongs above it."""
+
+PUT_TIME_LABELS: Final = (
+    "[<=0ms]",
+    "[0~10ms]",
+    "[10~50ms]",
+    "[50~100ms]",
+    "[100~200ms]",
+    "[200~500ms]",
+    "[500ms~1s]",
+    "[1~2s]",
+    "[2~3s]",
+    "[3~4s]",
+    "[4~5s]",
+    "[5~10s]",
+    "[10s~]",
+)
+
+_STEPS: Final = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
+"""Width in ms, and number, of the buckets behind the percentiles (RocketMQ 5.x: ``PUT_MESSAGE_ENTIRE_TIME_BUCKETS``)."""
+
+_BUCKETS: Final = tuple(accumulate(width for step, times in _STEPS for width in repeat(step, times)))
+
+
+class StoreStats:
+    """Counters of puts (RocketMQ: ``StoreStatsService``); safe from any thread.
+
+    Attributes
+    ----------
+    put_message_topic_times : Counter
+        Messages by topic, as stored: delayed ones count for the schedule topic.
+    put_message_topic_size : Counter
+        Bytes by topic.
+    put_message_failed_times : int
+        Puts whose result was not ok.
+    put_message_entire_time_max : int
+        Longest put, ms.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.put_message_topic_times: Counter[str] = Counter()
+        self.put_message_topic_size: Counter[str] = Counter()
+        self.put_message_failed_times = 0
+        self.put_message_entire_time_max = 0
+        self._distribution = [0] * len(PUT_TIME_LABELS)
+        self._buckets = [0] * (len(_BUCKETS) + 1)
+
+    def add_put(self, topic: str, messages: int, size: int) -> None:
+        """Count messages that are in the log."""
+        with self._lock:
+            self.put_message_topic_times[topic] += messages
+            self.put_message_topic_size[topic] += size
+
+    def add_put_time(self, elapsed_ms: int, *, is_ok: bool) -> None:
+        """Count a put and how long it took, from the call to its result."""
+        with self._lock:
+            self._distribution[bisect_right(PUT_TIME_BORDERS, elapsed_ms)] += 1
+            self._buckets[bisect_left(_BUCKETS, elapsed_ms)] += 1
+            self.put_message_entire_time_max = max(self.put_message_entire_time_max, elapsed_ms)
+            self.put_message_failed_times += not is_ok
+
+    @property
+    def put_message_times_total(self) -> int:
+        """Messages of all topics."""
+        return self.put_message_topic_times.total()
+
+    @property
+    def put_message_size_total(self) -> int:
+        """Bytes of all topics."""
+        return self.put_message_topic_size.total()
+
+    @property
+    def put_message_distribute_time(self) -> dict[str, int]:
+        """Puts by how long they took."""
+        return dict(zip(PUT_TIME_LABELS, self._distribution, strict=True))
+
+    def find_put_message_entire_time(self, share: float) -> float:
+        """Estimate the time within which a share of all puts was done, in ms; linear within a bucket.
+
+        RocketMQ 5.x (``findPutMessageEntireTimePX``) has a bucket without end for all above 10 s; here such puts count
+        as the longest there was.
+
+        Examples
+        --------
+        >>> stats = StoreStats()
+        >>> for elapsed in range(100):
+        ...     stats.add_put_time(elapsed, is_ok=True)
+        >>> stats.find_put_message_entire_time(0.5)
+        49.0
+        """
+        with self._lock:
+            counts = list(self._buckets)
+        wanted, passed = int(sum(counts) * share), 0
+        lower = 0
+        for upper, count in zip((*_BUCKETS, max(self.put_message_entire_time_max, _BUCKETS[-1])), counts, strict=True):
+            if wanted <= passed + count:
+                return lower + ((upper - lower) * (wanted - passed) / count if count else 0.0)
+            passed += count
+            lower = upper
+        return float(lower)
