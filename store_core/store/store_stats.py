@@ -31,7 +31,7 @@ PUT_TIME_LABELS: Final = (
 )
 
 _STEPS: Final = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
-"""Width in ms, and number, of the buckets behind the percentiles (RocketMQ 5.x: ``PUT_MESSAGE_ENTIRE_TIME_BUCKETS``)."""
+"""Width in ms, and number, of the buckets for percentiles (RocketMQ 5.x: ``PUT_MESSAGE_ENTIRE_TIME_BUCKETS``)."""
 
 _BUCKETS: Final = tuple(accumulate(width for step, times in _STEPS for width in repeat(step, times)))
 
