@@ -18,6 +18,7 @@ from store_core.errors import (
     UnsafeSizeError,
     UnsupportedStoreError,
 )
+from store_core.format.inner_batch import InnerMessage, unwrap_inner_batch
 from store_core.format.message import MessageExt
 from store_core.store.message_reader import read_messages, read_range
 from store_core.store.read_options import ReadMode, ReadOptions
@@ -25,6 +26,7 @@ from store_core.store.read_plan import ReadPlan, ReadRange, plan_ranges
 
 __all__ = [
     "CorruptRecordError",
+    "InnerMessage",
     "InvalidOptionError",
     "MessageExt",
     "ReadMode",
@@ -40,4 +42,5 @@ __all__ = [
     "plan_ranges",
     "read_messages",
     "read_range",
+    "unwrap_inner_batch",
 ]
