@@ -137,7 +137,7 @@ def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
     OSError
         As the system says, e.g. ENOSPC; a part of `data` may be in the file then.
     """
-    done = 0
+    done = file.write(data, offset)  # all of it, nearly always
     while done < len(data):
         taken = file.write(data[done:], offset + done)
         if taken <= 0:

@@ -194,6 +194,19 @@ def test_within_the_interval_only_four_pages_are_committed(buffered: MappedFileQ
     assert buffered.committed_where == 4 * PAGE + 1
 
 
+def test_a_commit_by_pages_puts_the_thorough_one_off(buffered: MappedFileQueue, clock: FakeClock) -> None:
+    service = CommitRealTimeService(buffered, clock, lambda: None)
+    service.run_once()
+    reached = []
+    for size, seconds in ((4 * PAGE, 0.1), (1, 0.15), (0, 0.1)):
+        append(buffered, size)
+        clock.advance(seconds)
+        service.run_once()
+        reached.append(buffered.committed_where)
+
+    assert reached == [4 * PAGE, 4 * PAGE, 4 * PAGE + 1]
+
+
 def test_a_shutdown_commits_before_it_flushes(buffered: MappedFileQueue, clock: FakeClock) -> None:
     end = append(buffered, 2 * SIZE + 7)
     CommitRealTimeService(buffered, clock, lambda: None).shutdown()
