@@ -22,6 +22,7 @@ ALL_RELEASES: Final = ("4.3", "4.9", "5.3")
 _SINCE_4_9: Final = ("4.9", "5.3")
 _ONLY_5_3: Final = ("5.3",)
 _BATCH_TOPIC: Final = "BQ"
+_LIGHT: Final = {"enableLmq": True, "enableMultiDispatch": True}
 _SMALL_LIMIT: Final = 8192
 _LMQ_NAMES: Final = ("%LMQ%a", "%LMQ%b", "%LMQ%a,%LMQ%b", "%LMQ%c,%LMQ%a,%LMQ%b")
 
@@ -42,6 +43,8 @@ class Scenario:
     batch_topics : tuple of str
         Topics with batch queues.
     segment_size : int
+    plain_queues : bool
+        Whether `tests.interop.queues` tells the queues; odd lists of light queues are beyond it.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Scenario:
     settings: dict[str, Any] = field(default_factory=dict)
     batch_topics: tuple[str, ...] = ()
     segment_size: int = SEGMENT_SIZE
+    plain_queues: bool = True
 
     @property
     def job_settings(self) -> dict[str, Any]:
@@ -135,6 +139,25 @@ def _light_queues(release: str) -> list[Put]:
     ]
     system = [Put(topic, b"light", 0, (("INNER_MULTI_DISPATCH", "%LMQ%a"),)) for topic in ("%RETRY%g", "rmq_sys_x")]
     return [*singles, *system, *singles[:8], *_plain(release, 3)]
+
+
+def _odd_light_queues(release: str) -> list[Put]:
+    """Name queues as no client does: twice, none, blank, with empty names, light and other ones mixed."""
+    lists = ["%LMQ%a,plain", "plain", "%LMQ%a,", "%LMQ%a,%LMQ%a", " ", "", "%LMQ%a,%LMQ%a/b"]
+    if release == "4.9":  # 5.3.3 writes it, too, but its dispatch stands still at the record for ever
+        lists.append("a,%LMQ%b")
+    kinds = (0, 0x04, 0x08, 0x0C, 0x02)
+    mapped = [
+        Put("parent", b"odd", number, (("WAIT", "true"), ("INNER_MULTI_DISPATCH", names), ("Aa", "1")), sys_flag=kind)
+        for number, kind in enumerate(kinds)
+        for names in (*lists, "%LMQ%a")
+    ]
+    strings = [
+        Put("parent", b"odd", 1, properties_string=f"{before}INNER_MULTI_DISPATCH\x01%LMQ%a\x02{behind}")
+        for before in ("", "WAIT\x01false\x02", "INNER_MULTI_QUEUE_OFFSET\x0199\x02")
+        for behind in ("", "empty\x01\x02a\x01b", "DELAY\x013\x02")
+    ]
+    return [*mapped, *strings, Put("parent", b"odd", 0, (("INNER_MULTI_DISPATCH", "%LMQ%a"),))]
 
 
 def _inner_batches(release: str) -> list[Put]:
@@ -223,7 +246,8 @@ SCENARIOS: Final = (
     Scenario("ipv6", _ipv6, _SINCE_4_9),
     Scenario("v2-topics", _v2_topics, _ONLY_5_3),
     Scenario("property-crc", _property_crc, _ONLY_5_3, {"enabledAppendPropCRC": True}),
-    Scenario("light-queues", _light_queues, _SINCE_4_9, {"enableLmq": True, "enableMultiDispatch": True}),
+    Scenario("light-queues", _light_queues, _SINCE_4_9, _LIGHT),
+    Scenario("odd-light-queues", _odd_light_queues, _SINCE_4_9, _LIGHT, plain_queues=False),
     Scenario("inner-batches", _inner_batches, _ONLY_5_3, batch_topics=(_BATCH_TOPIC,)),
     Scenario("refused", _refused, settings={"maxMessageSize": _SMALL_LIMIT}, segment_size=1 << 16),
     Scenario("rolls", _rolls, segment_size=4096),
