@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.mapped_file import MappedFile
+    from tests.golden_stores import UnpackedStore
     from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 SIZE = 1024
@@ -391,6 +392,22 @@ def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
     queue.load()
 
     assert starts(queue) == [SIZE]
+
+
+@pytest.mark.golden
+def test_real_stores_load_with_the_rules_of_their_release(
+    golden_store: UnpackedStore, disk: FaultyFileSystem, clock: FakeClock
+) -> None:
+    directory = golden_store.root / "commitlog"
+    size = golden_store.segments[0].stat().st_size
+    queue = MappedFileQueue(SegmentPaths((directory,)), size, disk, clock, writable=False)
+
+    assert queue.load(golden_store.golden.release) == ()
+    assert [file.path for file in queue.mapped_files] == golden_store.segments
+    assert queue.check_self() == ()
+    view = queue.mapped_files[0].select(0)
+    assert view is not None
+    assert bytes(view) == golden_store.segments[0].read_bytes()
 
 
 # ---- deleting
