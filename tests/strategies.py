@@ -79,11 +79,12 @@ _VALUES: Final = st.sampled_from(["", " ", "k1 k2", " k1  k2 ", "x\x01", "\x01x"
 _MALFORMED: Final = st.sampled_from([b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xe4\xb8", b"\xf0\x9f\x98", b"\xc0\x80"])
 
 
-def _item(name: str, separator: str, value: str) -> bytes:
-    return f"{name}{separator}{value}".encode("utf-8", "replace")
+def _item(name: str, separator: str, value: str, extra: bytes) -> bytes:
+    return f"{name}{separator}{value}".encode("utf-8", "replace") + extra
 
 
-_ITEMS: Final = st.builds(_item, _NAMES, st.sampled_from(["\x01"] * 6 + ["", "\x01\x01", "\x02"]), _VALUES) | _MALFORMED
+_SEPARATORS: Final = st.sampled_from(["\x01"] * 6 + ["", "\x01\x01", "\x02"])
+_ITEMS: Final = st.builds(_item, _NAMES, _SEPARATORS, _VALUES, st.just(b"") | _MALFORMED) | _MALFORMED
 
 _regular: Final = st.dictionaries(
     st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "CLUSTER", "é"]),

@@ -70,11 +70,6 @@ def test_a_stream_cut_anywhere_is_refused(packer: Packer) -> None:
             expand_body(packed[:size], kind)
 
 
-@packers
-def test_an_empty_body_stays_empty_as_in_rocketmq(packer: Packer) -> None:
-    assert expand_body(b"", packer[0]) == b""
-
-
 @pytest.mark.parametrize("kind", [CompressionType.ZLIB, CompressionType.LZ4, CompressionType.ZSTD])
 @pytest.mark.parametrize("body", [b"x", b"no stream at all", bytes(100), b"\xff" * 100])
 def test_what_is_no_stream_is_refused(kind: CompressionType, body: bytes) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format import faults as module
+from store_core.format import faults
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.decode import decode_message, decode_topic
@@ -74,16 +74,21 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
     except ValueError:
         row["compression"] = None
     if decompress and row["compression"] is not None:
-        row["body"] = expand_body(message.body, message.compression) if is_whole(message) else None
+        row["body"] = expanded(message) if is_whole(message) else None
     return row
 
 
 LAST_MS = (1 << 63) // 1000
 
 
+def expanded(message: MessageExt) -> bytes:
+    """Expand a body as RocketMQ does: one of no bytes is not touched."""
+    return expand_body(message.body, message.compression) if message.body else b""
+
+
 def is_whole(message: MessageExt) -> bool:
     try:
-        expand_body(message.body, message.compression)
+        expanded(message)
     except ValueError:
         return False
     return True
@@ -277,27 +282,28 @@ def pack(body: bytes) -> bytes:
 def test_expanded_bodies_come_in_several_batches_when_they_need_too_much_room(
     monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(module, "_EXPANDED_BATCH", room)
+    monkeypatch.setattr(faults, "_EXPANDED_BATCH", room)
     log = Segment().append(b"plain")
     for number in range(7):
         log.append(pack(bytes([number]) * 100), sys_flag=1)
     log.append(b"broken", sys_flag=1).append(b"plain").append(b"damaged", crc=1)
-    pending, bodies, faults = np.array(log.starts, np.int64), [], []
+    pending, bodies, damaged = np.array(log.starts, np.int64), [], []
     rounds = 0
     while pending.size:
         found = decoded(Log(bytes(log.data)), pending, ["body"], decompress=True)
         assert found.pending.size < pending.size
         bodies += found.batch["body"].to_pylist()
-        faults += [fault.position for fault in found.faults]
+        damaged += [fault.position for fault in found.faults]
         pending, rounds = found.pending, rounds + 1
 
     assert bodies == [b"plain", *(bytes([number]) * 100 for number in range(7)), b"plain"]
-    assert sorted(faults) == [log.starts[8], log.starts[10]]
+    assert sorted(damaged) == [log.starts[8], log.starts[10]]
     assert (rounds == 1) is (room > 700)
 
 
-def test_records_at_the_very_end_of_a_file_may_claim_wider_heads_than_there_are_bytes() -> None:
-    log = Segment().append(b"one").append(b"", topic="").put(36, ">i", 0x30)
+@pytest.mark.parametrize("sys_flag", [0x10, 0x20, 0x30])
+def test_records_at_the_very_end_of_a_file_may_claim_wider_heads_than_there_are_bytes(sys_flag: int) -> None:
+    log = Segment().append(b"one").append(b"", topic="").put(36, ">i", sys_flag)
     found = decoded(Log(bytes(log.data)), np.array(log.starts, np.int64))
 
     assert [fault.error.problem for fault in found.faults] == ["record lengths do not add up"]

@@ -76,9 +76,9 @@ def test_a_row_does_not_reach_into_the_next() -> None:
 @pytest.mark.parametrize("count", [63, 64, 65, 200])
 def test_of_a_name_that_comes_twice_the_last_value_wins_however_far_apart(count: int) -> None:
     between = b"".join(b"n%d\x01v\x02" % number for number in range(count - 2))
-    found = dict(maps([b"TAGS\x01first\x02" + between + b"TAGS\x01last\x02", b"TAGS\x01x\x02"])[0])
+    found = maps([b"TAGS\x01first\x02" + between + b"TAGS\x01last\x02", b"TAGS\x01x\x02"])[0]
 
-    assert found["TAGS"] == "last"
+    assert found[0] == ("TAGS", "last")
     assert len(found) == count - 1
 
 
@@ -87,6 +87,20 @@ def test_names_that_begin_alike_are_different() -> None:
 
     assert columns(rows).value("TAGS").to_pylist() == ["A", "A"]
     assert columns(rows).value("TAG").to_pylist() == [None, None]
+
+
+def test_rows_with_names_of_equal_lengths_in_another_order_are_told_apart() -> None:
+    rows = [b"TAGS\x01A\x02KEYS\x01B\x02", b"KEYS\x01B\x02TAGS\x01A\x02"]
+
+    assert columns(rows).value("TAGS").to_pylist() == ["A", "A"]
+    assert columns(rows).value("KEYS").to_pylist() == ["B", "B"]
+
+
+@pytest.mark.parametrize("row", [b"a\x01\xff\x02", b"\xff\x01b\x02", b"a\x01\xed\xa0\x80\x02", b"a\x01b\xc3\x02"])
+def test_malformed_names_and_values_are_replaced_as_by_the_parser(row: bytes) -> None:
+    expected = list(parse_properties(decode_text(row)).items())
+
+    assert maps([b"a\x01b\x02", row, b"a\x01b\x02"]) == [[("a", "b")], expected, [("a", "b")]]
 
 
 def test_values_may_be_as_long_as_a_properties_field() -> None:

@@ -240,6 +240,15 @@ def test_a_topic_past_its_record_is_damage(log: Segment, length: int) -> None:
     assert log.stop_reason() is StopReason.SIZE_MISMATCH
 
 
+def test_a_negative_topic_length_is_damage_even_where_lengths_add_up_backwards(log: Segment) -> None:
+    """The body's last two bytes would be the length of properties that reach to the end of the record."""
+    behind_body = 1 + 5 + 2
+    log.append(b"one").append(b"ab" + struct.pack(">h", behind_body), topic="topic").put(BODY_AT + 4, ">b", -3)
+
+    assert log.bodies() == [b"one"]
+    assert log.stop_reason() is StopReason.SIZE_MISMATCH
+
+
 def test_a_v2_topic_past_its_record_is_damage(log: Segment) -> None:
     log.append(b"one").append(b"two", topic="topic", version=2).put(BODY_AT + 3, ">h", 0x7FFF)
 
@@ -260,8 +269,9 @@ def test_a_negative_properties_length_stands_for_no_properties_as_in_java(log: S
     assert log.bodies() == [b"one", b"two"]
 
 
-def test_a_head_wider_than_its_record_is_damage(log: Segment) -> None:
-    log.append(b"one").append(b"", topic="").put(SYS_FLAG_AT, ">i", 0x30)
+@pytest.mark.parametrize("sys_flag", [0x10, 0x20, 0x30])
+def test_a_head_wider_than_its_record_is_damage(log: Segment, sys_flag: int) -> None:
+    log.append(b"one").append(b"", topic="").put(SYS_FLAG_AT, ">i", sys_flag)
 
     assert log.bodies() == [b"one"]
     assert log.stop_reason() is StopReason.SIZE_MISMATCH
