@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format.salvage import Damage, Run, SegmentWalk
 from store_core.format.scan import RecordCheck, StopReason, check_record
+from store_core.format.spans import Heads, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,9 @@ __all__ = ["LogEnd", "find_log_end"]
 
 _STRETCHES: Final = 64
 """How many stretches of sound records a torn tail is followed back through."""
+
+_LAST_RECORDS: Final = 1024
+"""How many of the last records are measured to see whether the end can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +71,38 @@ def find_log_end(
     RocketMQ 5.3.3, ``CommitLog.recoverNormally`` and ``recoverAbnormally``, end the log at the first record that fails,
     whatever follows, and truncate the rest.
     """
-    walk = SegmentWalk(raw, start_offset, only_newer=True, is_growing=True, next_data=next_data)
-    tail: deque[Run | Damage] = deque(maxlen=_STRETCHES)
-    for part in walk:
-        if isinstance(part, Run) or part.is_followed:
-            tail.append(part)
+    walk, tail, is_whole = _walk(raw, start_offset, next_data, measured_from=0)
+    if not is_whole or not _ends_sound(raw, start_offset, tail):
+        walk, tail, _ = _walk(raw, start_offset, next_data, measured_from=None)
     if not verify_crc:
         return LogEnd(walk.stop, walk.reason, walk.stale)
     torn = _torn_tail(raw, tail)
     return LogEnd(walk.stop, walk.reason, walk.stale) if torn is None else LogEnd(*torn, walk.stale)
+
+
+def _walk(
+    raw: npt.NDArray[np.uint8], start_offset: int, next_data: Callable[[int], int], measured_from: int | None
+) -> tuple[SegmentWalk, deque[Run | Damage], bool]:
+    """Walk the segment; give its last stretches without the damage at its end, and whether there was no other."""
+    walk = SegmentWalk(
+        raw, start_offset, only_newer=True, is_growing=True, next_data=next_data, measured_from=measured_from
+    )
+    tail: deque[Run | Damage] = deque(maxlen=_STRETCHES)
+    is_whole = True
+    for part in walk:
+        if isinstance(part, Run) or part.is_followed:
+            is_whole = is_whole and isinstance(part, Run)
+            tail.append(part)
+    return walk, tail, is_whole and not walk.reason.is_damage
+
+
+def _ends_sound(raw: npt.NDArray[np.uint8], start_offset: int, tail: deque[Run | Damage]) -> bool:
+    """Tell whether the last records are sound, so that a walk that measured none came to the right end.
+
+    Before them, a record whose parts do not add up has a size that led on to others: it does not move the end.
+    """
+    last = [part for part in tail if isinstance(part, Run)][-1:]
+    return all(measure(Heads(raw, run.starts[-_LAST_RECORDS:]), start_offset).sound.all() for run in last)
 
 
 def _torn_tail(raw: npt.NDArray[np.uint8], tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
-from store_core.format.lockstep import scan
+from store_core.format.lockstep import chain, scan
 from store_core.format.scan import BLANK_SIZE, RecordCheck, Scan, StopReason, check_record, follow_chain
 from store_core.format.spans import Heads
 
@@ -53,7 +53,7 @@ _OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Sound records, one behind the other.
+    """Sound records, one behind the other; or a chain that the walk's user has yet to measure, see `SegmentWalk`.
 
     Attributes
     ----------
@@ -116,6 +116,9 @@ class SegmentWalk:
         Where to stop: records and damage that start at or behind it are left out. What is found before is the same.
     next_data : callable
         Gives the first position at or behind another that may hold anything but zeros.
+    measured_from : int, optional
+        From here on runs are chains of sizes and magic codes alone, for a user who measures the records anyway
+        (`store_core.format.spans.measure`) and tells the walk of the first that is not sound: see `go_back`.
 
     Attributes
     ----------
@@ -136,6 +139,7 @@ class SegmentWalk:
         is_growing: bool = False,
         until: int | None = None,
         next_data: Callable[[int], int] = _no_holes,
+        measured_from: int | None = None,
     ) -> None:
         self.stop = 0
         self.reason = StopReason.LIMIT
@@ -147,7 +151,9 @@ class SegmentWalk:
         self._is_growing = is_growing
         self._until = raw.size if until is None else min(until, raw.size)
         self._next_data = next_data
-        self._last_sound = -1
+        self._last_sound = self._last_before = -1
+        self._measured_from = raw.size if measured_from is None else measured_from
+        self._is_back = False
         self._unread = 2 * raw.size
         """Bytes of bodies that searching may still read. Sound candidates overlap only in a file that was made to keep
         us busy; without this bound its cost would grow with the square of its size."""
@@ -155,10 +161,13 @@ class SegmentWalk:
     def __iter__(self) -> Iterator[Run | Damage]:
         window = _LONGEST_WINDOW
         while self.stop < self._until:
-            found = self._scan(self.stop, min(window, self._until - self.stop))
+            found = self._follow(self.stop, window)
             if found.starts.size:
-                self._last_sound = int(found.starts[-1])
+                self._last_before, self._last_sound = self._last_sound, int(found.starts[-1])
                 yield Run(found.starts, found.stop)
+                if self._is_back:
+                    self._is_back = False
+                    continue
             self.stop, self.reason = found.stop, found.reason
             window = min(2 * window, _LONGEST_WINDOW)
             if found.reason is StopReason.LIMIT:
@@ -173,10 +182,31 @@ class SegmentWalk:
                 return
             self.stop, window = damage.end, _SHORTEST_WINDOW
 
-    def _scan(self, begin: int, window: int) -> Scan:
-        if window <= _SHORTEST_WINDOW:
-            return follow_chain(self._data, begin, begin + window, self._start_offset)
-        return scan(self._raw, begin, begin + window, self._start_offset)
+    def go_back(self, position: int, last_sound: int) -> None:
+        """Go on at a record of the run just given, which is not sound, and prove all that follows.
+
+        Parameters
+        ----------
+        position : int
+            Start of the record.
+        last_sound : int
+            Start of the record before it in the run; -1 if it is the run's first.
+        """
+        self.stop = position
+        self._last_sound = last_sound if last_sound >= 0 else self._last_before
+        self._measured_from = self._raw.size
+        self._is_back = True
+
+    def _follow(self, begin: int, window: int) -> Scan:
+        end = begin + min(window, self._until - begin)
+        if begin >= self._measured_from and window > _SHORTEST_WINDOW:
+            return chain(self._raw, begin, end, self._start_offset)
+        return self._scan(begin, min(end, self._measured_from) if begin < self._measured_from else end)
+
+    def _scan(self, begin: int, end: int) -> Scan:
+        if end - begin <= _SHORTEST_WINDOW:
+            return follow_chain(self._data, begin, end, self._start_offset)
+        return scan(self._raw, begin, end, self._start_offset)
 
     def _is_end(self, found: Scan) -> bool:
         """Tell whether the segment ends here, with a blank record or with too few zeros for any record.
@@ -322,7 +352,7 @@ class SegmentWalk:
 
         Gives that position, and how far to look next time.
         """
-        found = self._scan(begin, window)
+        found = self._scan(begin, begin + window)
         times = store_timestamps(self._raw, np.concatenate(([self._last_sound], found.starts)))
         newer = np.flatnonzero(times[1:] >= times[0])
         if newer.size:

@@ -14,9 +14,11 @@ from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.segment_source import open_segment
 from store_core.format.columns import CORRUPT_RECORD, arrow_schema
 from store_core.format.decode import corrupt_record_error
-from store_core.format.decode_batch import decode_batch
-from store_core.format.salvage import Damage, Run, SegmentWalk, store_timestamps
+from store_core.format.decode_batch import decode_records
+from store_core.format.records import Records
+from store_core.format.salvage import Damage, Run, SegmentWalk
 from store_core.format.scan import StopReason
+from store_core.store.memory import keep_freed_memory
 from store_core.store.read_options import ReadOptions
 from store_core.store.read_plan import plan_ranges
 from store_core.store.row_filter import RowFilter
@@ -96,6 +98,7 @@ def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch
     SegmentVanishedError
         If the segment was deleted since the plan was made, unless `fail_on_data_loss` is off.
     """
+    keep_freed_memory()
     try:
         segment = open_segment(part.segment)
     except SegmentVanishedError as error:
@@ -109,22 +112,24 @@ def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch
 
 @dataclass(slots=True)
 class _Chunk:
-    """What becomes one batch: record starts, and damaged ranges between them, as positions in the segment."""
+    """What becomes one batch: records, and damaged ranges between them, as positions in the segment."""
 
-    starts: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    records: list[Records] = field(default_factory=list)
     damaged: list[tuple[int, int]] = field(default_factory=list)
     rows: int = 0
     size: int = 0
 
-    def take(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
-        """Take as many of the records between `bounds` as there is room for; an empty chunk takes at least one."""
+    def room(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
+        """Tell how many of the records between `bounds` there is room for; in an empty chunk for one at least."""
         by_size = int(np.searchsorted(bounds, bounds[0] + _BATCH_BYTES - self.size, "right")) - 1
-        count = min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1))
-        if count > 0:
-            self.starts.append(bounds[:count])
-            self.rows += count
-            self.size += int(bounds[count] - bounds[0])
-        return max(count, 0)
+        return max(min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1)), 0)
+
+    def take(self, records: Records, size: int) -> None:
+        """Take records of so many bytes."""
+        if len(records):
+            self.records.append(records)
+            self.rows += len(records)
+            self.size += size
 
     def take_damage(self, begin: int, end: int, most_rows: int) -> bool:
         """Take a damaged range if there is room for it; an empty chunk always does."""
@@ -173,13 +178,17 @@ class _RangeReader:
             only_newer=self._range.is_last,
             until=self._end,
             next_data=self._next_data,
+            measured_from=self._begin,
         )
         for part in walk:
             if isinstance(part, Run):
                 bounds = self._bounds(part)
                 while bounds.size > 1:
-                    count = chunk.take(bounds, self._options.max_records_per_batch)
-                    bounds = bounds[count:]
+                    taken, unsound = self._take(chunk, bounds)
+                    bounds = bounds[taken:]
+                    if unsound:
+                        walk.go_back(int(bounds[0]), _before(part.starts, int(bounds[0])))
+                        break
                     if bounds.size > 1:
                         yield chunk
                         chunk = _Chunk()
@@ -194,6 +203,21 @@ class _RangeReader:
                     chunk = _Chunk()
                     chunk.take_damage(begin, end, self._options.max_records_per_batch)
         yield chunk
+
+    def _take(self, chunk: _Chunk, bounds: npt.NDArray[np.int64]) -> tuple[int, bool]:
+        """Hand a chunk the next records; tell how many, and whether the one behind them is not sound."""
+        count = chunk.room(bounds, self._options.max_records_per_batch)
+        records = self._records(bounds[:count])
+        sound = records.spans.sound
+        if not sound.all():
+            count = int(sound.argmin())
+            records = self._records(bounds[:count])
+        chunk.take(records, int(bounds[count] - bounds[0]))
+        return count, count < sound.size
+
+    def _records(self, starts: npt.NDArray[np.int64]) -> Records:
+        segment = self._range.segment.name
+        return Records(self._raw, starts, segment, self._start_offset, self._options.property_parser)
 
     def _bounds(self, run: Run) -> npt.NDArray[np.int64]:
         """Give the starts in the range and, behind them, where the last of these records ends."""
@@ -238,40 +262,45 @@ class _RangeReader:
     # ---------------------------------------------------------------------------------------------------------- rows
 
     def _rows(self, chunk: _Chunk) -> Iterator[pa.RecordBatch]:
-        starts, faults = self._select(np.concatenate([np.empty(0, np.int64), *chunk.starts]))
+        records, faults = self._select(self._joined(chunk.records))
         damaged = chunk.damaged
-        while starts.size or faults or damaged:
-            decoded = self._decode(starts, self._options.columns)
+        while len(records) or faults or damaged:
+            decoded = self._decode(records, self._options.columns)
             stop = int(decoded.pending[0]) if decoded.pending.size else self._raw.size
             found = sorted([*decoded.faults, *(fault for fault in faults if fault.position < stop)], key=_position)
             yield from self._finished(decoded, found, [piece for piece in damaged if piece[0] < stop])
-            starts, faults = decoded.pending, [fault for fault in faults if fault.position >= stop]
+            records, faults = self._records(decoded.pending), [fault for fault in faults if fault.position >= stop]
             damaged = [piece for piece in damaged if piece[0] >= stop]
 
-    def _select(self, starts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], list[Fault]]:
-        """Choose the records asked for; what they do not need, bodies above all, is not touched."""
-        options = self._options
-        if options.starting_timestamp is not None or options.ending_timestamp is not None:
-            times = store_timestamps(self._raw, starts)
-            mask = np.ones(starts.size, np.bool_)
-            if options.starting_timestamp is not None:
-                mask &= times >= options.starting_timestamp
-            if options.ending_timestamp is not None:
-                mask &= times < options.ending_timestamp
-            starts = starts[mask]
-        if not self._filter.columns:
-            return starts, []
-        decoded = self._decode(starts, self._filter.columns)
-        return decoded.positions[self._filter.select(decoded.batch)], list(decoded.faults)
+    def _joined(self, pieces: list[Records]) -> Records:
+        if len(pieces) == 1:
+            return pieces[0]
+        return self._records(np.concatenate([np.empty(0, np.int64), *(piece.starts for piece in pieces)]))
 
-    def _decode(self, starts: npt.NDArray[np.int64], columns: Sequence[str]) -> DecodedBatch:
-        return decode_batch(
-            self._raw,
-            starts,
+    def _select(self, records: Records) -> tuple[Records, list[Fault]]:
+        """Choose the records asked for; what they do not need, bodies above all, is not touched."""
+        records = records.only(self._in_time(records))
+        if not self._filter.columns:
+            return records, []
+        decoded = self._decode(records, self._filter.columns)
+        return self._records(decoded.positions[self._filter.select(decoded.batch)]), list(decoded.faults)
+
+    def _in_time(self, records: Records) -> npt.NDArray[np.bool_]:
+        mask = np.ones(len(records), np.bool_)
+        first, end = self._options.starting_timestamp, self._options.ending_timestamp
+        if first is None and end is None:
+            return mask
+        times = records.heads.column("store_timestamp")
+        if first is not None:
+            mask &= times >= first
+        if end is not None:
+            mask &= times < end
+        return mask
+
+    def _decode(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
+        return decode_records(
+            records,
             columns,
-            segment=self._range.segment.name,
-            start_offset=self._start_offset,
-            parser=self._options.property_parser,
             verify_crc=self._options.verify_crc,
             decompress=self._options.decompress,
             nullable=self._options.is_permissive,
@@ -323,6 +352,12 @@ class _RangeReader:
 
 def _position(fault: Fault) -> int:
     return fault.position
+
+
+def _before(starts: npt.NDArray[np.int64], position: int) -> int:
+    """Give the start before a position, -1 if there is none."""
+    index = int(np.searchsorted(starts, position))
+    return int(starts[index - 1]) if index else -1
 
 
 def _pieces(begin: int, end: int) -> list[tuple[int, int]]:
