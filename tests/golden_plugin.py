@@ -21,7 +21,7 @@ _USED: Final = pytest.StashKey[set[str]]()
 
 # `ci` is the same in every run; `soak` (--hypothesis-profile=soak) looks further, and elsewhere each time.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None)
-settings.register_profile("soak", max_examples=10_000, deadline=None, print_blob=True)
+settings.register_profile("soak", max_examples=3_000, deadline=None, print_blob=True)
 settings.load_profile("ci")
 
 
