@@ -61,8 +61,14 @@ _TIME_POSITIONS: Final = {bits: _position("store_timestamp", bits) for bits in (
 
 
 def write_blank(view: memoryview) -> None:
-    """Close a file: `view` is all that is left of it. Of the blank record only the head is written (since 4.9.1)."""
-    _BLANK.pack_into(view, 0, len(view), MagicCode.BLANK)
+    """Close a file: `view` is all that is left of it. Of the blank record only the head is written (since 4.9.1).
+
+    No writer leaves fewer bytes than that; where a foreign file does, they become zeros.
+    """
+    if len(view) < BLANK_SIZE:
+        view[:] = bytes(len(view))
+    else:
+        _BLANK.pack_into(view, 0, len(view), MagicCode.BLANK)
 
 
 def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three values that only now are known

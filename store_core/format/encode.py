@@ -198,26 +198,31 @@ def seal_properties(data: bytes, rules: EncodeRules) -> bytes:
 
 
 def encode_message(
-    message: Message, rules: EncodeRules, store_host: tuple[str, int], properties: bytes | None = None
+    message: Message,
+    rules: EncodeRules,
+    store_host: tuple[str, int],
+    properties: bytes | None = None,
+    born_timestamp: int = 0,
 ) -> EncodedRecords | Refusal:
     """Encode one message; `store_core.format.append.do_append` completes it.
 
     Parameters
     ----------
     message : Message
-        With a born time.
     rules : EncodeRules
     store_host : tuple of str and int
         For a message that has none of its own.
     properties : bytes or None
         The properties as stored, if they are not those of the message.
+    born_timestamp : int
+        For a message that has none of its own, ms.
 
     Raises
     ------
     InvalidOptionError
         If a host or an integer can't be stored at all.
     """
-    head = _Head.of(message, rules, store_host)
+    head = _Head.of(message, rules, store_host, born_timestamp)
     stored = properties_bytes(message, rules) if properties is None else seal_properties(properties, rules)
     body = message.body or b""
     refusal = head.refuse() or _refuse_sizes(rules, len(body), len(stored), head.size(len(body), len(stored)))
@@ -256,11 +261,12 @@ class _Head:
     version: MagicCode
     topic: bytes
     sys_flag: int
+    born_timestamp: int
     born_host: bytes
     store_host: bytes
 
     @classmethod
-    def of(cls, message: Message, rules: EncodeRules, store_host: tuple[str, int]) -> _Head:
+    def of(cls, message: Message, rules: EncodeRules, store_host: tuple[str, int], born_timestamp: int) -> _Head:
         born = pack_host(*message.born_host, rules.release)
         store = pack_host(*(message.store_host or store_host), rules.release)
         sys_flag = message.sys_flag
@@ -269,7 +275,8 @@ class _Head:
         if len(store) == HOST_V6.itemsize:
             sys_flag |= MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
         version = message_version(message.topic, rules)
-        return cls(rules, message, version, to_utf8(message.topic), int(sys_flag), born, store)
+        born_time = born_timestamp if message.born_timestamp is None else message.born_timestamp
+        return cls(rules, message, version, to_utf8(message.topic), int(sys_flag), born_time, born, store)
 
     def refuse(self) -> Refusal | None:
         """Refuse what RocketMQ would write as a record that nobody can read, itself included."""
@@ -301,7 +308,7 @@ class _Head:
         """Give the pieces of a record in their order, zeros for what is not known yet."""
         message = self.message
         values = (self.size(len(body), len(properties)), self.version, body_crc(body), message.queue_id, flag, 0, 0)
-        hosts = (self.sys_flag, message.born_timestamp or 0, self.born_host, 0, self.store_host)
+        hosts = (self.sys_flag, self.born_timestamp, self.born_host, 0, self.store_host)
         rest = (message.reconsume_times, prepared, len(body))
         try:
             head = _head_struct(self.v6_bits).pack(*values, *hosts, *rest)
@@ -314,7 +321,11 @@ class _Head:
 
 
 def encode_members(
-    batch: Message, items: Iterable[tuple[int, bytes, bytes]], rules: EncodeRules, store_host: tuple[str, int]
+    batch: Message,
+    items: Iterable[tuple[int, bytes, bytes]],
+    rules: EncodeRules,
+    store_host: tuple[str, int],
+    born_timestamp: int = 0,
 ) -> EncodedRecords | Refusal:
     """Encode the members of a batch, each as a record of its own.
 
@@ -324,6 +335,8 @@ def encode_members(
         What they share; its body is not looked at.
     items : iterable of tuple
         Flag, body and properties field of each member.
+    rules, store_host, born_timestamp
+        As in `encode_message`.
 
     Notes
     -----
@@ -331,7 +344,7 @@ def encode_members(
     separator between a member's properties and the property CRC unless the batch has properties too.
     A member whose properties grow beyond 32,767 bytes is refused here; RocketMQ writes an unreadable record.
     """
-    head = _Head.of(batch, rules, store_host)
+    head = _Head.of(batch, rules, store_host, born_timestamp)
     refusal = head.refuse()
     shared = b"" if rules.release == "4.3" else to_utf8(_shared_properties(batch, rules.release))
     encoded = EncodedRecords(bytearray(), head.v6_bits, head.store_host, [])

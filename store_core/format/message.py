@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CRC_MASK", "Message", "MessageExt", "body_crc"]
 
 CRC_MASK: Final = 0x7FFFFFFF
+_ARGUMENTS: Final = (properties.TAGS, properties.KEYS, WAIT, DELAY)
 
 
 def body_crc(body: bytes | memoryview) -> int:
@@ -162,6 +163,13 @@ class Message:
         """Whether any property is given other than by `properties_string`."""
         named = (self.tags, self.keys, self.properties, self.delay_level)
         return any(value is not None for value in named) or not self.wait_store_msg_ok
+
+    def may_have(self, name: str) -> bool:
+        """Tell quickly whether a property may be there: False is certain, True is worth a look."""
+        if self.has_named_properties:
+            return name in _ARGUMENTS or (self.properties is not None and name in self.properties)
+        text = self.properties_string
+        return text is not None and (name in text if isinstance(text, str) else name.encode() in text)
 
     def property_map(self) -> dict[str, str | None]:
         """Give the properties named by arguments, in the order in which a producer in Java puts them.

@@ -24,6 +24,7 @@ from store_core.format.delayed import (
 from store_core.format.encode import stored_properties, utf16_length
 from store_core.format.message import Message
 from store_core.format.property_string import (
+    DELAY,
     INNER_NUM,
     TIMER_DEL_UNIQKEY,
     TIMER_DELAY_MS,
@@ -153,20 +154,15 @@ class PutChecks:
         is_inner = bool(message.sys_flag & MessageSysFlag.INNER_BATCH_FLAG)
         if is_inner and not self._state.is_batch_topic(message.topic):
             return PutMessageStatus.MESSAGE_ILLEGAL
-        if not is_inner and self._has(message, INNER_NUM):
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        return message
-
-    def _has(self, message: Message, name: str) -> bool:
-        text = message.properties_string
-        if text is not None and not message.has_named_properties:
-            found = name in text if isinstance(text, str) else name.encode() in text
-            return found and name in stored_properties(message, self._config.release)
-        return message.properties is not None and name in message.properties
+        if is_inner or not message.may_have(INNER_NUM):
+            return message
+        has_number = INNER_NUM in stored_properties(message, self._config.release)
+        return PutMessageStatus.MESSAGE_ILLEGAL if has_number else message
 
     def handle_schedule_message(self, message: Message) -> Hooked:
         """Send timed and delayed messages to their system topics (``HookUtils.handleScheduleMessage``)."""
-        if not may_be_delayed(message.sys_flag):
+        names = (DELAY, *_TIMERS)
+        if not may_be_delayed(message.sys_flag) or not any(message.may_have(name) for name in names):
             return message
         properties = stored_properties(message, self._config.release)
         try:

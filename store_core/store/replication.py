@@ -17,6 +17,8 @@ __all__ = ["ALL_IN_SYNC", "NoReplicas", "ReplicaService", "Replication", "comple
 ALL_IN_SYNC: Final = -1
 """Acknowledgements needed: of all replicas that are in step (``MixAll.ALL_ACK_IN_SYNC_STATE_SET``)."""
 
+_MASTER_AND_SLAVE: Final = 2
+
 
 def completed(status: PutMessageStatus) -> Future[PutMessageStatus]:
     """Give a future that has its result."""
@@ -102,7 +104,7 @@ class Replication:
         """Give the copies that a put needs, with the log at `offset`; None if they can't be had (5.x)."""
         wanted = self._config.in_sync_replicas
         if self._config.release != "5.3":
-            return wanted
+            return _MASTER_AND_SLAVE
         if self._broker.enable_controller_mode:
             enough = self._replicas.in_sync_replicas(offset) >= self._config.min_in_sync_replicas
             found = ALL_IN_SYNC if self._config.all_ack_in_sync_state_set else wanted
@@ -120,7 +122,7 @@ class Replication:
             if not self._replicas.is_slave_ok(next_offset):
                 return completed(PutMessageStatus.SLAVE_NOT_AVAILABLE)
             timeout = self._config.sync_flush_timeout if self._config.release == "4.3" else self._config.slave_timeout
-            return self._replicas.replicate(next_offset, 2, timeout)
+            return self._replicas.replicate(next_offset, _MASTER_AND_SLAVE, timeout)
         if 0 <= acknowledgements <= 1:
             return completed(PutMessageStatus.PUT_OK)
         return self._replicas.replicate(next_offset, acknowledgements, self._config.slave_timeout)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
@@ -79,7 +79,8 @@ rows = st.fixed_dictionaries(
         "prepared_transaction_offset": st.one_of(st.none(), st.integers(0, 2**62)),
         "delay_level": st.one_of(st.none(), levels),
         "properties_string": st.one_of(
-            st.none(), st.sampled_from([b"", b"a\x01b", b"a\x01b\x02", b"DELAY\x015\x02", b"x__CRC32#\x011\x02", b"\xff"])
+            st.none(),
+            st.sampled_from([b"", b"a\x01b", b"a\x01b\x02", b"DELAY\x015\x02", b"x__CRC32#\x011\x02", b"\xff"]),
         ),
     }
 )
@@ -141,7 +142,6 @@ def appended_one_by_one(
     return log, table
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     batches(),
     st.sampled_from(["4.3", "4.9", "5.3"]),

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The critical section: one writer at a time takes indexes and appends."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.append import do_append
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.store.bulk_append import append_records
+from store_core.store.put_message_lock import make_put_message_lock
+from store_core.store.put_result import PutMessageResult
+
+if TYPE_CHECKING:
+    from store_core.files.clock import Clock
+    from store_core.files.mapped_file import AppendCallback, MappedFile
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.format.append import EncodedRecords
+    from store_core.format.batch_append import EncodedBatch
+    from store_core.store.bulk_append import AppendBatchResult
+    from store_core.store.light_queues import LightQueues
+    from store_core.store.put_preparation import Pending, PutPreparation
+    from store_core.store.queue_offsets import QueueOffsets
+    from store_core.store.store_stats import StoreStats
+
+__all__ = ["LogAppender"]
+
+_LOG: Final = logging.getLogger("store_core")
+_SLOW_MS: Final = 500
+
+
+class LogAppender:
+    """Appends what is prepared, under the put lock.
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+    clock : Clock
+    preparation : PutPreparation
+        Encodes what it left to the lock.
+    offsets : QueueOffsets
+    light_queues : LightQueues
+    stats : StoreStats
+    is_reentrant : bool
+        The kind of lock (``useReentrantLockWhenPutMessage``).
+
+    Attributes
+    ----------
+    begin_time_in_lock : int
+        Clock when the append under way took the lock, ms; 0 without one.
+    """
+
+    def __init__(  # noqa: PLR0913 -- everything that an append touches
+        self,
+        queue: MappedFileQueue,
+        clock: Clock,
+        preparation: PutPreparation,
+        offsets: QueueOffsets,
+        light_queues: LightQueues,
+        stats: StoreStats,
+        *,
+        is_reentrant: bool,
+    ) -> None:
+        self.begin_time_in_lock = 0
+        self._queue = queue
+        self._clock = clock
+        self._preparation = preparation
+        self._offsets = offsets
+        self._light_queues = light_queues
+        self._stats = stats
+        self._lock = make_put_message_lock(reentrant=is_reentrant, clock=clock)
+
+    def append(self, pending: Pending) -> PutMessageResult:
+        """Append a message or a batch, as steps 2 to 5 of `CommitLog.put_message` tell, and count it."""
+        with self._lock:
+            begin = self.begin_time_in_lock = self._clock.now_ms()
+            try:
+                result = self._append_locked(pending, begin)
+            finally:
+                self.begin_time_in_lock = 0
+            elapsed = self._clock.now_ms() - begin
+        appended = result.append_message_result
+        if appended is None or result.status is not PutMessageStatus.PUT_OK:
+            return result
+        if elapsed > 0:
+            appended = replace(appended, pagecache_rt=elapsed)
+            result = replace(result, append_message_result=appended)
+        if elapsed > _SLOW_MS:
+            _LOG.warning("an append to %s held the lock for %d ms: %s", pending.message.topic, elapsed, appended)
+        self._stats.add_put(pending.message.topic, appended.msg_num, appended.wrote_bytes)
+        return result
+
+    def _append_locked(self, pending: Pending, now: int) -> PutMessageResult:
+        message = pending.message
+        index = self._offsets.next_offset(message.topic, message.queue_id) if pending.is_queued else 0
+        encoded = pending.encoded
+        if encoded is None:
+            made = self._preparation.encode_in_lock(pending, index)
+            if isinstance(made, PutMessageResult):
+                return made
+            encoded = made
+        result = self._append_to_file(encoded, pending, index, now)
+        if result.is_ok:
+            if pending.is_queued:
+                self._offsets.advance(message.topic, message.queue_id, pending.message_num)
+            if pending.is_light and pending.properties is not None:
+                self._light_queues.advance(message, pending.properties)
+        return result
+
+    def _append_to_file(self, encoded: EncodedRecords, pending: Pending, index: int, now: int) -> PutMessageResult:
+        """Append to the last file, and if that has no room, once more to the next."""
+        result: AppendMessageResult | None = None
+        for _ in range(2):
+            file = self._queue.get_last_mapped_file()
+            if file is None:
+                return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED, result)
+            result = file.append_with(self._append_callback(file, encoded, pending, index, now))
+            if result.status is AppendMessageStatus.UNKNOWN_ERROR:
+                return PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, result)
+            if result.status is not AppendMessageStatus.END_OF_FILE:
+                break
+        return PutMessageResult(PutMessageStatus.PUT_OK, result)
+
+    def _append_callback(
+        self, file: MappedFile, encoded: EncodedRecords, pending: Pending, index: int, now: int
+    ) -> AppendCallback:
+        def callback(file_from_offset: int, view: memoryview, _room: int) -> AppendMessageResult:
+            return do_append(
+                encoded,
+                view,
+                file_from_offset + file.wrote_position,
+                queue_offset=index,
+                store_timestamp=now,
+                append_property_crc=self._preparation.rules.append_property_crc,
+                is_queued=pending.is_queued,
+                message_num=pending.message_num,
+            )
+
+        return callback
+
+    def append_batch(self, batch: EncodedBatch) -> AppendBatchResult:
+        """Append many messages, as `append_records` does, and count them."""
+        with self._lock:
+            now = self.begin_time_in_lock = self._clock.now_ms()
+            try:
+                indexes = batch.queue_offsets(self._offsets.next_offsets(batch.queues))
+                result = append_records(self._queue, batch, indexes, now)
+                taken = batch.queue_index[: result.msg_num][batch.is_queued[: result.msg_num]]
+                counts = np.bincount(taken, minlength=len(batch.queues)).astype(np.int64)
+                self._offsets.advance_all(batch.queues, counts)
+            finally:
+                self.begin_time_in_lock = 0
+        self._count(batch, result.msg_num)
+        return result
+
+    def _count(self, batch: EncodedBatch, messages: int) -> None:
+        sizes = np.diff(batch.starts)[:messages]
+        index = batch.queue_index[:messages]
+        counts = np.bincount(index, minlength=len(batch.queues)).tolist()
+        totals = np.bincount(index, sizes, minlength=len(batch.queues)).tolist()
+        for (topic, _), count, total in zip(batch.queues, counts, totals, strict=True):
+            if count:
+                self._stats.add_put(topic, count, int(total))
