@@ -51,9 +51,9 @@ wheel: venv ## the wheel, in dist/
 test-install: venv ## install the wheel with its newest dependencies into an empty environment, and read with it
 	@$(VENV_PYTHON) tools/check_wheel.py --dependencies fetch
 
-test-lowest: .venv-lowest/.made ## the tests on the lowest dependencies that pyproject.toml names
+test-lowest: .venv-lowest/.made ## the tests on the lowest dependencies that pyproject.toml names; TESTS="..." picks some
 	@# PySpark 4.1 leaves the closing of its sockets to the garbage collector.
-	@.venv-lowest/bin/python -m pytest -W "ignore:unclosed <socket:ResourceWarning"
+	@.venv-lowest/bin/python -m pytest -W "ignore:unclosed <socket:ResourceWarning" $(TESTS)
 
 lock: ## requirements/*.lock anew, with the newest versions
 	@tools/lock.sh
