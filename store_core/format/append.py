@@ -13,7 +13,7 @@ from typing import Final
 
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
 from store_core.format.host import message_id
-from store_core.format.layout import BLANK_RECORD, MagicCode, head_dtype, unit_dtype
+from store_core.format.layout import BLANK_RECORD, MagicCode, field_position, head_dtype, unit_dtype
 from store_core.format.message import CRC_MASK
 from store_core.format.properties import PROPERTY_CRC, property_crc_digits
 from store_core.format.property_string import CRC_RESERVED
@@ -50,14 +50,12 @@ class EncodedRecords:
     fixed_timestamp: int | None = None
 
 
-def _position(name: str, v6_bits: int = 0) -> int:
-    return head_dtype(v6_bits).fields[name][1]  # type: ignore[index]  # a structured dtype has fields
-
-
 _OFFSETS: Final = struct.Struct(">qq")
-_OFFSETS_POSITION: Final = _position("queue_offset")
+_OFFSETS_POSITION: Final = field_position(head_dtype(), "queue_offset")
 _TIME: Final = struct.Struct(">q")
-_TIME_POSITIONS: Final = {bits: _position("store_timestamp", bits) for bits in (0x00, 0x10, 0x20, 0x30)}
+_TIME_POSITIONS: Final = {
+    bits: field_position(head_dtype(bits), "store_timestamp") for bits in (0x00, 0x10, 0x20, 0x30)
+}
 
 
 def write_blank(view: memoryview) -> None:

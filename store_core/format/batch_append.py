@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.layout import head_dtype
+from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import CRC_MASK
 from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import CRC_RESERVED
@@ -110,7 +110,7 @@ def complete_batch(
     pairs = np.empty(starts.size, _OFFSET_PAIR)
     pairs["queue_offset"] = queue_offsets[rows]
     pairs["physical_offset"] = starts - first + physical_offset
-    _scatter(batch.data, starts + _position("queue_offset"), pairs)
+    _scatter(batch.data, starts + field_position(head_dtype(), "queue_offset"), pairs)
     times = np.full(starts.size, store_timestamp, _TIME)
     _scatter(batch.data, starts + _time_positions(batch.v6_bits[rows]), times)
     if batch.append_property_crc:
@@ -118,16 +118,12 @@ def complete_batch(
     return memoryview(batch.data)[first : int(batch.starts[rows.stop])]  # type: ignore[arg-type]  # arrays have buffers
 
 
-def _position(name: str, v6_bits: int = 0) -> int:
-    return head_dtype(v6_bits).fields[name][1]  # type: ignore[index]  # a structured dtype has fields
-
-
 def _time_positions(v6_bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | int:
     if (v6_bits == v6_bits[0]).all():
-        return _position("store_timestamp", int(v6_bits[0]))
+        return field_position(head_dtype(int(v6_bits[0])), "store_timestamp")
     table = np.zeros(int(v6_bits.max()) + 1, np.int64)
     for bits in np.unique(v6_bits).tolist():
-        table[bits] = _position("store_timestamp", bits)
+        table[bits] = field_position(head_dtype(bits), "store_timestamp")
     return table[v6_bits]
 
 

@@ -82,6 +82,8 @@ class CommitLog:
     queue_offsets : QueueOffsets
     running_flags : RunningFlags
     stats : StoreStats
+    preparation : PutPreparation
+        What is done to messages before they are appended.
     """
 
     def __init__(  # noqa: PLR0913 -- the files, how they are written, and the services around
@@ -109,11 +111,11 @@ class CommitLog:
         self._clock = clock
         self._checkpoint = checkpoint
         light_queues = LightQueues(config, self.queue_offsets)
-        self._preparation = PutPreparation(config, broker.store_host, light_queues, is_batch_topic)
+        self.preparation = PutPreparation(config, broker.store_host, light_queues, is_batch_topic)
         self._appender = LogAppender(
             self.mapped_file_queue,
             clock,
-            self._preparation,
+            self.preparation,
             self.queue_offsets,
             light_queues,
             self.stats,
@@ -166,6 +168,11 @@ class CommitLog:
         """Physical offset below which everything is on disk."""
         return self.mapped_file_queue.flushed_where
 
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything is on disk."""
+        return self.flushed_where >= self.mapped_file_queue.max_wrote_position
+
     def roll_next_file(self, offset: int) -> int:
         """Give the start of the file after the one that holds `offset`."""
         size = self.config.mapped_file_size_commit_log
@@ -185,7 +192,7 @@ class CommitLog:
     def update_max_message_size(self, size: int) -> None:
         """Change the size limit while running (5.x); sizes below 10 bytes are ignored, as in RocketMQ."""
         if size >= _SMALLEST_LIMIT:
-            self._preparation.rules = replace(self._preparation.rules, max_message_size=size)
+            self.preparation.rules = replace(self.preparation.rules, max_message_size=size)
 
     # ---- putting
 
@@ -200,11 +207,11 @@ class CommitLog:
         After a crash of the machine the log holds, in order, every message whose put returned PUT_OK with synchronous
         flush, and possibly one torn record behind them, which recovery cuts off. A put that is refused leaves no trace.
         """
-        return self._wait(self._put(message))
+        return self._wait(self.put(message))
 
     def async_put_message(self, message: Message) -> Future[PutMessageResult]:
         """Put a message: steps 1 to 6 of `put_message` are done on return, and the future has its result."""
-        return as_future(self._put(message))
+        return as_future(self.put(message))
 
     def put_messages(self, batch: Message) -> PutMessageResult:
         """Put the messages of a batch as records of their own, all of them or none, and never over a file's end.
@@ -219,28 +226,30 @@ class CommitLog:
         PutMessageResult
             ``msg_id`` has an id for each message, joined by commas.
         """
-        return self._wait(self._put_batch(batch))
+        return self._wait(self.put_batch(batch))
 
     def async_put_messages(self, batch: Message) -> Future[PutMessageResult]:
         """Put a batch: the future has the result of `put_messages`."""
-        return as_future(self._put_batch(batch))
+        return as_future(self.put_batch(batch))
 
-    def _put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
+    def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
+        """Do steps 1 to 6 of `put_message`; a result that needs no waiting comes without a future."""
         now = self._clock.now_ms()
-        delayed = self._preparation.delayed(message)
+        delayed = self.preparation.delayed(message)
         if isinstance(delayed, Refusal):
             return refused(delayed)
         waits, copies = self._copies(delayed)
         if copies is None:
             return PutMessageResult(PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)
-        pending = self._preparation.single(delayed, now)
+        pending = self.preparation.single(delayed, now)
         if isinstance(pending, Refusal):
             return refused(pending)
         return self._settled(self._appender.append(pending), copies, waits=waits)
 
-    def _put_batch(self, batch: Message) -> PutMessageResult | Future[PutMessageResult]:
+    def put_batch(self, batch: Message) -> PutMessageResult | Future[PutMessageResult]:
+        """Do the same for a batch."""
         now = self._clock.now_ms()
-        pending = self._preparation.batch(batch, now)
+        pending = self.preparation.batch(batch, now)
         if isinstance(pending, Refusal):
             return refused(pending)
         waits, copies = self._copies(batch)
@@ -250,7 +259,7 @@ class CommitLog:
 
     def _copies(self, message: Message) -> tuple[bool, int | None]:
         """Tell whether the producer waits, and for how many copies: 0 for none, None if they can't be had."""
-        waits = self._preparation.waits(message)
+        waits = self.preparation.waits(message)
         if not self._replication.is_needed(waits=waits):
             return waits, 0
         return waits, self._replication.acknowledgements(self.mapped_file_queue.max_wrote_position)
@@ -291,7 +300,7 @@ class CommitLog:
         if result.status is not PutMessageStatus.PUT_OK or not result.msg_num:
             return result
         flush, replicas = self._ask(result.next_offset, copies, waits=waits)
-        return wait_for(settle(result, flush, replicas), self._timeout, replace(result, status=_UNKNOWN))
+        return wait_for(settle(result, flush, replicas), self.put_timeout, replace(result, status=_UNKNOWN))
 
     def encode_messages(self, messages: pa.RecordBatch | pa.Table, *, schedules: bool = False) -> EncodedBatch:
         """Encode many messages for `append_batch`, by this log's configuration.
@@ -305,7 +314,7 @@ class CommitLog:
         levels = len(self.config.delay_levels)
         return encode_batch(
             messages,
-            self._preparation.rules,
+            self.preparation.rules,
             store_host=self._store_host,
             born_timestamp=self._clock.now_ms(),
             max_delay_level=levels if schedules or self.config.release != "5.3" else None,
@@ -330,9 +339,9 @@ class CommitLog:
         return flush, self._replication.handle_ha(next_offset, copies) if copies else None
 
     def _wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
-        return wait_for(outcome, self._timeout, PutMessageResult(_UNKNOWN))
+        return wait_for(outcome, self.put_timeout, PutMessageResult(_UNKNOWN))
 
     @property
-    def _timeout(self) -> float:
+    def put_timeout(self) -> float:
         """How long a put waits for flush and replicas that do not keep their own time-outs; seconds."""
         return max(self.config.sync_flush_timeout, self.config.slave_timeout) / 1000 + _WAIT_MARGIN

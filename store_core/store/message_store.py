@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole store: the commit log, and what opens, guards and closes it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from store_core.errors import StoreNotFoundError
+from store_core.files.abort_file import AbortFile
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.format.append_result import PutMessageStatus
+from store_core.store.broker_config import BrokerConfig
+from store_core.store.commit_log import CommitLog
+from store_core.store.config import MessageStoreConfig
+from store_core.store.log_recovery import RecoveryReport, recover_log
+from store_core.store.put_checks import default_hooks
+from store_core.store.put_outcome import as_future, wait_for
+from store_core.store.put_result import PutMessageResult
+from store_core.store.put_service import PutService
+from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.store_layout import allocate_service, log_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.format.batch_append import EncodedBatch
+    from store_core.format.message import Message
+    from store_core.store.bulk_append import AppendBatchResult
+    from store_core.store.put_checks import PutMessageHook
+    from store_core.store.replication import ReplicaService
+    from store_core.store.running_flags import RunningFlags
+    from store_core.store.store_stats import StoreStats
+
+__all__ = ["DefaultMessageStore"]
+
+_BUSY_LIMIT_MS: Final = 10_000_000
+
+
+class DefaultMessageStore:
+    """A message store that can be written (RocketMQ: ``DefaultMessageStore``); made by `open`.
+
+    Attributes
+    ----------
+    path : Path
+    config : MessageStoreConfig
+    commit_log : CommitLog
+    checkpoint : StoreCheckpoint
+    put_message_hooks : list of PutMessageHook
+        What looks at each message before release 5.3 puts it; the broker's own at first.
+    recovery_report : RecoveryReport
+        What opening found.
+    """
+
+    def __init__(  # noqa: PLR0913 -- made by `open`
+        self,
+        path: Path,
+        config: MessageStoreConfig,
+        broker: BrokerConfig,
+        clock: Clock,
+        file_system: FileSystem,
+        replicas: ReplicaService | None,
+        batch_topics: Collection[str],
+        *,
+        read_only: bool,
+        broker_hooks: bool,
+    ) -> None:
+        self.path = path
+        self.config = config
+        self.is_read_only = read_only
+        self._clock = clock
+        self._file_system = file_system
+        self._batch_topics = frozenset(batch_topics)
+        self._is_shutdown = read_only
+        self._lock = StoreLock(path, file_system)
+        self._abort = AbortFile(path, file_system)
+        self._allocate = allocate_service(config, clock, file_system)
+        self.checkpoint = StoreCheckpoint(path, file_system, config.release)
+        self.commit_log = CommitLog(
+            log_paths(path, config),
+            config,
+            file_system,
+            clock,
+            broker=broker,
+            allocate=self._allocate,
+            checkpoint=self.checkpoint,
+            replicas=replicas,
+            is_batch_topic=self.is_batch_topic,
+            writable=not read_only,
+        )
+        self.put_message_hooks: list[PutMessageHook] = default_hooks(config, self) if broker_hooks else []
+        self._puts = PutService(self.commit_log, self, self.put_message_hooks)
+        self.recovery_report = RecoveryReport(
+            last_exit_ok=True,
+            files=0,
+            records=0,
+            min_offset=-1,
+            max_offset=0,
+            reason=None,
+            truncated_files=0,
+            notes=(),
+        )
+
+    @classmethod
+    def open(  # noqa: PLR0913 -- a path and a configuration do; the rest is for brokers and tests
+        cls,
+        path: str | os.PathLike[str],
+        config: MessageStoreConfig | None = None,
+        *,
+        read_only: bool = False,
+        broker: BrokerConfig | None = None,
+        broker_hooks: bool = True,
+        batch_topics: Collection[str] = (),
+        replicas: ReplicaService | None = None,
+        clock: Clock | None = None,
+        file_system: FileSystem | None = None,
+    ) -> Self:
+        """Open a store, or make one.
+
+        Steps: 1. lock it; 2. see whether it was closed, and read the checkpoint; 3. load the files; 4. find the end of
+        the log and the queues' next indexes, and cut off what lies behind; 5. start the services; 6. leave an ``abort``
+        file until it is closed.
+
+        Parameters
+        ----------
+        path : path-like
+            The store's root.
+        config : MessageStoreConfig, optional
+        read_only : bool
+            Take no lock, write nothing, start nothing. A store that a broker is writing may be opened so, and is seen
+            as it was then.
+        broker : BrokerConfig, optional
+        broker_hooks : bool
+            With release 5.3: check and rewrite messages as a broker's hooks do. Without them only inner batches are
+            checked. 4.x checks in the store itself.
+        batch_topics : collection of str
+            Topics with the attribute ``queue.type=BatchCQ``.
+        replicas : ReplicaService, optional
+        clock : Clock, optional
+        file_system : FileSystem, optional
+
+        Raises
+        ------
+        StoreLockedError
+            If a broker, or another writer, has the store.
+        StoreNotFoundError
+            If there is nothing to read.
+        SegmentLayoutError
+            If the log's files are not what the configuration and release expect.
+        OSError
+            As the system says.
+        """
+        root = Path(path)
+        store = cls(
+            root,
+            config or MessageStoreConfig(),
+            broker or BrokerConfig(),
+            clock or SystemClock(),
+            file_system or OsFileSystem(),
+            replicas,
+            batch_topics,
+            read_only=read_only,
+            broker_hooks=broker_hooks,
+        )
+        if read_only:
+            if not root.is_dir():
+                raise StoreNotFoundError(f"there is no store at {root}")
+            store._load()
+            return store
+        store._lock.acquire()
+        try:
+            store._load()
+            store._start()
+        except BaseException:
+            store.commit_log.close()
+            store._lock.release()
+            raise
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _load(self) -> None:
+        last_exit_ok = not self._abort.exists
+        self.checkpoint.load()
+        notes = list(self.commit_log.load())
+        queue = self.commit_log.mapped_file_queue
+        notes += queue.check_self()
+        files = len(queue.mapped_files)
+        found = recover_log(queue, self.config, self.commit_log.queue_offsets)
+        self._cut(found.end_offset)
+        self.recovery_report = RecoveryReport(
+            last_exit_ok,
+            len(queue.mapped_files),
+            found.records,
+            queue.min_offset,
+            queue.max_offset,
+            found.reason,
+            files - len(queue.mapped_files),
+            (*notes, *found.notes),
+        )
+
+    def _cut(self, end_offset: int) -> None:
+        """End the log; what lies behind in its last file becomes zeros, so that no later restart finds it again."""
+        queue = self.commit_log.mapped_file_queue
+        if not self.is_read_only:
+            queue.truncate_dirty_files(end_offset, clear_tail=True)
+        else:
+            queue.forget([file for file in queue.mapped_files if file.file_from_offset > end_offset])
+            for file in queue.mapped_files[-1:]:
+                file.set_position(min(end_offset - file.file_from_offset, file.file_size))
+        queue.flushed_where = queue.committed_where = end_offset
+
+    def _start(self) -> None:
+        self._allocate.start()
+        self.commit_log.start()
+        self._abort.create(os.getpid(), self.config.release)
+
+    def close(self) -> None:
+        """Close the store: it takes no more messages, and everything is flushed.
+
+        Steps: 1. refuse messages; 2. end the services, which flush the log; 3. delete files made ahead; 4. write the
+        checkpoint; 5. delete ``abort``, if all that succeeded and the store was writeable; 6. let go of files and lock.
+        Closing twice is fine.
+        """
+        if self.is_read_only:
+            self.commit_log.close()
+            return
+        if self._is_shutdown:
+            return
+        self._is_shutdown = True
+        try:
+            flushed = self.commit_log.shutdown()
+            ended = self._allocate.shutdown()
+            self.checkpoint.flush()
+            if flushed and ended and self.commit_log.is_flushed and self.is_writeable:
+                self._abort.remove()
+        finally:
+            self.checkpoint.close()
+            self.commit_log.close()
+            self._lock.release()
+
+    # ---- state
+
+    @property
+    def is_shutdown(self) -> bool:
+        """Whether it takes no messages any more."""
+        return self._is_shutdown
+
+    @property
+    def running_flags(self) -> RunningFlags:
+        """Why it may not be read or written at the moment."""
+        return self.commit_log.running_flags
+
+    @property
+    def is_writeable(self) -> bool:
+        """Whether its running flags allow puts."""
+        return self.running_flags.is_writeable
+
+    @property
+    def is_os_page_cache_busy(self) -> bool:
+        """Whether the append under way has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
+        held = self._clock.now_ms() - self.commit_log.begin_time_in_lock
+        return self.config.os_page_cache_busy_time_out_mills < held < _BUSY_LIMIT_MS
+
+    def is_batch_topic(self, topic: str) -> bool:
+        """Whether a topic has the attribute ``queue.type=BatchCQ``."""
+        return topic in self._batch_topics
+
+    def now_ms(self) -> int:
+        """Wall clock, ms."""
+        return self._clock.now_ms()
+
+    @property
+    def stats(self) -> StoreStats:
+        """What it has counted."""
+        return self.commit_log.stats
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Behind the last byte that readers see."""
+        return self.commit_log.max_offset
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Of the oldest byte; -1 without a file."""
+        return self.commit_log.min_offset
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Give the index that the next message of a queue gets."""
+        return self.commit_log.queue_offsets.next_offset(topic, queue_id)
+
+    # ---- putting
+
+    def put_message(self, message: Message) -> PutMessageResult:
+        """Check a message, then do as `CommitLog.put_message`."""
+        return self._wait(self._puts.put(message))
+
+    def async_put_message(self, message: Message) -> Future[PutMessageResult]:
+        """Put a message; the future has the result of `put_message`."""
+        return as_future(self._puts.put(message))
+
+    def put_messages(self, messages: Sequence[Message] | Message) -> PutMessageResult:
+        """Check a batch, then do as `CommitLog.put_messages`: all messages or none.
+
+        Parameters
+        ----------
+        messages : sequence of Message, or Message
+            Messages of one topic, or one whose body holds them as a client encodes them.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the messages can't be one batch, see `client_batch`.
+        """
+        return self._wait(self._puts.put_batch(messages))
+
+    def async_put_messages(self, messages: Sequence[Message] | Message) -> Future[PutMessageResult]:
+        """Put a batch; the future has the result of `put_messages`."""
+        return as_future(self._puts.put_batch(messages))
+
+    def _wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
+        return wait_for(outcome, self.commit_log.put_timeout, PutMessageResult(PutMessageStatus.UNKNOWN_ERROR))
+
+    def encode_messages(self, messages: pa.RecordBatch | pa.Table) -> EncodedBatch:
+        """Encode many messages for `append_batch`; delayed ones go to the schedule topic as with `put_message`."""
+        return self._puts.encode_messages(messages)
+
+    def append_batch(
+        self, messages: EncodedBatch | pa.RecordBatch | pa.Table, *, waits: bool = True
+    ) -> AppendBatchResult:
+        """Check many messages, then do as `CommitLog.append_batch`.
+
+        Of the hooks only the broker's own rules on topics and delays are applied.
+        """
+        return self._puts.append_batch(messages, waits=waits)

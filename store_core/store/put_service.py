@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts as a store takes them: checked, handed to the log, and counted."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.compute as pc
+
+from store_core.format.append_result import PutMessageStatus
+from store_core.format.batch_append import EncodedBatch
+from store_core.format.client_batch import client_batch
+from store_core.format.message import Message
+from store_core.store.bulk_append import AppendBatchResult
+from store_core.store.put_checks import PutChecks
+from store_core.store.put_result import PutMessageResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from store_core.store.commit_log import CommitLog
+    from store_core.store.put_checks import PutMessageHook, StoreState
+
+__all__ = ["PutService"]
+
+_LOG: Final = logging.getLogger("store_core")
+_SLOW_MS: Final = 500
+
+
+class PutService:
+    """What `DefaultMessageStore` does before and after the commit log puts.
+
+    Parameters
+    ----------
+    commit_log : CommitLog
+    state : StoreState
+    hooks : list of PutMessageHook
+        Look at each message of a 5.3 store, in this order, as long as none refuses it.
+    """
+
+    def __init__(self, commit_log: CommitLog, state: StoreState, hooks: list[PutMessageHook]) -> None:
+        self._commit_log = commit_log
+        self._config = commit_log.config
+        self._state = state
+        self._hooks = hooks
+        self._checks = PutChecks(commit_log.config, state)
+
+    def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
+        """Put a message; a result that is there at once comes without a future."""
+        checked = self._checked(message, is_batch=False)
+        if isinstance(checked, PutMessageStatus):
+            return PutMessageResult(checked)
+        begin = self._state.now_ms()
+        return self._timed(self._commit_log.put(checked), begin, message.topic)
+
+    def put_batch(self, messages: Sequence[Message] | Message) -> PutMessageResult | Future[PutMessageResult]:
+        """Put a batch, likewise."""
+        batch = messages if isinstance(messages, Message) else client_batch(messages, self._config.release)
+        checked = self._checked(batch, is_batch=True)
+        if isinstance(checked, PutMessageStatus):
+            return PutMessageResult(checked)
+        begin = self._state.now_ms()
+        return self._timed(self._commit_log.put_batch(checked), begin, batch.topic)
+
+    def _checked(self, message: Message, *, is_batch: bool) -> Message | PutMessageStatus:
+        """Let the release's checks, or the hooks, look at a message."""
+        if self._state.is_shutdown:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        if self._config.release != "5.3":
+            return self._checks.check_4x(message, is_batch=is_batch) or message
+        hooked: Message | PutMessageStatus = message
+        for hook in self._hooks:
+            if isinstance(hooked, PutMessageStatus):
+                return hooked
+            hooked = hook(hooked)
+        if isinstance(hooked, PutMessageStatus) or is_batch:
+            return hooked
+        return self._checks.check_inner_batch(hooked)
+
+    def _timed(
+        self, outcome: PutMessageResult | Future[PutMessageResult], begin: int, topic: str
+    ) -> PutMessageResult | Future[PutMessageResult]:
+        """Count a put, and how long it took, when its result is there."""
+
+        def count(result: PutMessageResult) -> None:
+            elapsed = self._state.now_ms() - begin
+            if elapsed > _SLOW_MS:
+                _LOG.warning("a put to %s took %d ms", topic, elapsed)
+            self._commit_log.stats.add_put_time(elapsed, is_ok=result.is_ok)
+
+        if isinstance(outcome, PutMessageResult):
+            count(outcome)
+        else:
+            outcome.add_done_callback(lambda future: count(future.result()))
+        return outcome
+
+    def encode_messages(self, messages: pa.RecordBatch | pa.Table) -> EncodedBatch:
+        """Encode many messages for `append_batch`; delayed ones go to the schedule topic as with `put_message`."""
+        return self._commit_log.encode_messages(messages, schedules=bool(self._hooks))
+
+    def append_batch(
+        self, messages: EncodedBatch | pa.RecordBatch | pa.Table, *, waits: bool = True
+    ) -> AppendBatchResult:
+        """Check many messages, then do as `CommitLog.append_batch`.
+
+        Of the hooks only the broker's own rules on topics and delays are applied.
+        """
+        refused = self._refuse_many(messages)
+        if refused is not None:
+            return AppendBatchResult.refused(refused, self._commit_log.mapped_file_queue.max_wrote_position)
+        encoded = messages if isinstance(messages, EncodedBatch) else self.encode_messages(messages)
+        return self._commit_log.append_batch(encoded, waits=waits)
+
+    def _refuse_many(self, messages: EncodedBatch | pa.RecordBatch | pa.Table) -> PutMessageStatus | None:
+        if self._state.is_shutdown:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        if self._config.release == "5.3" and not self._hooks:
+            return None
+        if isinstance(messages, EncodedBatch):
+            topics = [topic for topic, _ in messages.queues]
+        else:
+            topics = _distinct_topics(messages)
+        illegal = any(self._checks.check_topic(topic) is not None for topic in topics)
+        refused = self._checks.check_store_status() or self._checks.check_page_cache()
+        return refused or (PutMessageStatus.MESSAGE_ILLEGAL if illegal else None)
+
+
+def _distinct_topics(messages: pa.RecordBatch | pa.Table) -> list[str]:
+    names = [name for name in messages.schema.names if name.lower() == "topic"]
+    return [topic for name in names for topic in pc.unique(messages.column(name)).to_pylist() if topic is not None]

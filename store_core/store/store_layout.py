@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the parts of a store lie, and what makes its files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.allocate import AllocateMappedFileService
+from store_core.files.segment_paths import SegmentPaths
+from store_core.files.transient_store_pool import TransientStorePool
+from store_core.store.log_flusher import uses_pool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.store.config import MessageStoreConfig
+
+__all__ = ["allocate_service", "log_paths"]
+
+_COMMIT_LOG: Final = "commitlog"
+
+
+def log_paths(root: Path, config: MessageStoreConfig) -> SegmentPaths:
+    """Give the commit log's directories: ``commitlog`` below the root, unless they are configured."""
+    paths = config.store_path_commit_log or str(root / _COMMIT_LOG)
+    return SegmentPaths.parse(paths, config.read_only_commit_log_store_paths or "")
+
+
+def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:
+    """Make the service that makes segments ahead, with write buffers if they are configured."""
+    size = config.mapped_file_size_commit_log
+    pool = TransientStorePool(config.transient_store_pool_size, size) if uses_pool(config) else None
+    return AllocateMappedFileService(
+        file_system,
+        clock,
+        pool,
+        fail_fast_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
+        reserve_from_size=size if config.warm_maped_file_enable else None,
+    )
