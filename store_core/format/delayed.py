@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
 from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, PropertyMap, format_properties
-from store_core.format.sys_flag import TransactionType
+from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +33,7 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _JAVA_INT: Final = re.compile(r"[+-]?\d+")
 _I32_LIMIT: Final = 1 << 31
+_QUEUED: Final = frozenset(kind.value for kind in TransactionType if kind.is_queued)
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -71,7 +72,7 @@ def delay_level(properties: Mapping[str, str | None]) -> int:
 
 def may_be_delayed(sys_flag: int) -> bool:
     """Tell whether messages of this kind are delayed: prepared and rolled-back transaction messages never are."""
-    return TransactionType.of(sys_flag).is_queued
+    return sys_flag & TRANSACTION_MASK in _QUEUED
 
 
 def to_real_topic_map(properties: PropertyMap, topic: str, queue_id: int) -> PropertyMap:

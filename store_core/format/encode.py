@@ -20,7 +20,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.append import EncodedRecords
 from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
 from store_core.format.host import V4_BYTES, encode_host
-from store_core.format.layout import HOST_V4, HOST_V6, MESSAGE_HEAD, MagicCode, head_size
+from store_core.format.layout import HOST_V4, HOST_V6, MESSAGE_HEAD, MIN_HEAD_SIZE, MagicCode, head_size
 from store_core.format.message import body_crc
 from store_core.format.properties import PROPERTY_CRC, PROPERTY_SEPARATOR
 from store_core.format.property_string import (
@@ -118,7 +118,10 @@ def _stored_codes(sys_flag: int) -> str:
     return ">" + "".join(f"{size}s" if v6_flag is not None else str(code) for v6_flag, code, size in fields)
 
 
-_V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+_BORN_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_STORE_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+_V6_BITS: Final = _BORN_V6 | _STORE_V6
+_HEAD_SIZES: Final = {bits: head_size(bits) for bits in (0, _BORN_V6, _STORE_V6, _V6_BITS)}
 
 
 @lru_cache(maxsize=8)
@@ -269,14 +272,14 @@ class _Head:
     def of(cls, message: Message, rules: EncodeRules, store_host: tuple[str, int], born_timestamp: int) -> _Head:
         born = pack_host(*message.born_host, rules.release)
         store = pack_host(*(message.store_host or store_host), rules.release)
-        sys_flag = message.sys_flag
+        sys_flag = int(message.sys_flag)
         if len(born) == HOST_V6.itemsize:
-            sys_flag |= MessageSysFlag.BORNHOST_V6_FLAG
+            sys_flag |= _BORN_V6
         if len(store) == HOST_V6.itemsize:
-            sys_flag |= MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
+            sys_flag |= _STORE_V6
         version = message_version(message.topic, rules)
         born_time = born_timestamp if message.born_timestamp is None else message.born_timestamp
-        return cls(rules, message, version, to_utf8(message.topic), int(sys_flag), born_time, born, store)
+        return cls(rules, message, version, to_utf8(message.topic), sys_flag, born_time, born, store)
 
     def refuse(self) -> Refusal | None:
         """Refuse what RocketMQ would write as a record that nobody can read, itself included."""
@@ -284,7 +287,7 @@ class _Head:
         if len(self.topic) > limit:
             reason = f"a topic of {len(self.topic)} bytes, at most {limit} can be stored"
             return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
-        if head_size(self.v6_bits) != self.head_size:
+        if _HEAD_SIZES[self.v6_bits] != self.head_size:
             reason = f"sys_flag {self.sys_flag:#x} claims an IPv6 host, but the host is IPv4"
             return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
         return None
@@ -297,7 +300,7 @@ class _Head:
     @property
     def head_size(self) -> int:
         """Bytes up to the body, with the hosts that are there."""
-        return head_size() + len(self.born_host) + len(self.store_host) - 2 * HOST_V4.itemsize
+        return MIN_HEAD_SIZE + len(self.born_host) + len(self.store_host) - 2 * HOST_V4.itemsize
 
     def size(self, body: int, properties: int) -> int:
         """Bytes of a whole record."""

@@ -161,15 +161,30 @@ class Message:
     @property
     def has_named_properties(self) -> bool:
         """Whether any property is given other than by `properties_string`."""
-        named = (self.tags, self.keys, self.properties, self.delay_level)
-        return any(value is not None for value in named) or not self.wait_store_msg_ok
+        return not (
+            self.properties is None
+            and self.tags is None
+            and self.keys is None
+            and self.delay_level is None
+            and self.wait_store_msg_ok
+        )
 
-    def may_have(self, name: str) -> bool:
-        """Tell quickly whether a property may be there: False is certain, True is worth a look."""
+    def may_have(self, *names: str) -> bool:
+        """Tell quickly whether one of some properties may be there: False is certain, True is worth a look."""
         if self.has_named_properties:
-            return name in _ARGUMENTS or (self.properties is not None and name in self.properties)
+            given = self.properties or ()
+            return any(name in given or (name in _ARGUMENTS and self._has_argument(name)) for name in names)
         text = self.properties_string
-        return text is not None and (name in text if isinstance(text, str) else name.encode() in text)
+        if text is None:
+            return False
+        return any(name in text if isinstance(text, str) else name.encode() in text for name in names)
+
+    def _has_argument(self, name: str) -> bool:
+        if name == DELAY:
+            return self.delay_level is not None
+        if name == WAIT:
+            return not self.wait_store_msg_ok
+        return (self.tags if name == properties.TAGS else self.keys) is not None
 
     def property_map(self) -> dict[str, str | None]:
         """Give the properties named by arguments, in the order in which a producer in Java puts them.

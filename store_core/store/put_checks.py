@@ -47,6 +47,7 @@ __all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "inner_
 RETRY_PREFIX: Final = "%RETRY%"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
+_INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 _I8_MAX: Final = 0x7F
 _I16_MAX: Final = 0x7FFF
 _MAX_RETRY_TOPIC: Final = 255
@@ -151,7 +152,7 @@ class PutChecks:
 
     def check_inner_batch(self, message: Message) -> Hooked:
         """Allow inner batches on BatchCQ topics only, and INNER_NUM on them only (``HookUtils.checkInnerBatch``)."""
-        is_inner = bool(message.sys_flag & MessageSysFlag.INNER_BATCH_FLAG)
+        is_inner = bool(message.sys_flag & _INNER_BATCH)
         if is_inner and not self._state.is_batch_topic(message.topic):
             return PutMessageStatus.MESSAGE_ILLEGAL
         if is_inner or not message.may_have(INNER_NUM):
@@ -161,8 +162,7 @@ class PutChecks:
 
     def handle_schedule_message(self, message: Message) -> Hooked:
         """Send timed and delayed messages to their system topics (``HookUtils.handleScheduleMessage``)."""
-        names = (DELAY, *_TIMERS)
-        if not may_be_delayed(message.sys_flag) or not any(message.may_have(name) for name in names):
+        if not message.may_have(DELAY, *_TIMERS) or not may_be_delayed(message.sys_flag):
             return message
         properties = stored_properties(message, self._config.release)
         try:

@@ -14,7 +14,7 @@ from store_core.format.delayed import delay_level, may_be_delayed, to_schedule_t
 from store_core.format.encode import Refusal, encode_members, encode_message, stored_properties
 from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import DELAY, INNER_BASE, INNER_NUM, WAIT, PropertyMap
-from store_core.format.sys_flag import MessageSysFlag, TransactionType
+from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 from store_core.store.put_result import PutMessageResult
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Pending", "PutPreparation", "refused"]
 
 _LOG: Final = logging.getLogger("store_core")
+_INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 _I16_LIMIT: Final = 1 << 15
 _ILLEGAL: Final = PutMessageStatus.MESSAGE_ILLEGAL
 
@@ -111,9 +112,9 @@ class PutPreparation:
 
     def single(self, message: Message, born_timestamp: int) -> Pending | Refusal:
         """Encode a message, unless the lock must add to it."""
-        is_inner = self._config.release == "5.3" and bool(message.sys_flag & MessageSysFlag.INNER_BATCH_FLAG)
+        is_inner = self._config.release == "5.3" and bool(message.sys_flag & _INNER_BATCH)
         counts_inner = is_inner or (message.may_have(INNER_NUM) and self._is_batch_topic(message.topic))
-        pending = Pending(message, None, is_queued=TransactionType.of(message.sys_flag).is_queued)
+        pending = Pending(message, None, is_queued=may_be_delayed(message.sys_flag))
         if counts_inner or self._light_queues.is_enabled:
             properties = stored_properties(message, self._config.release)
             if self.rules.append_property_crc and PROPERTY_CRC in properties:
@@ -152,7 +153,7 @@ class PutPreparation:
         RocketMQ 5.3 throws an exception where a batch is too large or malformed; here it is illegal, as in 4.x.
         """
         properties = stored_properties(batch, self._config.release)
-        if TransactionType.of(batch.sys_flag) is not TransactionType.NOT_TYPE or _delay_level(properties) != 0:
+        if batch.sys_flag & TRANSACTION_MASK or _delay_level(properties) != 0:
             return Refusal(_ILLEGAL, "a batch can be neither delayed nor part of a transaction")
         body = batch.body
         if body is None or len(body) > self.rules.max_message_size:
@@ -175,7 +176,7 @@ class PutPreparation:
         """Encode a message to which the lock adds: the index of an inner batch, those of further queues."""
         properties = PropertyMap() if pending.properties is None else pending.properties
         message = pending.message
-        if message.sys_flag & MessageSysFlag.INNER_BATCH_FLAG and self._config.release == "5.3":
+        if message.sys_flag & _INNER_BATCH and self._config.release == "5.3":
             properties = PropertyMap(properties, properties.capacity)
             properties[INNER_BASE] = str(queue_offset)
             message = with_properties(message, properties, self._config.release)
