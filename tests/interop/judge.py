@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tests.interop.puts import Put
     from tests.interop.rocketmq import Answer, RocketMq
 
-__all__ = ["DELAY_LEVELS", "Judge"]
+__all__ = ["Judge", "store_settings"]
 
-DELAY_LEVELS: Final = "31s 35s 40s 50s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_DELAY_LEVELS: Final = "31s 35s 40s 50s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """RocketMQ's levels, but for the short ones: the stores of 4.x deliver what is due while a test has them open."""
 
 _SETTINGS: Final = {
@@ -30,10 +30,15 @@ _SETTINGS: Final = {
     "mappedFileSizeConsumeQueue": 20 * 40,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
-    "messageDelayLevel": DELAY_LEVELS,
+    "messageDelayLevel": _DELAY_LEVELS,
     "osPageCacheBusyTimeOutMills": 600_000,  # a loaded machine must not refuse messages
 }
 _SETTINGS_OF: Final[dict[str, dict[str, object]]] = {"4.3": {}, "4.9": {}, "5.3": {"timerWheelEnable": False}}
+
+
+def store_settings(release: str) -> dict[str, object]:
+    """Give the settings of a store that a test makes, under RocketMQ's names."""
+    return _SETTINGS | _SETTINGS_OF[release]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +78,5 @@ class Judge:
 
     def _fields(self, store: Path, settings: dict[str, object]) -> dict[str, object]:
         batch_topics = settings.pop("batch_topics", [])
-        config = {"mappedFileSizeCommitLog": SEGMENT_SIZE, **_SETTINGS, **_SETTINGS_OF[self.release], **settings}
+        config = {"mappedFileSizeCommitLog": SEGMENT_SIZE, **store_settings(self.release), **settings}
         return {"store": str(store), "config": config, "batchTopics": batch_topics}

@@ -32,6 +32,7 @@ _ODD_STRINGS: Final = (
     "KEYS\x01\x01k\x02TAGS\x01x\x01\x02",
     "UNIQ_KEY\x01\x02KEYS\x01 k1  k2 \x02",
     "\x01\x02\x01\x01\x02",
+    "DELAY\x015\x02empty\x01\x02Aa\x01b\x01c\x02BB\x01d",
 )
 _V4: Final = ("10.1.2.3", "127.0.0.1", "255.255.255.255", "0.0.0.0")  # noqa: S104 -- an address in a message, not a socket's
 _V6: Final = ("2001:db8::2", "fe80::1", "::1", "::")
@@ -68,7 +69,7 @@ class RandomPuts:
             topic=draw.choice(_TOPICS),
             body=body,
             queue_id=draw.choice((0, 1, 2, 3, 70000)),
-            properties=self._properties(),
+            properties=self._properties(may_delay=True),
             properties_string=draw.choice(_ODD_STRINGS) if draw.random() < 0.2 else None,
             flag=draw.choice(_I32),
             sys_flag=sys_flag | (draw.choice(_SYS_FLAGS) if draw.random() < 0.3 else 0),
@@ -101,7 +102,7 @@ class RandomPuts:
         addresses = _V4 if self._release == "4.3" or draw.random() < 0.7 else _V6
         return draw.choice(addresses), draw.choice((0, 1, 5555, 65535))
 
-    def _properties(self) -> Properties:
+    def _properties(self, *, may_delay: bool = False) -> Properties:
         draw = self._random
         pairs = [(name, draw.choice(_TEXTS)) for name in draw.sample(_NAMES, draw.choice((0, 0, 1, 3, 12)))]
         if draw.random() < 0.6:
@@ -110,6 +111,8 @@ class RandomPuts:
             pairs.append(("KEYS", draw.choice(("k1", "k1 k2", " k1  k2 ", " ", "ключ 键", f"key{draw.randrange(97)}"))))
         if draw.random() < 0.5:
             pairs.append(("UNIQ_KEY", f"{draw.getrandbits(128):032X}"))
+        if draw.random() < 0.1 and may_delay:
+            pairs.append(("DELAY", draw.choice(("1", "4", "18", "19", "0", "-1"))))
         draw.shuffle(pairs)
         return tuple(pairs)
 

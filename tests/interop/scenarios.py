@@ -13,7 +13,7 @@ from tests.interop.random_puts import RandomPuts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ALL_RELEASES", "SCENARIOS", "SEGMENT_SIZE", "Scenario", "scenario_runs"]
+__all__ = ["ALL_RELEASES", "SCENARIOS", "SEGMENT_SIZE", "Scenario", "random_scenario", "scenario_runs"]
 
 SEGMENT_SIZE: Final = 16384
 """Bytes of a commit log file unless a scenario says otherwise."""
@@ -226,6 +226,7 @@ def _refused(release: str) -> list[Put]:
     ]
     if release == "5.3":  # up to 4.9 such a topic is stored, as a record that nobody can read
         illegal.append(Put("é" * 64, b"more bytes than characters"))
+        illegal += [Put("orders", b"timed", 0, ((name, "5"),)) for name in ("TIMER_DELAY_SEC", "TIMER_DELIVER_MS")]
     return [put for number, bad in enumerate(illegal) for put in (bad, Put("orders", b"sound", number % 2))]
 
 
@@ -253,6 +254,15 @@ SCENARIOS: Final = (
     Scenario("rolls", _rolls, segment_size=4096),
     Scenario("batch-rolls", _batch_rolls, segment_size=4096),
 )
+
+
+def random_scenario(seed: int) -> Scenario:
+    """Give a scenario of messages of all kinds that every release knows."""
+
+    def puts(release: str) -> list[Put]:
+        return RandomPuts(seed, release, SEGMENT_SIZE).take(400)
+
+    return Scenario(f"random-{seed}", puts)
 
 
 def scenario_runs() -> list[tuple[str, Scenario]]:

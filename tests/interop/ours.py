@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our store, put to the same work as RocketMQ's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from store_core.files.clock import SystemClock
+from store_core.format.client_batch import client_batch
+from store_core.format.message import Message
+from store_core.format.sys_flag import MessageSysFlag
+from store_core.store.config import MessageStoreConfig
+from store_core.store.message_store import DefaultMessageStore
+from tests.interop.judge import store_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from store_core.store.config import Release
+    from store_core.store.put_result import PutMessageResult
+    from tests.interop.puts import Item, Properties, Put
+    from tests.interop.rocketmq import Answer
+    from tests.interop.scenarios import Scenario
+
+__all__ = ["ScriptedClock", "our_config", "our_message", "put_all", "result_json"]
+
+
+class ScriptedClock(SystemClock):
+    """A clock whose wall time is `now`, ms; waiting takes as long as it takes."""
+
+    now = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+def our_config(release: str, scenario: Scenario, file: Path) -> MessageStoreConfig:
+    """Configure our store by the settings that RocketMQ's has, from a file such as a broker's."""
+    given = {**store_settings(release), "mappedFileSizeCommitLog": scenario.segment_size, **scenario.settings}
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
+    file.write_text("".join(f"{name}={text}\n" for name, text in texts.items()))
+    return MessageStoreConfig.from_properties(file, cast("Release", release))
+
+
+def our_message(put: Put, release: str) -> Message:
+    """Write a message in our notation; that of a batch has the encoded items as its body."""
+    message = Message(
+        put.topic,
+        put.body,
+        put.queue_id,
+        properties=_properties(put.properties) if put.properties_string is None else None,
+        flag=put.flag,
+        sys_flag=put.sys_flag,
+        born_timestamp=put.born_timestamp,
+        born_host=put.born_host,
+        store_host=put.store_host,
+        reconsume_times=put.reconsume_times,
+        prepared_transaction_offset=put.prepared_transaction_offset,
+        properties_string=put.properties_string,
+    )
+    if not put.items:
+        return message
+    body = client_batch([_item(put.topic, item) for item in put.items], release).body
+    inner = MessageSysFlag.INNER_BATCH_FLAG | MessageSysFlag.NEED_UNWRAP_FLAG if put.inner else 0
+    return replace(message, body=body, sys_flag=put.sys_flag | inner)
+
+
+def _item(topic: str, item: Item) -> Message:
+    return Message(topic, item.body, properties=_properties(item.properties), flag=item.flag)
+
+
+def _properties(pairs: Properties) -> dict[str, str | None]:
+    return dict(pairs)
+
+
+def put_all(
+    path: Path, release: str, scenario: Scenario, puts: Iterable[Put], times: Iterable[int]
+) -> list[PutMessageResult]:
+    """Put messages into a store of ours, each at its time, and close it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clock, config = ScriptedClock(), our_config(release, scenario, path.parent / "broker.properties")
+    with DefaultMessageStore.open(path, config, clock=clock, batch_topics=scenario.batch_topics) as store:
+        results = []
+        for put, clock.now in zip(puts, times, strict=True):
+            message = our_message(put, release)
+            is_exploded = put.items and not put.inner
+            results.append(store.put_messages(message) if is_exploded else store.put_message(message))
+    return results
+
+
+def result_json(result: PutMessageResult) -> Answer:
+    """Write the result of a put as the harness does."""
+    append = result.append_message_result
+    fields = append and {
+        "status": append.status.name,
+        "wroteOffset": append.wrote_offset,
+        "wroteBytes": append.wrote_bytes,
+        "msgId": append.msg_id,
+        "storeTimestamp": append.store_timestamp,
+        "logicsOffset": append.logics_offset,
+        "msgNum": append.msg_num,
+    }
+    return {"status": result.status.name, "ok": result.is_ok, "append": fields}
