@@ -18,17 +18,33 @@ from store_core.errors import (
     UnsafeSizeError,
     UnsupportedStoreError,
 )
+from store_core.files.store_lock import StoreLockedError
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.inner_batch import InnerMessage, unwrap_inner_batch
-from store_core.format.message import MessageExt
+from store_core.format.message import Message, MessageExt
+from store_core.store.broker_config import BrokerConfig
+from store_core.store.bulk_append import AppendBatchResult
+from store_core.store.config import MessageStoreConfig
 from store_core.store.message_reader import read_messages, read_range
+from store_core.store.message_store import DefaultMessageStore
+from store_core.store.put_result import PutMessageResult
 from store_core.store.read_options import ReadMode, ReadOptions
 from store_core.store.read_plan import ReadPlan, ReadRange, plan_ranges
 
 __all__ = [
+    "AppendBatchResult",
+    "AppendMessageResult",
+    "AppendMessageStatus",
+    "BrokerConfig",
     "CorruptRecordError",
+    "DefaultMessageStore",
     "InnerMessage",
     "InvalidOptionError",
+    "Message",
     "MessageExt",
+    "MessageStoreConfig",
+    "PutMessageResult",
+    "PutMessageStatus",
     "ReadMode",
     "ReadOptions",
     "ReadPlan",
@@ -36,6 +52,7 @@ __all__ = [
     "SegmentLayoutError",
     "SegmentVanishedError",
     "StoreError",
+    "StoreLockedError",
     "StoreNotFoundError",
     "UnsafeSizeError",
     "UnsupportedStoreError",
