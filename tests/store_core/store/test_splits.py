@@ -33,6 +33,15 @@ splits: Final = st.one_of(
 one_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.fixture(params=["windows of the usual size", "small windows"], autouse=True)
+def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walk these small logs in several windows too, as large ones are."""
+    if request.param == "small windows":
+        monkeypatch.setattr("store_core.format.salvage._LONGEST_WINDOW", 500)
+        monkeypatch.setattr("store_core.format.salvage._SHORTEST_WINDOW", 100)
+        monkeypatch.setattr("store_core.store.message_reader._BATCH_BYTES", 700)
+
+
 def write(log: Log, directory: Path) -> Path:
     """Write the log as a segment; a second one, if there is, holds a single record and closes the first."""
     for other in directory.iterdir():
