@@ -149,7 +149,7 @@ def _packed_bodies(draw: st.DrawFn) -> tuple[bytes, int]:
     return body, _COMPRESSED | kind
 
 
-_sys_flags: Final = st.sampled_from([0, 0, 0, 2, 4, 8, 12, 0x40, 0xC0, 0x300, -0x40000000 & ~0x31])
+_sys_flags: Final = st.sampled_from([0, 0, 0, 2, 4, 8, 12, 0x40, 0xC0, 0x300, 0x700, -0x40000000 & ~0x31])
 _stored_bodies: Final = st.tuples(_bodies, _sys_flags)
 
 
