@@ -7,6 +7,7 @@ Reads only; takes no lock. Everything here is meant to be copied: it uses nothin
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import shutil
@@ -67,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit code: 0, or 2 if there is an error, which is told in one paragraph.
     """
     parsed = _parser().parse_args(arguments)
+    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs of a plan is shown as notes
     try:
         with ExitStack() as stack:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-demo-")))
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stack.callback(spark.stop)
             _show(spark, store, options, head)
             _say(_NEXT_STEPS.format(store=parsed.store or "/path/to/store"))
-    except (StoreError, PySparkException, _DemoError) as error:
+    except (StoreError, PySparkException, OSError, _DemoError) as error:
         sys.stderr.write(f"\n{_paragraph(error)}\n")
         return _FAILED
     return 0
@@ -102,6 +104,8 @@ def _option(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
         raise _DemoError(f"{text!r} is no OPTION=VALUE")
+    if name.lower() == "columns":
+        raise _DemoError("the demo chooses the columns itself")
     return name, value
 
 

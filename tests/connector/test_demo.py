@@ -84,6 +84,18 @@ def test_a_missing_store_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[
 def test_a_wrong_option_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[str], store: WrittenStore) -> None:
     assert "did you mean 'topic'?" in failure(capsys, str(store.root), "topik=a")
     assert failure(capsys, str(store.root), "topic") == "error: 'topic' is no OPTION=VALUE"
+    assert failure(capsys, str(store.root), "columns=topic") == "error: the demo chooses the columns itself"
+
+
+def test_what_the_system_refuses_is_told_in_one_paragraph(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: WrittenStore
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/store/commitlog")
+
+    monkeypatch.setattr(demo, "plan_ranges", refuse)
+
+    assert failure(capsys, str(store.root)) == "error: [Errno 13] Permission denied: '/store/commitlog'"
 
 
 def test_a_missing_java_is_told_before_spark_is_started(

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -35,8 +36,10 @@ NULLABLE = {column.name for column in COLUMNS if column.nullable}
 
 
 def spark_sees(schema: StructType) -> pa.Schema:
-    """Give the Arrow schema that Spark compares batches with."""
-    return to_arrow_schema(schema, timezone="UTC")
+    """Give the Arrow schema that Spark compares batches with; PySpark 4.1 knows no other zone than UTC."""
+    takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    zone: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def refusal(schema: StructType, named: Sequence[str] | None = None, *, nullable: bool = False) -> str:
