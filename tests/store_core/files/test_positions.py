@@ -41,11 +41,8 @@ class MappedFileMachine(RuleBasedStateMachine):
         self.size = pages * PAGE + extra
         self.path = Path(self.folder.name) / file_name_of(start * self.size)
         self.pool = TransientStorePool(1, self.size) if buffered else None
+        self.is_buffered = buffered
         self.file = MappedFile.create(self.path, self.size, self.disk, FakeClock(), self.pool)
-
-    @property
-    def is_buffered(self) -> bool:
-        return self.pool is not None and self.committed < self.size
 
     @property
     def readable(self) -> int:
@@ -103,6 +100,7 @@ class MappedFileMachine(RuleBasedStateMachine):
         wrote = len(self.model)
         if self.is_buffered and self.enough(wrote, self.committed, least_pages):
             self.committed = wrote
+            self.is_buffered = wrote < self.size  # the last byte that is committed gives the buffer back, for good
 
         assert self.file.commit(least_pages) == (self.committed if self.pool else wrote)
 
@@ -162,6 +160,8 @@ class MappedFileMachine(RuleBasedStateMachine):
         assert self.path.read_bytes() == self.model[: self.readable].ljust(self.size, b"\0")
 
     def teardown(self) -> None:
+        if hasattr(self, "file"):
+            self.file.close()
         self.folder.cleanup()
 
 
@@ -278,6 +278,8 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
             assert file.path.parent == self.paths.paths[index]
 
     def teardown(self) -> None:
+        if hasattr(self, "queue"):
+            self.queue.close()
         self.folder.cleanup()
 
 
