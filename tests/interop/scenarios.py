@@ -162,7 +162,7 @@ def _odd_light_queues(release: str) -> list[Put]:
 
 def _inner_batches(release: str) -> list[Put]:
     puts = []
-    for number in range(20):
+    for number in range(60):
         items = tuple(Item(f"{number}/{item}".encode(), (("TAGS", "x"),)) for item in range(number % 7 + 1))
         named = (("UNIQ_KEY", f"{number:032X}"), ("INNER_NUM", str(len(items))), ("TAGS", "TagI"))
         puts += [

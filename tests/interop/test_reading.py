@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core import read_messages
-from store_core.format.columns import COLUMNS, CORRUPT_RECORD
-from store_core.format.decode import decode_message
-from store_core.format.properties import PropertyParser
-from store_core.format.scan import follow_chain
-from tests.golden_rows import message_rows, table_rows
 from tests.interop.answers import answer_rows
 from tests.interop.random_puts import RandomPuts
+from tests.interop.reading import read_rows, read_rows_one_by_one
 from tests.interop.scenarios import SEGMENT_SIZE
 
 if TYPE_CHECKING:
@@ -26,21 +21,6 @@ if TYPE_CHECKING:
 
 
 LAST_MILLISECOND = (2**63 - 1) // 1000
-ALL_COLUMNS = [column.name for column in COLUMNS if column.name != CORRUPT_RECORD]
-
-
-def read_rows(store: Path, release: str) -> list[Row]:
-    return table_rows(read_messages(store, columns=ALL_COLUMNS, release=release).read_all())
-
-
-def read_rows_one_by_one(store: Path, release: str) -> list[Row]:
-    rows, parser = [], PropertyParser.of_release(release)
-    for segment in sorted(store.joinpath("commitlog").iterdir()):
-        data, start_offset = memoryview(segment.read_bytes()), int(segment.name)
-        starts = follow_chain(data, start_offset=start_offset, verify_crc=True).starts.tolist()
-        messages = (decode_message(data, start, start_offset, parser=parser) for start in starts)
-        rows += message_rows(messages, segment.name)
-    return rows
 
 
 def in_arrow_range(rows: list[Row]) -> list[Row]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.interop.answers import answer_rows
@@ -39,6 +39,11 @@ class WrittenStore:
         """Have a scenario written below a directory."""
         path, puts = directory / scenario.name, scenario.puts(judge.release)
         return cls(judge.release, scenario, puts, path, judge.put(path, puts, **scenario.job_settings))
+
+    def go_on(self, judge: Judge) -> WrittenStore:
+        """Have the same messages put into the store once more, after it was closed."""
+        future = judge.put(self.path, self.puts, **self.scenario.job_settings)
+        return replace(self, future=future)
 
     @property
     def answer(self) -> Answer:

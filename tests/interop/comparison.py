@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What RocketMQ wrote and answered, against what we write and answer for the same messages at the same times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.format.scan import StopReason, follow_chain
+from tests.interop.ours import put_all, result_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.interop.rocketmq import Answer
+    from tests.interop.written import WrittenStore
+
+__all__ = ["assert_same_as_ours"]
+
+_BLANK_SIZE: Final = 8
+
+
+def assert_same_as_ours(written: WrittenStore, path: Path) -> None:
+    """Put a scenario's messages into our store at `path`, and compare results and files."""
+    times = _put_times(written)
+    results = put_all(path, written.release, written.scenario, written.puts, times)
+    expected = [_expected_result(put, time) for put, time in zip(written.answer["puts"], times, strict=True)]
+    stale_fill = written.release == "4.3"
+
+    assert expected == [result_json(result) for result in results]
+    assert _segments(written.path, stale_fill=stale_fill) == _segments(path, stale_fill=stale_fill)
+
+
+def _put_times(written: WrittenStore) -> list[int]:
+    """Give the store time of each put; of one that was refused that of the put before it."""
+    times = {row["physical_offset"]: row["store_timestamp"] for row in written.rows}
+    given, now = [], min(times.values())
+    for put in written.answer["puts"]:
+        append = put.get("append")
+        now = times[append["wroteOffset"]] if put.get("ok") else now
+        given.append(now)
+    return given
+
+
+def _expected_result(put: Answer, time: int) -> Answer:
+    """Give RocketMQ's result, but for two things that are ours.
+
+    A batch that is too large makes 5.3.3 throw, and us refuse it. 4.3.0 reports the time in the lock, but stores an
+    earlier one in the records of a batch, and our clock stands still.
+    """
+    if "thrown" in put:
+        assert "message body size exceeded" in put["thrown"]
+        return {"status": "MESSAGE_ILLEGAL", "ok": False, "append": None}
+    if put["ok"]:
+        return {**put, "append": {**put["append"], "storeTimestamp": time}}
+    return put
+
+
+def _segments(store: Path, *, stale_fill: bool) -> dict[str, bytes]:
+    """Read the files of a log; with `stale_fill`, what follows the head of a blank record is set to zero."""
+    files = {path.name: path.read_bytes() for path in store.joinpath("commitlog").iterdir()}
+    return {name: _without_fill(data) for name, data in files.items()} if stale_fill else files
+
+
+def _without_fill(data: bytes) -> bytes:
+    scan = follow_chain(memoryview(data), start_offset=None)
+    if scan.reason is not StopReason.END_OF_FILE:
+        return data
+    return data[: scan.stop + _BLANK_SIZE].ljust(len(data), b"\0")
