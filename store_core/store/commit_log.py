@@ -84,6 +84,8 @@ class CommitLog:
     stats : StoreStats
     preparation : PutPreparation
         What is done to messages before they are appended.
+    flusher : LogFlusher
+        The flush services.
     """
 
     def __init__(  # noqa: PLR0913 -- the files, how they are written, and the services around
@@ -122,7 +124,7 @@ class CommitLog:
             is_reentrant=config.use_reentrant_lock_when_put_message,
         )
         self._replication = Replication(config, broker, replicas or NoReplicas())
-        self._flusher = LogFlusher(config, self.mapped_file_queue, clock, self._note_flushed, self._note_error)
+        self.flusher = LogFlusher(config, self.mapped_file_queue, clock, self._note_flushed, self._note_error)
 
     # ---- life
 
@@ -132,11 +134,11 @@ class CommitLog:
 
     def start(self) -> None:
         """Start the flush services."""
-        self._flusher.start()
+        self.flusher.start()
 
     def shutdown(self) -> bool:
         """Flush everything and end the services; False if one hangs."""
-        return self._flusher.shutdown()
+        return self.flusher.shutdown()
 
     def close(self) -> None:
         """Let go of the files."""
@@ -335,7 +337,7 @@ class CommitLog:
         self, next_offset: int, copies: int, *, waits: bool
     ) -> tuple[Future[PutMessageStatus] | None, Future[PutMessageStatus] | None]:
         """Ask for flush and replication up to an offset."""
-        flush = self._flusher.handle_disk_flush(next_offset, waits=waits)
+        flush = self.flusher.handle_disk_flush(next_offset, waits=waits)
         return flush, self._replication.handle_ha(next_offset, copies) if copies else None
 
     def _wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:

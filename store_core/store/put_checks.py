@@ -10,8 +10,9 @@ RocketMQ 5.3: ``HookUtils``; 4.x: ``DefaultMessageStore.checkStoreStatus`` and `
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.delayed import (
@@ -38,8 +39,6 @@ from store_core.format.property_string import (
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from store_core.store.config import MessageStoreConfig
 
 __all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "inner_batch_checker"]
@@ -56,15 +55,12 @@ _I64_LIMIT: Final = 1 << 63
 
 _TIMERS: Final = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
-Hooked = Message | PutMessageStatus
+Hooked: TypeAlias = Message | PutMessageStatus
+PutMessageHook: TypeAlias = Callable[[Message], Hooked]
+"""Something that looks at each message before it is put (RocketMQ 5.x: ``PutMessageHook``).
 
-
-class PutMessageHook(Protocol):
-    """Something that looks at each message before it is put (RocketMQ 5.x: ``PutMessageHook``)."""
-
-    def __call__(self, message: Message) -> Hooked:
-        """Give the message, or another in its place, or the status with which it is refused."""
-        ...
+It gives the message, or another in its place, or the status with which it is refused.
+"""
 
 
 class StoreState(Protocol):

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commit logs for tests: small files, a clock that stands still, a disk that fails on demand, no threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from store_core.files.segment_paths import SegmentPaths
+from store_core.format.decode import decode_message
+from store_core.format.lockstep import scan
+from store_core.format.message import Message
+from store_core.store.commit_log import CommitLog
+from store_core.store.config import MessageStoreConfig
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.format.message import MessageExt
+
+__all__ = ["FILE_SIZE", "Log", "message", "messages_of"]
+
+FILE_SIZE = 4096
+
+
+def message(body: bytes = b"body", **more: Any) -> Message:  # noqa: ANN401 -- any argument of Message
+    return Message(more.pop("topic", "orders"), body, **more)
+
+
+def messages_of(directory: Path) -> list[MessageExt]:
+    """Read all messages of a log's files, apart from the log."""
+    found = []
+    for path in sorted(directory.iterdir()):
+        data = path.read_bytes()
+        starts = scan(np.frombuffer(data, np.uint8), 0, None, int(path.name)).starts.tolist()
+        found += [decode_message(memoryview(data), start, int(path.name)) for start in starts]
+    return found
+
+
+@dataclass
+class Log:
+    """A commit log and what it stands on."""
+
+    directory: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, Any] = field(default_factory=dict)
+    real_clock: Clock | None = None
+
+    def __post_init__(self) -> None:
+        self.clock = FakeClock()
+        self.disk = FaultyFileSystem()
+        given = {"mapped_file_size_commit_log": FILE_SIZE} | self.settings
+        self.log = CommitLog(
+            SegmentPaths((self.directory,)),
+            MessageStoreConfig(**given),
+            self.disk,
+            self.real_clock or self.clock,
+            **self.services,
+        )
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(self.directory.iterdir())}
+
+    @property
+    def messages(self) -> list[MessageExt]:
+        return messages_of(self.directory)
+
+    @property
+    def positions(self) -> tuple[object, ...]:
+        """Give all that a refused message must leave as it is."""
+        queue = self.log.mapped_file_queue
+        table = self.log.queue_offsets
+        files = [(file.path.name, file.wrote_position) for file in queue.mapped_files]
+        return files, queue.max_offset, table.as_mapping(), table.light_queues(), self.log.stats.put_message_times_total
+
+    def flush(self) -> None:
+        """Let the group commit service do one step."""
+        assert self.log.flusher.group_commit is not None
+        self.log.flusher.group_commit.run_once()
