@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening, guarding and closing a store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store_core import (
+    DefaultMessageStore,
+    InvalidOptionError,
+    Message,
+    MessageStoreConfig,
+    PutMessageStatus,
+    SegmentLayoutError,
+    StoreLockedError,
+    StoreNotFoundError,
+    read_messages,
+)
+from store_core.files.clock import SystemClock
+from store_core.format.scan import StopReason
+from store_core.store.broker_config import BrokerConfig
+from store_core.store.running_flags import RunningFlag
+from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.store.logs import FILE_SIZE, message, messages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store_core.store.config import Release
+
+SMALL: dict[str, Any] = {"mapped_file_size_commit_log": FILE_SIZE}
+RELEASES: list[Release] = ["4.3", "4.9", "5.3"]
+
+
+class SteadyClock(SystemClock):
+    """Real waiting, and a wall clock that stands still."""
+
+    wall_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+
+def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configuration
+    return MessageStoreConfig(**(SMALL | more))
+
+
+@pytest.fixture
+def disk() -> FaultyFileSystem:
+    return FaultyFileSystem()
+
+
+@pytest.fixture
+def store(tmp_path: Path, disk: FaultyFileSystem) -> Iterator[DefaultMessageStore]:
+    with DefaultMessageStore.open(tmp_path / "store", config(), file_system=disk) as opened:
+        yield opened
+
+
+def bodies(path: Path) -> list[bytes]:
+    return [stored.body for stored in messages_of(path / "commitlog")]
+
+
+def tail_is_zero(path: Path, offset: int) -> bool:
+    segment = sorted(path.joinpath("commitlog").iterdir())[offset // FILE_SIZE]
+    return not segment.read_bytes()[offset % FILE_SIZE :].strip(b"\0")
+
+
+# ---- a life
+
+
+def test_messages_survive_closing_and_opening(tmp_path: Path) -> None:
+    for run in range(3):
+        with DefaultMessageStore.open(tmp_path, config()) as store:
+            result = store.put_message(message(b"run %d" % run, queue_id=2, tags="TagA", keys=["k1", "k2"]))
+            assert (PutMessageStatus.PUT_OK, run) == (result.status, result.append_message_result.logics_offset)  # type: ignore[union-attr]  # it is ok
+
+    assert [b"run 0", b"run 1", b"run 2"] == bodies(tmp_path)
+    assert [0, 1, 2] == read_messages(tmp_path, columns=["queue_offset"]).read_all()["queue_offset"].to_pylist()
+
+
+def test_put_after_reopening_overwrites_nothing(tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        store.put_message(message(b"x" * 3000))
+        store.put_message(message(b"y" * 3000))
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        store.put_message(message(b"z"))
+
+    assert [b"x" * 3000, b"y" * 3000, b"z"] == bodies(tmp_path)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_clean_end_leaves_checkpoint_and_no_abort(tmp_path: Path, release: Release) -> None:
+    with DefaultMessageStore.open(tmp_path, config(release=release), clock=SteadyClock()) as store:
+        assert (tmp_path / "abort").read_text() == (str(os.getpid()) if release == "5.3" else "")
+        store.put_message(message())
+
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {"checkpoint", "commitlog", "lock"} | ({"abort.bak"} if release == "5.3" else set()) == left
+    assert SteadyClock.wall_ms.to_bytes(8) == (tmp_path / "checkpoint").read_bytes()[:8]
+    with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
+        assert store.recovery_report.last_exit_ok
+
+
+def test_file_made_ahead_is_deleted_at_the_end(tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        store.put_message(message())
+
+    assert [f"{0:020d}"] == [path.name for path in (tmp_path / "commitlog").iterdir()]
+
+
+def test_closing_twice_is_fine(store: DefaultMessageStore) -> None:
+    store.close()
+    store.close()
+
+    assert store.is_shutdown
+
+
+def test_closed_store_takes_no_messages(store: DefaultMessageStore) -> None:
+    store.close()
+    table = pa.table({"topic": ["a"], "body": [b"b"]})
+
+    refused = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert refused is store.put_message(message()).status
+    assert refused is store.put_messages([message()]).status
+    assert refused is store.append_batch(table).status
+    assert refused is store.async_put_message(message()).result(0).status
+
+
+def test_store_knows_its_bounds(store: DefaultMessageStore) -> None:
+    assert (-1, 0) == (store.min_physical_offset, store.max_physical_offset)
+    store.put_message(message(b"x" * 3000))
+    store.put_message(message(b"x" * 3000))
+
+    assert (0, FILE_SIZE + 3097) == (store.min_physical_offset, store.max_physical_offset)
+    assert (2, 0) == (store.get_max_offset_in_queue("orders", 0), store.get_max_offset_in_queue("orders", 1))
+
+
+def test_messages_without_a_host_have_the_brokers(tmp_path: Path) -> None:
+    broker = BrokerConfig(broker_ip1="2001:db8::1", listen_port=1)
+    with DefaultMessageStore.open(tmp_path, config(), broker=broker) as store:
+        store.put_message(message())
+        store.append_batch(pa.table({"topic": ["a"], "body": [b"b"]}))
+
+    assert ["[2001:db8::1]:1"] * 2 == [stored.store_host for stored in messages_of(tmp_path / "commitlog")]
+
+
+def test_all_ways_to_put_agree(store: DefaultMessageStore, tmp_path: Path) -> None:
+    store.put_message(message(b"0"))
+    store.async_put_message(message(b"1")).result(5)
+    store.put_messages([message(b"2"), message(b"3")])
+    store.async_put_messages([message(b"4")]).result(5)
+    store.append_batch(pa.table({"topic": ["orders"] * 2, "body": [b"5", b"6"]}))
+    store.append_batch(store.encode_messages(pa.table({"topic": ["orders"], "body": [b"7"]})))
+
+    stored = messages_of(tmp_path / "store" / "commitlog")
+    assert list(range(8)) == [each.queue_offset for each in stored]
+    assert [b"%d" % number for number in range(8)] == [each.body for each in stored]
+
+
+def test_batch_of_several_topics_is_refused_by_name(store: DefaultMessageStore) -> None:
+    with pytest.raises(InvalidOptionError, match="message 1 of a batch has another topic"):
+        store.put_messages([message(), message(topic="b")])
+
+
+@pytest.mark.parametrize(("hooks", "topic", "expected"), [(True, "t" * 128, 0), (False, "t" * 128, 1), (True, "t", 1)])
+def test_bulk_is_checked_like_single_messages(tmp_path: Path, hooks: bool, topic: str, expected: int) -> None:
+    with DefaultMessageStore.open(tmp_path, config(), broker_hooks=hooks) as store:
+        table = pa.table({"topic": [topic], "body": [b"b"]})
+
+        assert expected == store.append_batch(table).msg_num
+        assert expected == store.append_batch(store.encode_messages(table)).msg_num
+
+
+@pytest.mark.parametrize(("hooks", "topic"), [(True, "SCHEDULE_TOPIC_XXXX"), (False, "orders")])
+def test_bulk_delays_as_the_broker_does(tmp_path: Path, hooks: bool, topic: str) -> None:
+    with DefaultMessageStore.open(tmp_path, config(), broker_hooks=hooks) as store:
+        store.append_batch(pa.table({"topic": ["orders"], "body": [b"b"], "delay_level": [3]}))
+        store.put_message(message(delay_level=3))
+
+    assert [topic] * 2 == [stored.topic for stored in messages_of(tmp_path / "commitlog")]
+
+
+# ---- one writer
+
+
+def test_store_has_one_writer(store: DefaultMessageStore) -> None:
+    with pytest.raises(StoreLockedError, match="a store has one writer"):
+        DefaultMessageStore.open(store.path, config())
+    store.close()
+    DefaultMessageStore.open(store.path, config()).close()
+
+
+def test_opening_that_fails_lets_go_of_the_lock(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    DefaultMessageStore.open(tmp_path, config()).close()
+    disk.fail("open", errno.EMFILE, after=1)
+    with pytest.raises(OSError, match="Too many open files"):
+        DefaultMessageStore.open(tmp_path, config(), file_system=disk)
+
+    DefaultMessageStore.open(tmp_path, config()).close()
+
+
+def test_store_of_another_file_size_is_refused_and_stays(tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        store.put_message(message())
+    before = {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()}
+
+    with pytest.raises(SegmentLayoutError):
+        DefaultMessageStore.open(tmp_path, config(mapped_file_size_commit_log=8192))
+    assert before == {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()}
+    assert not (tmp_path / "abort").exists()
+
+
+# ---- reading only
+
+
+def test_read_only_opening_touches_nothing(tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path, config()) as writer:
+        writer.put_message(message())
+        before = {path.name for path in tmp_path.iterdir()}
+        with DefaultMessageStore.open(tmp_path, config(), read_only=True) as reader:
+            assert writer.max_physical_offset == reader.max_physical_offset
+            assert PutMessageStatus.SERVICE_NOT_AVAILABLE is reader.put_message(message()).status
+        assert before == {path.name for path in tmp_path.iterdir()}
+        assert not reader.recovery_report.last_exit_ok
+
+
+def test_read_only_opening_of_nothing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError, match="there is no store at"):
+        DefaultMessageStore.open(tmp_path / "nowhere", read_only=True)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_read_only_opening_sees_the_end_of_a_crashed_log(tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path / "a", config()) as store:
+        store.put_message(message())
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "b" / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))  # the one made ahead
+    before = {path.name: path.read_bytes() for path in (tmp_path / "b" / "commitlog").iterdir()}
+
+    with DefaultMessageStore.open(tmp_path / "b", config(), read_only=True) as store:
+        assert 101 == store.max_physical_offset
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "b" / "commitlog").iterdir()}
+
+
+# ---- what the system refuses
+
+
+def test_full_disk_is_told_and_passes(store: DefaultMessageStore, disk: FaultyFileSystem) -> None:
+    disk.free_blocks = 0
+    assert PutMessageStatus.UNKNOWN_ERROR is store.put_message(message()).status
+    disk.heal()
+
+    assert store.put_message(message()).is_ok
+    assert 1 == store.get_max_offset_in_queue("orders", 0)
+
+
+def test_failed_sync_ends_the_writing_and_leaves_abort(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    store = DefaultMessageStore.open(tmp_path, config(flush_disk_type="SYNC_FLUSH"), file_system=disk)
+    disk.fail("sync", errno.EIO, times=1000)
+    result = store.put_message(message())
+    disk.heal()
+    store.close()
+
+    assert (PutMessageStatus.FLUSH_DISK_TIMEOUT, True) == (result.status, result.is_ok)
+    assert store.running_flags.has(RunningFlag.NOT_WRITEABLE)
+    assert (tmp_path / "abort").exists()
+
+
+def test_next_file_that_can_not_be_made_is_told(store: DefaultMessageStore, disk: FaultyFileSystem) -> None:
+    store.put_message(message(b"x" * 3000))
+    store.put_message(message(b"x" * 3000))
+    disk.fail("open", errno.EACCES, times=100)
+    results = [store.put_message(message(b"x" * 3000)) for _ in range(2)]
+    disk.heal()
+
+    assert PutMessageStatus.CREATE_MAPPED_FILE_FAILED is results[-1].status
+    assert store.put_message(message()).is_ok
+
+
+def test_page_cache_is_busy_between_two_borders(store: DefaultMessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_700_000_000_000
+    monkeypatch.setattr(store, "_clock", type("Clock", (), {"now_ms": lambda _: now})())
+    appender = store.commit_log._appender
+    answers = []
+    for held in (0, 1000, 1001, 9_999_999, 10_000_000):
+        monkeypatch.setattr(appender, "begin_time_in_lock", now - held)
+        answers.append(store.is_os_page_cache_busy)
+    monkeypatch.setattr(appender, "begin_time_in_lock", 0)
+
+    assert [False, False, True, True, False] == answers
+    assert not store.is_os_page_cache_busy
+
+
+# ---- what is found
+
+
+def damaged(tmp_path: Path, offset: int, data: bytes, **more: Any) -> DefaultMessageStore:  # noqa: ANN401 -- of a configuration
+    """Write ten messages over three files, spoil them, and open the store again."""
+    with DefaultMessageStore.open(tmp_path, config(**more)) as store:
+        for number in range(10):
+            store.put_message(message(bytes([number]) * 1000, queue_id=number % 2))
+    segments = sorted((tmp_path / "commitlog").iterdir())
+    with segments[offset // FILE_SIZE].open("r+b") as file:
+        file.seek(offset % FILE_SIZE)
+        file.write(data)
+    return DefaultMessageStore.open(tmp_path, config(**more))
+
+
+def test_report_tells_what_was_found(tmp_path: Path) -> None:
+    with damaged(tmp_path, 0, b"") as store:
+        report = store.recovery_report
+
+    assert (True, 4, 10, 0, 3 * FILE_SIZE + 1097) == (
+        report.last_exit_ok,
+        report.files,
+        report.records,
+        report.min_offset,
+        report.max_offset,
+    )
+    assert (StopReason.UNWRITTEN, 0, ()) == (report.reason, report.truncated_files, report.notes)
+
+
+@pytest.mark.parametrize(
+    ("at", "data", "reason"),
+    [
+        (FILE_SIZE + 1097 + 4, b"\1\2\3\4", StopReason.BAD_MAGIC),
+        (FILE_SIZE + 1097 + 200, b"!", StopReason.BAD_CRC),
+        (FILE_SIZE + 1097, b"\x7f\xff\xff\xff", StopReason.TORN),
+        (FILE_SIZE + 1097, bytes(8), StopReason.UNWRITTEN),
+        (FILE_SIZE + 1097 + 84, b"\x7f", StopReason.SIZE_MISMATCH),
+    ],
+)
+def test_log_ends_at_damage_in_its_last_files(tmp_path: Path, at: int, data: bytes, reason: StopReason) -> None:
+    with damaged(tmp_path, at, data) as store:
+        report = store.recovery_report
+        end = store.max_physical_offset
+        store.put_message(message(b"next"))
+
+    assert (FILE_SIZE + 1097, reason) == (end, report.reason)
+    assert [bytes([number]) * 1000 for number in range(4)] + [b"next"] == bodies(tmp_path)
+    assert 2 == report.truncated_files
+    assert tail_is_zero(tmp_path, end + 97 + 4)
+
+
+def test_damage_before_the_last_three_files_is_passed_over(tmp_path: Path) -> None:
+    with damaged(tmp_path, 1097 + 4, b"\1\2\3\4") as store:
+        report = store.recovery_report
+
+    assert 3 * FILE_SIZE + 1097 == report.max_offset
+    assert "no record at 1097" in report.notes[0]
+
+
+def test_bad_bodies_are_passed_over_if_configured(tmp_path: Path) -> None:
+    with damaged(tmp_path, FILE_SIZE + 1097 + 200, b"!", check_crc_on_recover=False) as store:
+        assert 10 == store.recovery_report.records
+
+
+def test_stale_records_behind_the_end_do_not_come_back(tmp_path: Path) -> None:
+    damaged(tmp_path, FILE_SIZE + 1097 + 4, b"\1\2\3\4").close()
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        store.put_message(message(b"x" * 1000))
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        assert 5 == store.recovery_report.records
+
+
+def test_blank_record_at_the_end_is_written_anew(tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        store.put_message(message(b"x" * 3000))
+        store.put_message(message(b"y" * 3000))
+    (tmp_path / "commitlog" / f"{FILE_SIZE:020d}").unlink()
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        assert 3097 == store.max_physical_offset
+        store.put_message(message(b"z"))
+
+    assert [b"x" * 3000, b"z"] == bodies(tmp_path)
+
+
+@pytest.mark.parametrize("bulk", [True, False])
+def test_queues_go_on_where_the_log_says(tmp_path: Path, bulk: bool) -> None:
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        for number in range(9):
+            store.put_message(message(queue_id=number % 2, topic="ab"[number % 3 == 0], sys_flag=4 * (number == 8)))
+        table = store.commit_log.queue_offsets.as_mapping()
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        assert table == store.commit_log.queue_offsets.as_mapping()
+        if bulk:
+            result = store.append_batch(pa.table({"topic": ["a", "b"], "body": [b"", b""]}))
+            assert [table["a", 0], table["b", 0]] == result.queue_offsets.tolist()
+
+
+def test_light_queues_and_inner_batches_go_on(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"enable_lmq": True}
+    inner = Message("bq", b"", sys_flag=0xC0, properties={"INNER_NUM": "3"})
+    with DefaultMessageStore.open(tmp_path, config(**settings), batch_topics=["bq"]) as store:
+        for names in ("%LMQ%a", "%LMQ%a,%LMQ%b"):
+            store.put_message(message(properties={"INNER_MULTI_DISPATCH": names}))
+        assert store.put_message(inner).is_ok
+    with DefaultMessageStore.open(tmp_path, config(**settings), batch_topics=["bq"]) as store:
+        assert {"%LMQ%a": 2, "%LMQ%b": 1} == store.commit_log.queue_offsets.light_queues()
+        assert 3 == store.get_max_offset_in_queue("bq", 0)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_crashed_store_is_opened_with_all_it_has(tmp_path: Path, release: Release) -> None:
+    with DefaultMessageStore.open(tmp_path / "a", config(release=release)) as store:
+        for number in range(7):
+            store.put_message(message(bytes([number]) * 1000))
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with DefaultMessageStore.open(tmp_path / "b", config(release=release)) as store:
+        report = store.recovery_report
+        store.put_message(message(b"next"))
+
+    assert (False, 7) == (report.last_exit_ok, report.records)
+    assert 8 == len(bodies(tmp_path / "b"))
+
+
+def test_write_buffers_hold_back_what_is_not_committed(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"transient_store_pool_enable": True, "transient_store_pool_size": 2}
+    with DefaultMessageStore.open(tmp_path, config(**settings)) as store:
+        results = [store.put_message(message(bytes([number]) * 1000)) for number in range(10)]
+        assert store.max_physical_offset <= store.commit_log.mapped_file_queue.max_wrote_position
+
+    assert all(result.is_ok for result in results)
+    assert [bytes([number]) * 1000 for number in range(10)] == bodies(tmp_path)
+
+
+def test_synchronous_flush_with_write_buffers_answers(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"transient_store_pool_enable": True, "flush_disk_type": "SYNC_FLUSH"}
+    with DefaultMessageStore.open(tmp_path, config(**settings)) as store:
+        result = store.put_message(message())
+        assert PutMessageStatus.PUT_OK is result.status
+        assert store.commit_log.flushed_where == store.max_physical_offset == 101
+
+
+def test_log_may_lie_in_several_directories(tmp_path: Path) -> None:
+    paths = f"{tmp_path}/one,{tmp_path}/two"
+    with DefaultMessageStore.open(tmp_path / "store", config(store_path_commit_log=paths)) as store:
+        for number in range(10):
+            store.put_message(message(bytes([number]) * 1000))
+    with DefaultMessageStore.open(tmp_path / "store", config(store_path_commit_log=paths)) as store:
+        assert 10 == store.recovery_report.records
+
+    assert (2, 2) == (len(list((tmp_path / "one").iterdir())), len(list((tmp_path / "two").iterdir())))
+
+
+def test_empty_log_is_opened(tmp_path: Path) -> None:
+    DefaultMessageStore.open(tmp_path, config()).close()
+    with DefaultMessageStore.open(tmp_path, config()) as store:
+        assert (0, None) == (store.recovery_report.files, store.recovery_report.reason)
+        assert np.array_equal([0], store.append_batch(pa.table({"topic": ["a"], "body": [b""]})).physical_offsets)
