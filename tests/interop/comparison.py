@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.scan import StopReason, follow_chain
 from tests.interop.ours import put_all, result_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.interop.rocketmq import Answer
+    from tests.interop.scenarios import Scenario
     from tests.interop.written import WrittenStore
 
 __all__ = ["assert_same_as_ours"]
@@ -19,15 +20,25 @@ __all__ = ["assert_same_as_ours"]
 _BLANK_SIZE: Final = 8
 
 
-def assert_same_as_ours(written: WrittenStore, path: Path) -> None:
-    """Put a scenario's messages into our store at `path`, and compare results and files."""
+def assert_same_as_ours(written: WrittenStore, path: Path, settings: dict[str, object] | None = None) -> None:
+    """Put a scenario's messages into our store at `path`, and compare results and files.
+
+    Parameters
+    ----------
+    written : WrittenStore
+    path : Path
+    settings : dict, optional
+        Of our store, if they are not the scenario's.
+    """
     times = _put_times(written)
-    results = put_all(path, written.release, written.scenario, written.puts, times)
+    ours = written.scenario if settings is None else replace(written.scenario, settings=settings)
+    results = put_all(path, written.release, ours, written.puts, times)
     expected = [_expected_result(put, time) for put, time in zip(written.answer["puts"], times, strict=True)]
     stale_fill = written.release == "4.3"
 
     assert expected == [result_json(result) for result in results]
-    assert _segments(written.path, stale_fill=stale_fill) == _segments(path, stale_fill=stale_fill)
+    theirs = _segments(written.path, written.scenario, stale_fill=stale_fill)
+    assert theirs == _segments(path, ours, stale_fill=stale_fill)
 
 
 def _put_times(written: WrittenStore) -> list[int]:
@@ -55,9 +66,14 @@ def _expected_result(put: Answer, time: int) -> Answer:
     return put
 
 
-def _segments(store: Path, *, stale_fill: bool) -> dict[str, bytes]:
-    """Read the files of a log; with `stale_fill`, what follows the head of a blank record is set to zero."""
-    files = {path.name: path.read_bytes() for path in store.joinpath("commitlog").iterdir()}
+def _segments(store: Path, scenario: Scenario, *, stale_fill: bool) -> dict[str, bytes]:
+    """Read the files of a log, by directory and name.
+
+    With `stale_fill`, what follows the head of a blank record is set to zero.
+    """
+    directories = str(scenario.settings.get("storePathCommitLog", store / "commitlog")).split(",")
+    paths = [path for directory in directories for path in Path(directory).iterdir()]
+    files = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in paths}
     return {name: _without_fill(data) for name, data in files.items()} if stale_fill else files
 
 

@@ -22,7 +22,7 @@ __all__ = ["read_rows", "read_rows_one_by_one"]
 _ALL_COLUMNS: Final = [column.name for column in COLUMNS if column.name != CORRUPT_RECORD]
 
 
-def read_rows(store: Path, release: str) -> list[Row]:
+def read_rows(store: Path | list[Path], release: str) -> list[Row]:
     """Read through Arrow, with all columns."""
     return table_rows(read_messages(store, columns=_ALL_COLUMNS, release=release).read_all())
 
