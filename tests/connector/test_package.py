@@ -39,26 +39,20 @@ def test_importing_the_package_imports_neither_spark_nor_arrow_nor_numpy(tmp_pat
     assert run_python(code, tmp_path) == "[]"
 
 
-def test_what_spark_does_to_discover_sources_imports_neither_arrow_nor_numpy(tmp_path: Path) -> None:
+def test_spark_finds_the_source_among_all_modules_and_imports_neither_arrow_nor_numpy_for_it(tmp_path: Path) -> None:
+    """The steps of `pyspark.sql.worker.lookup_data_sources`; the tests of the demo have Spark itself take them."""
     code = (
-        "import sys, pickle, pyspark_commitlog as it; found = it.DefaultSource; pickle.dumps(found); "
-        "print(found.name(), [m for m in ('pyarrow', 'numpy', 'store_core') if m in sys.modules])"
+        "import importlib, pickle, pkgutil, sys\n"
+        "from pyspark.sql.datasource import DataSource\n"
+        "before = set(sys.modules)\n"
+        "names = [info.name for info in pkgutil.iter_modules() if info.name.startswith('pyspark_')]\n"
+        "sources = [getattr(importlib.import_module(name), 'DefaultSource', None) for name in names]\n"
+        "found = [source.name() for source in sources if source and issubclass(source, DataSource)]\n"
+        "pickle.dumps(sources)\n"
+        "print(found, sorted({'numpy', 'pyarrow', 'store_core'} & (set(sys.modules) - before)))\n"
     )
 
-    assert run_python(code, tmp_path) == "commitlog []"
-
-
-def test_spark_s_own_lookup_finds_the_source(tmp_path: Path) -> None:
-    """What Spark runs to find sources without a register call; it answers with names and pickled classes."""
-    code = (
-        "import io\n"
-        "from pyspark.sql.worker.lookup_data_sources import _main\n"
-        "answer = io.BytesIO()\n"
-        "_main(io.BytesIO(), answer)\n"
-        "print(b'commitlog' in answer.getvalue(), b'CommitLogDataSource' in answer.getvalue())\n"
-    )
-
-    assert run_python(code, tmp_path) == "True True"
+    assert run_python(code, tmp_path) == "['commitlog'] []"
 
 
 def fake_pyspark(directory: Path, version: str) -> str:
