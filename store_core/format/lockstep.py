@@ -31,6 +31,9 @@ __all__ = ["chain", "scan"]
 _MAX_LANES: Final = 4096
 _LANE_BYTES: Final = 32 << 10
 _PROBES: Final = (1 << 10, 64 << 10)
+_MOST_TRIES: Final = 64
+"""Places a probe looks at: a body may be full of magic codes, and a lane that is not found costs only speed."""
+
 _FEW_LANES: Final = 12
 """Up to this many lanes, single steps are cheaper than a step of all in numpy."""
 
@@ -138,8 +141,10 @@ def _find_candidate(raw: npt.NDArray[np.uint8], cut: int, stop: int, start_offse
     for probe in _PROBES:
         chunk = raw[cut : min(cut + probe, stop) + MIN_RECORD_SIZE].tobytes()
         at = chunk.find(_COMMON_MAGIC, _MAGIC_POSITION)
-        while at >= 0 and cut + at - _MAGIC_POSITION < stop:
+        for _ in range(_MOST_TRIES):
             position = at - _MAGIC_POSITION
+            if at < 0 or cut + position >= stop:
+                break
             if _looks_like_record(chunk, position, cut, start_offset):
                 return cut + position
             at = chunk.find(_COMMON_MAGIC, at + 1)

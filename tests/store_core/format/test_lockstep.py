@@ -177,3 +177,20 @@ def test_magic_codes_all_over_a_body_do_not_mislead_the_walk() -> None:
     log = Segment().append(b"one", magic * 100_000, b"three")
 
     assert log.scan().starts.tolist() == log.starts
+
+
+def test_magic_codes_all_over_a_body_are_looked_at_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a hostile segment would take minutes."""
+    log = Segment().append(Record().encode()[4:7] * 700_000)
+    tries = []
+    looks_like_record = lockstep._looks_like_record
+
+    def count_tries(chunk: bytes, position: int, cut: int, start_offset: int | None) -> bool:
+        tries.append(position)
+        return looks_like_record(chunk, position, cut, start_offset)
+
+    monkeypatch.setattr(lockstep, "_looks_like_record", count_tries)
+    lanes = len(log.data) // lockstep._LANE_BYTES
+
+    assert scan(np.frombuffer(log.data, np.uint8)).starts.tolist() == [0]
+    assert len(tries) <= lanes * 200
