@@ -22,8 +22,8 @@ __all__ = ["LogEnd", "find_log_end"]
 _STRETCHES: Final = 64
 """How many stretches of sound records a torn tail is followed back through."""
 
-_LAST_RECORDS: Final = 1024
-"""How many of the last records are measured to see whether the end can be trusted."""
+_LAST_RECORDS: Final = 1 << 16
+"""How many of the last records are measured to see whether the end can be trusted: more than 4 MiB of body can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,10 @@ def find_log_end(
     RocketMQ 5.3.3, ``CommitLog.recoverNormally`` and ``recoverAbnormally``, end the log at the first record that fails,
     whatever follows, and truncate the rest.
     """
-    walk, tail, is_whole = _walk(raw, start_offset, next_data, measured_from=0)
+    walk, tail = _walk(raw, start_offset, next_data, measured_from=0)
+    is_whole = not walk.reason.is_damage and all(isinstance(part, Run) for part in tail)
     if not is_whole or not _ends_sound(raw, start_offset, tail):
-        walk, tail, _ = _walk(raw, start_offset, next_data, measured_from=None)
+        walk, tail = _walk(raw, start_offset, next_data, measured_from=None)
     if not verify_crc:
         return LogEnd(walk.stop, walk.reason, walk.stale)
     torn = _torn_tail(raw, tail)
@@ -82,18 +83,21 @@ def find_log_end(
 
 def _walk(
     raw: npt.NDArray[np.uint8], start_offset: int, next_data: Callable[[int], int], measured_from: int | None
-) -> tuple[SegmentWalk, deque[Run | Damage], bool]:
-    """Walk the segment; give its last stretches without the damage at its end, and whether there was no other."""
+) -> tuple[SegmentWalk, deque[Run | Damage]]:
+    """Walk the segment, and give its last stretches without the damage at its end.
+
+    A walk that measures nothing goes only as far as the first damage.
+    """
     walk = SegmentWalk(
         raw, start_offset, only_newer=True, is_growing=True, next_data=next_data, measured_from=measured_from
     )
     tail: deque[Run | Damage] = deque(maxlen=_STRETCHES)
-    is_whole = True
     for part in walk:
         if isinstance(part, Run) or part.is_followed:
-            is_whole = is_whole and isinstance(part, Run)
             tail.append(part)
-    return walk, tail, is_whole and not walk.reason.is_damage
+        if isinstance(part, Damage) and measured_from is not None:
+            break
+    return walk, tail
 
 
 def _ends_sound(raw: npt.NDArray[np.uint8], start_offset: int, tail: deque[Run | Damage]) -> bool:

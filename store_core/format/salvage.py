@@ -21,6 +21,7 @@ from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position,
 from store_core.format.lockstep import chain, scan
 from store_core.format.scan import BLANK_SIZE, RecordCheck, Scan, StopReason, check_record, follow_chain
 from store_core.format.spans import Heads
+from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,6 +50,9 @@ _LONGEST_TAIL: Final = 2 * 0x7FFF
 _MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
 _SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
 _OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
+_BORN_HOST_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_STORE_TIMESTAMP_POSITION: Final = field_position(head_dtype(), "store_timestamp")
+_STORE_TIMESTAMP_POSITION_V6: Final = field_position(head_dtype(_BORN_HOST_V6), "store_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,13 @@ class Run:
         int64, shape (n,), n >= 1, ascending: positions in the segment.
     stop : int
         Where the last one ends.
+    is_proven : bool
+        Whether these are sound records, and not a chain that has yet to be measured.
     """
 
     starts: npt.NDArray[np.int64]
     stop: int
+    is_proven: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +168,10 @@ class SegmentWalk:
     def __iter__(self) -> Iterator[Run | Damage]:
         window = _LONGEST_WINDOW
         while self.stop < self._until:
-            found = self._follow(self.stop, window)
+            found, is_proven = self._follow(self.stop, window)
             if found.starts.size:
                 self._last_before, self._last_sound = self._last_sound, int(found.starts[-1])
-                yield Run(found.starts, found.stop)
+                yield Run(found.starts, found.stop, is_proven)
                 if self._is_back:
                     self._is_back = False
                     continue
@@ -197,11 +204,12 @@ class SegmentWalk:
         self._measured_from = self._raw.size
         self._is_back = True
 
-    def _follow(self, begin: int, window: int) -> Scan:
+    def _follow(self, begin: int, window: int) -> tuple[Scan, bool]:
+        """Follow the chain as far as the window goes; tell also whether its records are proven."""
         end = begin + min(window, self._until - begin)
         if begin >= self._measured_from and window > _SHORTEST_WINDOW:
-            return chain(self._raw, begin, end, self._start_offset)
-        return self._scan(begin, min(end, self._measured_from) if begin < self._measured_from else end)
+            return chain(self._raw, begin, end, self._start_offset), False
+        return self._scan(begin, min(end, self._measured_from) if begin < self._measured_from else end), True
 
     def _scan(self, begin: int, end: int) -> Scan:
         if end - begin <= _SHORTEST_WINDOW:
@@ -229,7 +237,7 @@ class SegmentWalk:
         end = self._resume(begin)
         if self._is_growing:
             check = check_record(self._data, begin, self._start_offset)
-            if check.reason is None or self._closes(begin):
+            if check.reason is None or (check.reason is StopReason.END_OF_FILE and self._closes(begin)):
                 return None
         if check.reason is StopReason.END_OF_FILE:
             room, size = self._raw.size - begin, _I32.unpack_from(self._data, begin)[0]
@@ -237,12 +245,9 @@ class SegmentWalk:
         return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
 
     def _closes(self, position: int) -> bool:
-        """Tell whether a blank record stands at a position, of the size of all that is left."""
-        if self._raw.size - position < BLANK_SIZE:
-            return False
-        check = check_record(self._data, position, self._start_offset)
+        """Tell whether the blank record at a position has the size of all that is left."""
         size: int = _I32.unpack_from(self._data, position)[0]
-        return check.reason is StopReason.END_OF_FILE and size == self._raw.size - position
+        return size == self._raw.size - position
 
     def _resume(self, begin: int) -> int | None:
         """Find where the log goes on behind damage."""
@@ -296,10 +301,10 @@ class SegmentWalk:
         """Tell whether the log can go on where a broken record says that it ends."""
         if position == self._raw.size:
             return not self._is_growing
-        if self._closes(position):
-            return not self._only_newer
-        is_sound = check_record(self._data, position, self._start_offset).reason is None
-        return is_sound and (not self._only_newer or self._is_new(position))
+        reason = check_record(self._data, position, self._start_offset).reason
+        if reason is None:
+            return not self._only_newer or self._is_new(position)
+        return reason is StopReason.END_OF_FILE and not self._only_newer and self._closes(position)
 
     def _search(self, begin: int, *, only_newer: bool) -> int | None:
         """Find the first record at or behind `begin` that proves itself."""
@@ -337,15 +342,21 @@ class SegmentWalk:
         spans = check_record(self._data, position, self._start_offset).spans
         if spans is None or spans.body_stop - spans.body_start > self._unread:
             return False
+        if spans.body_stop == spans.body_start:
+            return True
         self._unread -= spans.body_stop - spans.body_start
         return check_record(self._data, position, self._start_offset, verify_crc=True).reason is None
 
     def _is_new(self, position: int) -> bool:
         """Tell whether a record is not older than the last sound one that the walk came by."""
-        if self._last_sound < 0:
-            return True
-        last, this = store_timestamps(self._raw, np.array([self._last_sound, position]))
-        return bool(this >= last)
+        return self._last_sound < 0 or self._store_timestamp(position) >= self._store_timestamp(self._last_sound)
+
+    def _store_timestamp(self, position: int) -> int:
+        """Read the store time of one record, in ms."""
+        is_v6 = _I32.unpack_from(self._data, position + _SYS_FLAG_POSITION)[0] & _BORN_HOST_V6
+        at = position + (_STORE_TIMESTAMP_POSITION_V6 if is_v6 else _STORE_TIMESTAMP_POSITION)
+        timestamp: int = _I64.unpack_from(self._data, at)[0]
+        return timestamp
 
     def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
         """Follow the chain of stale records from `begin` to one that is new enough, or to its end.

@@ -184,7 +184,7 @@ class _RangeReader:
             if isinstance(part, Run):
                 bounds = self._bounds(part)
                 while bounds.size > 1:
-                    taken, unsound = self._take(chunk, bounds)
+                    taken, unsound = self._take(chunk, bounds, is_proven=part.is_proven)
                     bounds = bounds[taken:]
                     if unsound:
                         walk.go_back(int(bounds[0]), _before(part.starts, int(bounds[0])))
@@ -204,16 +204,15 @@ class _RangeReader:
                     chunk.take_damage(begin, end, self._options.max_records_per_batch)
         yield chunk
 
-    def _take(self, chunk: _Chunk, bounds: npt.NDArray[np.int64]) -> tuple[int, bool]:
+    def _take(self, chunk: _Chunk, bounds: npt.NDArray[np.int64], *, is_proven: bool) -> tuple[int, bool]:
         """Hand a chunk the next records; tell how many, and whether the one behind them is not sound."""
         count = chunk.room(bounds, self._options.max_records_per_batch)
         records = self._records(bounds[:count])
-        sound = records.spans.sound
-        if not sound.all():
-            count = int(sound.argmin())
-            records = self._records(bounds[:count])
-        chunk.take(records, int(bounds[count] - bounds[0]))
-        return count, count < sound.size
+        sound = count if is_proven else _count_sound(records)
+        if sound < count:
+            records = self._records(bounds[:sound])
+        chunk.take(records, int(bounds[sound] - bounds[0]))
+        return sound, sound < count
 
     def _records(self, starts: npt.NDArray[np.int64]) -> Records:
         segment = self._range.segment.name
@@ -352,6 +351,12 @@ class _RangeReader:
 
 def _position(fault: Fault) -> int:
     return fault.position
+
+
+def _count_sound(records: Records) -> int:
+    """Count the records before the first that is not sound."""
+    sound = records.spans.sound
+    return len(records) if sound.all() else int(sound.argmin())
 
 
 def _before(starts: npt.NDArray[np.int64], position: int) -> int:
