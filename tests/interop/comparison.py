@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.scan import StopReason, follow_chain
-from tests.interop.ours import put_all, result_json
+from tests.interop.ours import append_all, put_all, result_json
 
 if TYPE_CHECKING:
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario
     from tests.interop.written import WrittenStore
 
-__all__ = ["assert_same_as_ours"]
+__all__ = ["assert_same_as_ours", "assert_same_in_bulk"]
 
 _BLANK_SIZE: Final = 8
 
@@ -39,6 +39,15 @@ def assert_same_as_ours(written: WrittenStore, path: Path, settings: dict[str, o
     assert expected == [result_json(result) for result in results]
     theirs = _segments(written.path, written.scenario, stale_fill=stale_fill)
     assert theirs == _segments(path, ours, stale_fill=stale_fill)
+
+
+def assert_same_in_bulk(written: WrittenStore, path: Path) -> None:
+    """Append a scenario's messages to our store at `path` in bulk, and compare files."""
+    append_all(path, written.release, written.scenario, written.puts, _put_times(written))
+    stale_fill = written.release == "4.3"
+
+    theirs = _segments(written.path, written.scenario, stale_fill=stale_fill)
+    assert theirs == _segments(path, written.scenario, stale_fill=stale_fill)
 
 
 def _put_times(written: WrittenStore) -> list[int]:

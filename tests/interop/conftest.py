@@ -61,3 +61,12 @@ def written(request: pytest.FixtureRequest, written_by: Callable[[str], dict[str
     """Run the test with the store of every scenario, written by every release that knows it."""
     release, scenario = cast("tuple[str, Scenario]", request.param)
     return written_by(release)[scenario.name]
+
+
+@pytest.fixture(params=[run for run in scenario_runs() if run[1].in_bulk], ids=lambda run: f"{run[0]}-{run[1].name}")
+def written_in_bulk(
+    request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]
+) -> WrittenStore:
+    """Run the test with the stores whose messages can be appended in bulk."""
+    release, scenario = cast("tuple[str, Scenario]", request.param)
+    return written_by(release)[scenario.name]

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
 
 from store_core.files.clock import SystemClock
 from store_core.format.client_batch import client_batch
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario
 
-__all__ = ["ScriptedClock", "our_config", "our_message", "put_all", "result_json"]
+__all__ = ["ScriptedClock", "append_all", "our_config", "our_message", "put_all", "result_json"]
 
 
 class ScriptedClock(SystemClock):
@@ -84,10 +87,52 @@ def put_all(
     with DefaultMessageStore.open(path, config, clock=clock, batch_topics=scenario.batch_topics) as store:
         results = []
         for put, clock.now in zip(puts, times, strict=True):
-            message = our_message(put, release)
-            is_exploded = put.items and not put.inner
-            results.append(store.put_messages(message) if is_exploded else store.put_message(message))
+            results.append(_put(store, put, release))
     return results
+
+
+def _put(store: DefaultMessageStore, put: Put, release: str) -> PutMessageResult:
+    message = our_message(put, release)
+    is_exploded = put.items and not put.inner
+    return store.put_messages(message) if is_exploded else store.put_message(message)
+
+
+def append_all(path: Path, release: str, scenario: Scenario, puts: Iterable[Put], times: Iterable[int]) -> None:
+    """Append messages to a store of ours in bulk: all that are next to one another and have the same time at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clock, config = ScriptedClock(), our_config(release, scenario, path.parent / "broker.properties")
+    timed = zip(puts, times, strict=True)
+    with DefaultMessageStore.open(path, config, clock=clock, batch_topics=scenario.batch_topics) as store:
+        for (clock.now, is_batch), group in groupby(timed, key=lambda put_and_time: _kind(*put_and_time)):
+            together = [put for put, _ in group]
+            if is_batch:
+                assert all(_put(store, put, release).is_ok for put in together)
+            else:
+                assert store.append_batch(_table(together)).msg_num == len(together)
+
+
+def _kind(put: Put, time: int) -> tuple[int, bool]:
+    return time, bool(put.items)
+
+
+def _table(puts: list[Put]) -> pa.Table:
+    """Write messages as a table."""
+    strings = pa.map_(pa.string(), pa.string())
+    columns = {
+        "topic": pa.array([put.topic for put in puts]),
+        "body": pa.array([put.body for put in puts], pa.binary()),
+        "properties": pa.array([put.properties if put.properties_string is None else None for put in puts], strings),
+        "properties_string": pa.array([put.properties_string for put in puts], pa.string()),
+        "born_host": pa.array([_host(*put.born_host) for put in puts]),
+        "store_host": pa.array([_host(*put.store_host) for put in puts]),
+    }
+    plain = ("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times", "prepared_transaction_offset")
+    integers = {name: pa.array([getattr(put, name) for put in puts], pa.int64()) for name in plain}
+    return pa.table(columns | integers)
+
+
+def _host(ip: str, port: int) -> str:
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def result_json(result: PutMessageResult) -> Answer:

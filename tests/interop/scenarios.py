@@ -45,6 +45,8 @@ class Scenario:
     segment_size : int
     plain_queues : bool
         Whether `tests.interop.queues` tells the queues; odd lists of light queues are beyond it.
+    in_bulk : bool
+        Whether all messages are accepted by ``append_batch``, which knows no light queues.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Scenario:
     batch_topics: tuple[str, ...] = ()
     segment_size: int = SEGMENT_SIZE
     plain_queues: bool = True
+    in_bulk: bool = True
 
     @property
     def job_settings(self) -> dict[str, Any]:
@@ -247,10 +250,10 @@ SCENARIOS: Final = (
     Scenario("ipv6", _ipv6, _SINCE_4_9),
     Scenario("v2-topics", _v2_topics, _ONLY_5_3),
     Scenario("property-crc", _property_crc, _ONLY_5_3, {"enabledAppendPropCRC": True}),
-    Scenario("light-queues", _light_queues, _SINCE_4_9, _LIGHT),
-    Scenario("odd-light-queues", _odd_light_queues, _SINCE_4_9, _LIGHT, plain_queues=False),
+    Scenario("light-queues", _light_queues, _SINCE_4_9, _LIGHT, in_bulk=False),
+    Scenario("odd-light-queues", _odd_light_queues, _SINCE_4_9, _LIGHT, plain_queues=False, in_bulk=False),
     Scenario("inner-batches", _inner_batches, _ONLY_5_3, batch_topics=(_BATCH_TOPIC,)),
-    Scenario("refused", _refused, settings={"maxMessageSize": _SMALL_LIMIT}, segment_size=1 << 16),
+    Scenario("refused", _refused, settings={"maxMessageSize": _SMALL_LIMIT}, segment_size=1 << 16, in_bulk=False),
     Scenario("rolls", _rolls, segment_size=4096),
     Scenario("batch-rolls", _batch_rolls, segment_size=4096),
 )

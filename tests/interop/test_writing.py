@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.comparison import assert_same_as_ours
+from tests.interop.comparison import assert_same_as_ours, assert_same_in_bulk
 from tests.interop.scenarios import random_scenario
 from tests.interop.written import WrittenStore
 
@@ -21,6 +21,12 @@ def test_every_kind_of_message_is_stored_byte_for_byte_as_by_rocketmq(written: W
     assert_same_as_ours(written, tmp_path / "store")
 
 
+def test_messages_in_bulk_are_stored_byte_for_byte_as_by_rocketmq(
+    written_in_bulk: WrittenStore, tmp_path: Path
+) -> None:
+    assert_same_in_bulk(written_in_bulk, tmp_path / "store")
+
+
 @pytest.mark.interop
 def test_random_messages_are_stored_byte_for_byte_as_by_rocketmq(judge: Judge, tmp_path: Path) -> None:
     scenarios = [random_scenario(seed) for seed in range(200, 220)]
@@ -28,3 +34,4 @@ def test_random_messages_are_stored_byte_for_byte_as_by_rocketmq(judge: Judge, t
 
     for written in stores:
         assert_same_as_ours(written, tmp_path / written.scenario.name / "ours")
+        assert_same_in_bulk(written, tmp_path / written.scenario.name / "bulk")
