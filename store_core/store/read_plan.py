@@ -196,10 +196,11 @@ def _has_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
 
 
 def _is_foreign(raw: npt.NDArray[np.uint8]) -> bool:
-    """Tell whether a segment, of which not one record can be read, begins with the magic code of something else."""
-    if check_record(raw.data, 0).reason is not StopReason.BAD_MAGIC:
-        return False
-    return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])
+    """Tell whether a segment, of which not one record can be read, is none: another kind of file, or a renamed one."""
+    reason = check_record(raw.data, 0, None).reason
+    if reason is StopReason.BAD_MAGIC:
+        return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])
+    return reason is None
 
 
 def _first_store_timestamp(segment: Segment) -> int | None:

@@ -424,6 +424,16 @@ def test_a_file_under_a_wrong_offset_is_damage_at_its_first_byte(root: Path) -> 
     assert f"expected physical offset {SIZE}, found 0" in str(error)
 
 
+def test_a_renamed_file_is_damage_and_told_so(root: Path) -> None:
+    renamed = root / "commitlog" / f"{0:020d}"
+    (root / "commitlog" / f"{SIZE:020d}").replace(renamed)
+    read = Read(renamed)
+
+    assert read.rows == []
+    assert f"expected physical offset 0, found {SIZE}" in str(read.error)
+    assert "If the file was renamed" in str(read.error)
+
+
 def cut_last_file(root: Path, log: LogBuilder, missing: int) -> None:
     last = root / "commitlog" / f"{log.end // SIZE * SIZE:020d}"
     last.write_bytes(last.read_bytes()[: log.end % SIZE - missing])
