@@ -109,11 +109,11 @@ final class Jobs {
     private static JSONObject benchPut(JSONObject job) throws Exception {
         JSONObject result = new JSONObject();
         try (Store store = Store.started(job)) {
-            JSONObject template = job.getJSONObject("message");
-            putMany(store, template, job.getIntValue("warmUp"));
+            JSONArray templates = job.getJSONArray("messages");
+            putMany(store, templates, job.getIntValue("warmUp"));
             store.awaitDispatch();
             long begin = System.nanoTime();
-            double seconds = putMany(store, template, job.getIntValue("count")) / 1e9;
+            double seconds = putMany(store, templates, job.getIntValue("count")) / 1e9;
             store.awaitDispatch();
             result.put("seconds", seconds);
             result.put("dispatchedSeconds", (System.nanoTime() - begin) / 1e9);
@@ -122,11 +122,11 @@ final class Jobs {
         return result;
     }
 
-    private static long putMany(Store store, JSONObject template, int count) {
+    private static long putMany(Store store, JSONArray templates, int count) {
         long nanos = 0;
         for (int done = 0; done < count; done += BENCH_CHUNK) {
             MessageExtBrokerInner[] chunk = new MessageExtBrokerInner[Math.min(BENCH_CHUNK, count - done)];
-            Arrays.setAll(chunk, number -> Messages.single(template));
+            Arrays.setAll(chunk, number -> Messages.single(templates.getJSONObject(number % templates.size())));
             long begin = System.nanoTime();
             for (MessageExtBrokerInner message : chunk) {
                 if (!store.messageStore.putMessage(message).isOk()) {
