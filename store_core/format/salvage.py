@@ -10,13 +10,13 @@ for its size. The walk depends on nothing but the bytes; readers of different pa
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.format.candidates import CandidateFinder
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
 from store_core.format.lockstep import chain, scan
 from store_core.format.scan import BLANK_SIZE, RecordCheck, Scan, StopReason, check_record, follow_chain
@@ -36,8 +36,6 @@ _LONGEST_WINDOW: Final = 64 << 20
 _SHORTEST_WINDOW: Final = 4 << 10
 """Bytes walked first behind damage, then twice as many each time: damage everywhere costs no more than its bytes."""
 
-_SEARCH_CHUNK: Final = 16 << 20
-_MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]", re.DOTALL)
 _MAGIC_LENGTH: Final = 4
 
 _I32: Final = struct.Struct(">i")
@@ -157,7 +155,7 @@ class SegmentWalk:
         self._only_newer = only_newer
         self._is_growing = is_growing
         self._until = raw.size if until is None else min(until, raw.size)
-        self._next_data = next_data
+        self._candidates = CandidateFinder(raw, start_offset, next_data)
         self._last_sound = self._last_before = -1
         self._measured_from = raw.size if measured_from is None else measured_from
         self._is_back = False
@@ -309,7 +307,7 @@ class SegmentWalk:
     def _search(self, begin: int, *, only_newer: bool) -> int | None:
         """Find the first record at or behind `begin` that proves itself."""
         window = _SHORTEST_WINDOW
-        position = self._next_candidate(begin)
+        position = self._candidates.next(begin)
         while position is not None:
             if not self._is_proven(position):
                 position += 1
@@ -318,23 +316,7 @@ class SegmentWalk:
             else:
                 self.stale = position if self.stale < 0 else self.stale
                 position, window = self._behind_stale(position, min(window, self._raw.size - position))
-            position = self._next_candidate(position)
-        return None
-
-    def _next_candidate(self, begin: int) -> int | None:
-        """Find the next magic code of a record that claims the place where it is."""
-        position, size = begin + _MAGIC_POSITION, self._raw.size
-        while position < size:
-            position = max(self._next_data(position), position)
-            chunk_end = position + _SEARCH_CHUNK
-            match = _MAGIC.search(self._data, position, min(chunk_end + _MAGIC_LENGTH - 1, size))
-            if match is None:
-                position = chunk_end
-                continue
-            candidate = match.start() - _MAGIC_POSITION
-            if candidate + MIN_RECORD_SIZE <= size and self._is_in_place(candidate):
-                return candidate
-            position = match.start() + 1
+            position = self._candidates.next(position)
         return None
 
     def _is_proven(self, position: int) -> bool:
