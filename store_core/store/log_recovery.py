@@ -62,14 +62,14 @@ class RecoveryReport:
         What an operator should know.
     """
 
-    last_exit_ok: bool
-    files: int
-    records: int
-    min_offset: int
-    max_offset: int
-    reason: StopReason | None
-    truncated_files: int
-    notes: tuple[str, ...]
+    last_exit_ok: bool = True
+    files: int = 0
+    records: int = 0
+    min_offset: int = -1
+    max_offset: int = 0
+    reason: StopReason | None = None
+    truncated_files: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -98,16 +98,7 @@ class DefaultMessageStore:
         )
         self.put_message_hooks: list[PutMessageHook] = default_hooks(config, self) if broker_hooks else []
         self._puts = PutService(self.commit_log, self, self.put_message_hooks)
-        self.recovery_report = RecoveryReport(
-            last_exit_ok=True,
-            files=0,
-            records=0,
-            min_offset=-1,
-            max_offset=0,
-            reason=None,
-            truncated_files=0,
-            notes=(),
-        )
+        self.recovery_report = RecoveryReport()
 
     @classmethod
     def open(  # noqa: PLR0913 -- a path and a configuration do; the rest is for brokers and tests
@@ -180,8 +171,7 @@ class DefaultMessageStore:
             store._load()
             store._start()
         except BaseException:
-            store.commit_log.close()
-            store._lock.release()
+            store._let_go()
             raise
         return store
 
@@ -247,9 +237,12 @@ class DefaultMessageStore:
             if flushed and ended and self.commit_log.is_flushed and self.is_writeable:
                 self._abort.remove()
         finally:
-            self.checkpoint.close()
-            self.commit_log.close()
-            self._lock.release()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self.checkpoint.close()
+        self.commit_log.close()
+        self._lock.release()
 
     # ---- state
 

@@ -24,8 +24,8 @@ COLLIDING = tuple("".join(PARTS[number >> place & 1] for place in range(4)) for 
             tuple(f"name{number}" for number in range(20)),
             16,
             (
-                "name19 name18 name17 name16 name6 name15 name5 name14 name4 name13 name3 name12 name11 name9 name10 name8 "
-                "name7 name2 name1 name0"
+                "name19 name18 name17 name16 name6 name15 name5 name14 name4 name13 name3 name12 name11 name9 name10 "
+                "name8 name7 name2 name1 name0"
             ),
         ),
         ((*COLLIDING, "z"), 16, " ".join((*COLLIDING, "z"))),
