@@ -10,7 +10,7 @@ __all__ = ["AppendMessageResult", "AppendMessageStatus", "PutMessageStatus"]
 
 
 class AppendMessageStatus(Enum):
-    """What became of the bytes (RocketMQ: ``AppendMessageStatus``)."""
+    """What became of the bytes (RocketMQ: ``AppendMessageStatus``, without ROCKSDB_ERROR)."""
 
     PUT_OK = "the record is in the file"
     END_OF_FILE = "no room: a blank record closed the file"
@@ -22,8 +22,8 @@ class AppendMessageStatus(Enum):
 class PutMessageStatus(Enum):
     """What became of a message (RocketMQ 5.3.3: ``PutMessageStatus``).
 
-    Release 4.x spells two of them ``CREATE_MAPEDFILE_FAILED`` and ``OS_PAGECACHE_BUSY``. The last six come from the
-    broker's other services or from controller mode; a store on its own never gives them.
+    Release 4.x spells two of them ``CREATE_MAPEDFILE_FAILED`` and ``OS_PAGECACHE_BUSY``. No store gives
+    PUT_TO_REMOTE_BROKER_FAIL, LMQ_CONSUME_QUEUE_NUM_EXCEEDED or WHEEL_TIMER_FLOW_CONTROL by itself; hooks may.
     """
 
     PUT_OK = "in the log"
