@@ -10,8 +10,8 @@ import pytest
 
 from tests.interop.judge import Judge
 from tests.interop.rocketmq import RocketMq
-from tests.interop.scenarios import SCENARIOS, Scenario, scenario_runs
-from tests.interop.toolchain import RELEASES, harness_command
+from tests.interop.scenarios import Scenario, known_to, scenario_runs
+from tests.interop.toolchain import RELEASES, harness_command, missing_tools
 from tests.interop.written import WrittenStore
 
 if TYPE_CHECKING:
@@ -49,24 +49,46 @@ def written_by(
     def written_by_release(release: str) -> dict[str, WrittenStore]:
         if release not in written:
             judge, directory = judge_of(release), tmp_path_factory.mktemp(f"rocketmq-{release}-")
-            known = [scenario for scenario in SCENARIOS if release in scenario.releases]
-            written[release] = {scenario.name: WrittenStore.start(judge, scenario, directory) for scenario in known}
+            written[release] = {
+                scenario.name: WrittenStore.start(judge, scenario, directory) for scenario in known_to(release)
+            }
         return written[release]
 
     return written_by_release
 
 
-@pytest.fixture(params=scenario_runs(), ids=lambda run: f"{run[0]}-{run[1].name}")
-def written(request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]) -> WrittenStore:
-    """Run the test with the store of every scenario, written by every release that knows it."""
+def _run_name(run: tuple[str, Scenario]) -> str:
+    return f"{run[0]}-{run[1].name}"
+
+
+def _requested(request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]) -> WrittenStore:
     release, scenario = cast("tuple[str, Scenario]", request.param)
     return written_by(release)[scenario.name]
 
 
-@pytest.fixture(params=[run for run in scenario_runs() if run[1].in_bulk], ids=lambda run: f"{run[0]}-{run[1].name}")
+@pytest.fixture(params=scenario_runs(), ids=_run_name)
+def written(request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]) -> WrittenStore:
+    """Run the test with the store of every scenario, written by every release that knows it."""
+    return _requested(request, written_by)
+
+
+@pytest.fixture(params=[run for run in scenario_runs() if run[1].is_ours], ids=_run_name)
+def written_like_ours(
+    request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]
+) -> WrittenStore:
+    """Run the test with the stores that we write in the same way."""
+    return _requested(request, written_by)
+
+
+@pytest.fixture(params=[run for run in scenario_runs() if run[1].in_bulk], ids=_run_name)
 def written_in_bulk(
     request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]
 ) -> WrittenStore:
     """Run the test with the stores whose messages can be appended in bulk."""
-    release, scenario = cast("tuple[str, Scenario]", request.param)
-    return written_by(release)[scenario.name]
+    return _requested(request, written_by)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out the slice that runs with all other tests where tools are missing; ``make interop`` fails instead."""
+    if (missing := missing_tools()) and item.get_closest_marker("interop") is None:
+        pytest.skip(f"{', '.join(missing)} not on the PATH: no real RocketMQ to ask")

@@ -13,7 +13,7 @@ from tests.interop.random_puts import RandomPuts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ALL_RELEASES", "SCENARIOS", "SEGMENT_SIZE", "Scenario", "random_scenario", "scenario_runs"]
+__all__ = ["ALL_RELEASES", "SCENARIOS", "SEGMENT_SIZE", "Scenario", "known_to", "random_scenario", "scenario_runs"]
 
 SEGMENT_SIZE: Final = 16384
 """Bytes of a commit log file unless a scenario says otherwise."""
@@ -47,6 +47,8 @@ class Scenario:
         Whether `tests.interop.queues` tells the queues; odd lists of light queues are beyond it.
     in_bulk : bool
         Whether all messages are accepted by ``append_batch``, which knows no light queues.
+    is_ours : bool
+        Whether we do the same as RocketMQ with these messages.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Scenario:
     segment_size: int = SEGMENT_SIZE
     plain_queues: bool = True
     in_bulk: bool = True
+    is_ours: bool = True
 
     @property
     def job_settings(self) -> dict[str, Any]:
@@ -233,6 +236,12 @@ def _refused(release: str) -> list[Put]:
     return [put for number, bad in enumerate(illegal) for put in (bad, Put("orders", b"sound", number % 2))]
 
 
+def _too_large_for_a_file(_: str) -> list[Put]:
+    """Put messages for which no file has room: RocketMQ fills two files with nothing, where we refuse."""
+    bodies = (b"small", bytes(4096), b"small", bytes(4096 - 92 - 7), bytes(4096 - 92 - 8), b"small")
+    return [Put("T", body) for body in bodies]
+
+
 def _compressed(_: str) -> list[Put]:
     return [Put("T", zlib.compress(b"text " * count), 0, sys_flag=0x01) for count in range(1, 400, 20)]
 
@@ -254,6 +263,7 @@ SCENARIOS: Final = (
     Scenario("odd-light-queues", _odd_light_queues, _SINCE_4_9, _LIGHT, plain_queues=False, in_bulk=False),
     Scenario("inner-batches", _inner_batches, _ONLY_5_3, batch_topics=(_BATCH_TOPIC,)),
     Scenario("refused", _refused, settings={"maxMessageSize": _SMALL_LIMIT}, segment_size=1 << 16, in_bulk=False),
+    Scenario("burnt-files", _too_large_for_a_file, segment_size=4096, in_bulk=False, is_ours=False),
     Scenario("rolls", _rolls, segment_size=4096),
     Scenario("batch-rolls", _batch_rolls, segment_size=4096),
 )
@@ -268,6 +278,12 @@ def random_scenario(seed: int) -> Scenario:
     return Scenario(f"random-{seed}", puts)
 
 
+def known_to(*releases: str, is_ours: bool = False) -> list[Scenario]:
+    """Give the scenarios that all these releases know; with `is_ours` only those in which we do the same."""
+    known = [scenario for scenario in SCENARIOS if all(release in scenario.releases for release in releases)]
+    return [scenario for scenario in known if scenario.is_ours or not is_ours]
+
+
 def scenario_runs() -> list[tuple[str, Scenario]]:
-    """Pair every scenario with every release that knows its messages."""
-    return [(release, scenario) for release in ALL_RELEASES for scenario in SCENARIOS if release in scenario.releases]
+    """Pair every release with every scenario that it knows."""
+    return [(release, scenario) for release in ALL_RELEASES for scenario in known_to(release)]

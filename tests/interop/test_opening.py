@@ -13,7 +13,7 @@ from tests.interop.answers import answer_rows
 from tests.interop.ours import put_all
 from tests.interop.queues import answer_queues, queues_of
 from tests.interop.reading import read_rows_one_by_one
-from tests.interop.scenarios import ALL_RELEASES, SCENARIOS, Scenario
+from tests.interop.scenarios import ALL_RELEASES, Scenario, known_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,14 +74,12 @@ def check(opened: Opened) -> None:
         assert answer_queues(answer) == queues_of(opened.rows, opened.release, light=light)
 
 
-def known_to(*releases: str) -> list[Scenario]:
-    return [scenario for scenario in SCENARIOS if all(release in scenario.releases for release in releases)]
-
-
 @pytest.mark.parametrize("release", ALL_RELEASES)
 def test_rocketmq_opens_our_stores(release: str, judge_of: Callable[[str], Judge], tmp_path: Path) -> None:
     judge = judge_of(release)
-    stores = [open_ours(release, judge, scenario, tmp_path / scenario.name) for scenario in known_to(release)]
+    stores = [
+        open_ours(release, judge, scenario, tmp_path / scenario.name) for scenario in known_to(release, is_ours=True)
+    ]
 
     for opened in stores:
         check(opened)
@@ -94,11 +92,9 @@ def test_every_release_opens_what_we_write_as_another(
     writer: str, reader: str, judge_of: Callable[[str], Judge], tmp_path: Path
 ) -> None:
     judge = judge_of(reader)
-    scenarios = (
-        known_to(writer, reader)
-        if writer == reader
-        else [kind for kind in known_to(writer, reader) if kind.plain_queues]
-    )
+    scenarios = known_to(writer, reader, is_ours=True)
+    if writer != reader:
+        scenarios = [scenario for scenario in scenarios if scenario.plain_queues]
     stores = [open_ours(writer, judge, scenario, tmp_path / scenario.name, crashed=True) for scenario in scenarios]
 
     for opened in stores:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop.comparison import assert_same_as_ours
-from tests.interop.scenarios import ALL_RELEASES, SCENARIOS
+from tests.interop.scenarios import ALL_RELEASES, known_to
 from tests.interop.written import WrittenStore
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_messages_after_a_restart_are_stored_as_by_rocketmq(
     release: str, judge_of: Callable[[str], Judge], tmp_path: Path
 ) -> None:
     judge = judge_of(release)
-    scenarios = [scenario for scenario in SCENARIOS if release in scenario.releases and scenario.plain_queues]
+    scenarios = [scenario for scenario in known_to(release, is_ours=True) if scenario.plain_queues]
     firsts = [WrittenStore.start(judge, scenario, tmp_path / "theirs") for scenario in scenarios]
     for first in firsts:
         assert_same_as_ours(first, tmp_path / first.scenario.name / "ours")

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from tests.interop.judge import Judge
 
 
-def test_every_kind_of_message_is_stored_byte_for_byte_as_by_rocketmq(written: WrittenStore, tmp_path: Path) -> None:
-    assert_same_as_ours(written, tmp_path / "store")
+def test_every_kind_of_message_is_stored_byte_for_byte_as_by_rocketmq(
+    written_like_ours: WrittenStore, tmp_path: Path
+) -> None:
+    assert_same_as_ours(written_like_ours, tmp_path / "store")
 
 
 def test_messages_in_bulk_are_stored_byte_for_byte_as_by_rocketmq(
