@@ -23,7 +23,7 @@ venv: .venv/.made ## the virtual environment .venv, from pinned and hashed packa
 demo: venv ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
 	@$(VENV_PYTHON) -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
 
-test: venv ## every check: format, lint, types, imports, docs, wheel, tests
+test: venv ## every check: format, lint, types, imports, docs, wheel, bench, lowest, tests
 	@$(VENV_PYTHON) tools/run_checks.py
 
 lint: venv ## the checks that only read the code: format, lint, types, imports, docs
