@@ -185,7 +185,8 @@ def group_properties(
             continue
         others.append(members[~alike])
         rows = None if alike.all() and members.size == len(columns) else members[alike]
-        groups.append(PropertyGroup(rows, _parts(sources, pairs, rows, names, rules.release)))
+        there = {source.name: source.values for source in sources if source.present[first]}
+        groups.append(PropertyGroup(rows, _parts(there, pairs, rows, names, rules.release)))
     return groups, np.sort(np.concatenate(others))
 
 
@@ -266,10 +267,9 @@ def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
 
 
 def _parts(
-    sources: list[_Source], pairs: _Pairs, rows: npt.NDArray[np.int64] | None, names: list[str], release: str
+    columns: dict[str, pa.Array], pairs: _Pairs, rows: npt.NDArray[np.int64] | None, names: list[str], release: str
 ) -> tuple[Part, ...]:
-    """Put constants and columns into the order of the Java map."""
-    columns = {source.name: source.values for source in sources}
+    """Put constants and values, of columns and of the property map, into the order of the Java map."""
     places = {name: place for place, name in enumerate(name for name in names if name not in columns)}
     parts: list[Part] = []
     separator = b""

@@ -190,6 +190,20 @@ def test_encoded_batch_pickles() -> None:
     assert encoded.queues == again.queues
 
 
+def test_property_of_a_map_is_not_taken_from_the_column_of_its_name() -> None:
+    chosen = [{"topic": "t", "body": b"", "keys": None, "properties": [("KEYS", "k"), ("a", "b")]}]
+    schema = pa.schema([(name, COLUMN_TYPES[name]) for name in chosen[0]])
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([chosen[0][name]], schema.field(name).type) for name in schema.names], schema=schema
+    )
+    expected, _ = appended_one_by_one(chosen, EncodeRules(), None, 0)
+
+    encoded = encode_batch(batch, store_host=BROKER, born_timestamp=BORN)
+    assert expected == bytes(
+        complete_batch(encoded, slice(0, 1), 0, encoded.queue_offsets(np.full(1, 7, np.int64)), TIME)
+    )
+
+
 def test_many_different_property_sets_are_encoded_one_by_one() -> None:
     many = [[(f"name{i}", "v"), ("b", "w")] for i in range(40)]
     batch = pa.RecordBatch.from_arrays(
