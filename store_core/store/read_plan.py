@@ -146,7 +146,7 @@ class _Planner:
                 end = find_log_end(
                     opened.raw, last.begin, verify_crc=self._options.verify_crc, next_data=opened.next_data
                 )
-                is_foreign = not parts and end.position == 0 and _is_foreign(opened.raw)
+                is_foreign = not parts and end.position == 0 and _is_foreign(opened.raw, last.begin)
             self._note_end(last, end)
             is_lost = last.is_cut and end.reason is StopReason.TORN  # no writer leaves a record that runs past its file
             position = last.segment.size if is_foreign or is_lost else end.position
@@ -195,12 +195,12 @@ def _has_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
     return check_record(raw.data, 0, start_offset).reason is None
 
 
-def _is_foreign(raw: npt.NDArray[np.uint8]) -> bool:
+def _is_foreign(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
     """Tell whether a segment, of which not one record can be read, is none: another kind of file, or a renamed one."""
-    reason = check_record(raw.data, 0, None).reason
+    reason = check_record(raw.data, 0, start_offset).reason
     if reason is StopReason.BAD_MAGIC:
         return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])
-    return reason is None
+    return reason is StopReason.WRONG_OFFSET
 
 
 def _first_store_timestamp(segment: Segment) -> int | None:

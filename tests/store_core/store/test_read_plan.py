@@ -94,6 +94,13 @@ def test_a_segment_that_has_only_a_torn_record_is_not_read(log: LogBuilder, tmp_
     assert spans(log.write(tmp_path))[-1] == (3072, log.records[-2].end)
 
 
+def test_a_store_that_has_only_a_torn_record_has_no_ranges(tmp_path: Path) -> None:
+    log = LogBuilder(SIZE)
+    log.flip(log.append(b"torn").physical_offset + BODY_AT)
+
+    assert spans(log.write(tmp_path)) == []
+
+
 def test_stale_records_are_noted(log: LogBuilder, tmp_path: Path) -> None:
     keep = log.records[-3].physical_offset
     stale = log.truncate(keep)
