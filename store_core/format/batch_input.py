@@ -71,6 +71,8 @@ class MessageColumns:
         With columns of `INPUT_COLUMNS`; names match without regard to case.
     born_timestamp : int
         For messages that have none, ms.
+    first_row : int
+        Number of the first row, for errors.
 
     Raises
     ------
@@ -78,14 +80,14 @@ class MessageColumns:
         If a column is unknown, missing or there twice, or has a type or value it can't have.
     """
 
-    def __init__(self, batch: pa.RecordBatch, born_timestamp: int = 0) -> None:
+    def __init__(self, batch: pa.RecordBatch, born_timestamp: int = 0, first_row: int = 0) -> None:
         self.batch = batch
         self.default_born_timestamp = born_timestamp
         self._integers: dict[str, npt.NDArray[np.int64]] = {}
         self._check_names([name.lower() for name in batch.schema.names])
         if self._raw("topic").null_count:
             row = pc.index(pc.is_null(self._raw("topic")), True).as_py()
-            raise InvalidOptionError(f"row {row}: a message needs a topic")
+            raise InvalidOptionError(f"row {first_row + row}: a message needs a topic")
 
     @staticmethod
     def _check_names(names: list[str]) -> None:

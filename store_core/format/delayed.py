@@ -11,7 +11,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, PropertyMap, format_properties
+from store_core.format.property_string import (
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    PropertyMap,
+    format_properties,
+)
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
@@ -21,15 +31,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEDULE_TOPIC",
+    "TIMERS",
+    "TIMER_TOPIC",
     "delay_level",
+    "is_timed",
     "may_be_delayed",
     "parse_delay_levels",
     "to_real_topic_map",
     "to_schedule_topic",
     "with_properties",
+    "without_timers",
 ]
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+TIMERS: Final = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
+"""Properties that say when a message is due, other than by a level (5.0 and later)."""
+
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _JAVA_INT: Final = re.compile(r"[+-]?\d+")
 _I32_LIMIT: Final = 1 << 31
@@ -73,6 +91,20 @@ def delay_level(properties: Mapping[str, str | None]) -> int:
 def may_be_delayed(sys_flag: int) -> bool:
     """Tell whether messages of this kind are delayed: prepared and rolled-back transaction messages never are."""
     return sys_flag & TRANSACTION_MASK in _QUEUED
+
+
+def is_timed(topic: str, properties: PropertyMap) -> bool:
+    """Tell whether a message without a delay level goes to the timer (``HookUtils.checkIfTimerMessage``)."""
+    if topic == TIMER_TOPIC or properties.get(TIMER_OUT_MS) is not None:
+        return False
+    return any(properties.get(name) is not None for name in TIMERS)
+
+
+def without_timers(properties: PropertyMap) -> PropertyMap:
+    """Give a map without the properties of the timer: a delay level wins over them."""
+    for name in TIMERS:
+        properties = properties.without(name) if name in properties else properties
+    return properties
 
 
 def to_real_topic_map(properties: PropertyMap, topic: str, queue_id: int) -> PropertyMap:

@@ -27,7 +27,15 @@ from store_core.format.batch_pieces import (
     lengths_before,
     number_queues,
 )
-from store_core.format.delayed import SCHEDULE_TOPIC, delay_level, may_be_delayed, to_schedule_topic
+from store_core.format.delayed import (
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    delay_level,
+    is_timed,
+    may_be_delayed,
+    to_schedule_topic,
+    without_timers,
+)
 from store_core.format.encode import (
     ENCODER_RESERVE,
     EncodeRules,
@@ -41,7 +49,7 @@ from store_core.format.encode import (
 )
 from store_core.format.layout import head_size
 from store_core.format.property_join import Delays, group_properties
-from store_core.format.property_string import INNER_MULTI_DISPATCH, MAX_PROPERTIES_SIZE
+from store_core.format.property_string import INNER_MULTI_DISPATCH, INNER_NUM, MAX_PROPERTIES_SIZE
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag, TransactionType
 
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
 
     from store_core.format.message import Message
     from store_core.format.property_join import Part
+    from store_core.format.property_string import PropertyMap
 
 __all__ = ["encode_batch"]
 
@@ -68,6 +77,7 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
     store_host: tuple[str, int] = ("127.0.0.1", 10911),
     born_timestamp: int = 0,
     max_delay_level: int | None = None,
+    first_row: int = 0,
     compute_crc: bool = True,
 ) -> EncodedBatch:
     """Encode many messages.
@@ -84,6 +94,8 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
         For messages that have none, ms.
     max_delay_level : int or None
         Number of delay levels: delayed messages go to the schedule topic. None leaves them where they are.
+    first_row : int
+        Number of the first row, for errors.
     compute_crc : bool
         False leaves the body checksums 0; for measurements.
 
@@ -92,11 +104,11 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
     InvalidOptionError
         If a column is wrong, or a message breaks a limit: row, limit and RocketMQ's status are named.
     UnsupportedStoreError
-        If a message is an inner batch, or goes to light queues, and so must be put by itself.
+        If a message is an inner batch, or goes to light queues or the timer, and so must be put by itself.
     """
     batch = messages if isinstance(messages, pa.RecordBatch) else _combine(messages)
-    columns = MessageColumns(batch, born_timestamp)
-    encoder = _BatchEncoder(columns, rules or EncodeRules(), store_host, max_delay_level)
+    columns = MessageColumns(batch, born_timestamp, first_row)
+    encoder = _BatchEncoder(columns, rules or EncodeRules(), store_host, max_delay_level, first_row)
     return encoder.encode(compute_crc=compute_crc)
 
 
@@ -111,12 +123,18 @@ class _BatchEncoder:
     """The steps of one call of `encode_batch`."""
 
     def __init__(
-        self, columns: MessageColumns, rules: EncodeRules, store_host: tuple[str, int], max_delay_level: int | None
+        self,
+        columns: MessageColumns,
+        rules: EncodeRules,
+        store_host: tuple[str, int],
+        max_delay_level: int | None,
+        first_row: int,
     ) -> None:
         self.columns = columns
         self.rules = rules
         self.store_host = store_host
         self.max_delay_level = max_delay_level
+        self.first_row = first_row
         self.topics = columns.topics
         self.queue_ids = columns.integers("queue_id")
         self.sys_flags = columns.integers("sys_flag")
@@ -211,17 +229,27 @@ class _BatchEncoder:
         """Give a row as a message, sent to the schedule topic if it is delayed."""
         message = self.columns.message(row)
         properties = stored_properties(message, self.rules.release)
-        if self.rules.enable_lmq and (properties.get(INNER_MULTI_DISPATCH) or "").strip():
-            raise UnsupportedStoreError(f"row {row} goes to light queues, so it must be put by itself")
+        self._refuse_properties(row, properties)
         if self.max_delay_level is None or not may_be_delayed(message.sys_flag):
             return message
         try:
             level = delay_level(properties)
         except ValueError as error:
-            raise InvalidOptionError(f"row {row}: MESSAGE_ILLEGAL: {error}") from error
-        if level <= 0:
-            return message
-        return to_schedule_topic(message, properties, self.max_delay_level, self.rules.release)
+            raise InvalidOptionError(f"row {self.first_row + row}: MESSAGE_ILLEGAL: {error}") from error
+        is_5x = self.rules.release == "5.3"
+        if level > 0:
+            kept = without_timers(properties) if is_5x and message.topic != TIMER_TOPIC else properties
+            return to_schedule_topic(message, kept, self.max_delay_level, self.rules.release)
+        if is_5x and is_timed(message.topic, properties):
+            raise UnsupportedStoreError(f"row {self.first_row + row} goes to the timer, so it must be put by itself")
+        return message
+
+    def _refuse_properties(self, row: int, properties: PropertyMap) -> None:
+        if self.rules.enable_lmq and (properties.get(INNER_MULTI_DISPATCH) or "").strip():
+            raise UnsupportedStoreError(f"row {self.first_row + row} goes to light queues, so it must be put by itself")
+        if self.rules.release == "5.3" and INNER_NUM in properties:
+            reason = "MESSAGE_ILLEGAL: property INNER_NUM on what is no inner batch"
+            raise InvalidOptionError(f"row {self.first_row + row}: {reason}")
 
     # ---- fields
 
@@ -264,7 +292,9 @@ class _BatchEncoder:
     def _refuse_unsupported(self) -> None:
         inner = np.flatnonzero(self.sys_flags & MessageSysFlag.INNER_BATCH_FLAG)
         if inner.size:
-            raise UnsupportedStoreError(f"row {inner[0]} is an inner batch, so it must be put by itself")
+            raise UnsupportedStoreError(
+                f"row {self.first_row + int(inner[0])} is an inner batch, so it must be put by itself"
+            )
 
     def _refuse_illegal(
         self,
@@ -299,7 +329,7 @@ class _BatchEncoder:
         message = self._scheduled(row)
         refusal = encode_message(message, self.rules, self.store_host)
         assert isinstance(refusal, Refusal), "the two encoders disagree"  # noqa: S101 -- our own mistake, not the input's
-        raise InvalidOptionError(f"row {row}: {refusal.status.name}: {refusal.reason}")
+        raise InvalidOptionError(f"row {self.first_row + row}: {refusal.status.name}: {refusal.reason}")
 
 
 def _writable(records: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

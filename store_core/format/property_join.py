@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.delayed import TIMERS
 from store_core.format.java_map import hash_map_capacity, hash_map_order
 from store_core.format.properties import KEYS, PROPERTY_CRC, TAGS
-from store_core.format.property_string import DELAY, INNER_MULTI_DISPATCH, REAL_QID, REAL_TOPIC
+from store_core.format.property_string import DELAY, INNER_MULTI_DISPATCH, INNER_NUM, REAL_QID, REAL_TOPIC
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -192,9 +193,14 @@ def group_properties(
 
 def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
     """Give the names that make a row one for the scalar encoder."""
-    crc = {PROPERTY_CRC} if rules.append_property_crc else set()
-    delay = set() if delays is None else {DELAY}
-    return crc | delay | ({INNER_MULTI_DISPATCH} if rules.enable_lmq else set())
+    is_5x = rules.release == "5.3"
+    return {
+        *([PROPERTY_CRC] if rules.append_property_crc else []),
+        *([DELAY] if delays is not None else []),
+        *(TIMERS if delays is not None and is_5x else []),
+        *([INNER_NUM] if is_5x else []),
+        *([INNER_MULTI_DISPATCH] if rules.enable_lmq else []),
+    }
 
 
 def _sources(columns: MessageColumns, delays: Delays | None) -> list[_Source]:

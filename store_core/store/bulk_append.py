@@ -13,13 +13,15 @@ from store_core.format.append_result import AppendMessageResult, AppendMessageSt
 from store_core.format.batch_append import complete_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.batch_append import EncodedBatch
 
-__all__ = ["AppendBatchResult", "append_records", "fits"]
+__all__ = ["AppendBatchResult", "append_records", "fits", "join_results"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +68,19 @@ class AppendBatchResult:
         """Make the result of messages none of which was appended."""
         nothing = np.zeros(0, np.int64)
         return cls(status, 0, offset, offset, 0, nothing, nothing)
+
+
+def join_results(results: Sequence[AppendBatchResult]) -> AppendBatchResult:
+    """Make one result of those of batches that were appended one behind the other; there is at least one."""
+    return AppendBatchResult(
+        results[-1].status,
+        sum(result.msg_num for result in results),
+        results[0].wrote_offset,
+        results[-1].next_offset,
+        results[0].store_timestamp,
+        np.concatenate([result.physical_offsets for result in results]),
+        np.concatenate([result.queue_offsets for result in results]),
+    )
 
 
 def fits(batch: EncodedBatch, file_size: int) -> bool:

@@ -11,11 +11,13 @@ import numpy as np
 
 from store_core.format.append import do_append
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.store.bulk_append import append_records
+from store_core.store.bulk_append import append_records, join_results
 from store_core.store.put_message_lock import make_put_message_lock
 from store_core.store.put_result import PutMessageResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from store_core.files.clock import Clock
     from store_core.files.mapped_file import AppendCallback, MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
@@ -142,19 +144,28 @@ class LogAppender:
 
         return callback
 
-    def append_batch(self, batch: EncodedBatch) -> AppendBatchResult:
-        """Append many messages, as `append_records` does, and count them."""
+    def append_batches(self, batches: Sequence[EncodedBatch]) -> AppendBatchResult:
+        """Append many messages, as `append_records` does, until one batch fails; count them."""
+        results = []
         with self._lock:
             now = self.begin_time_in_lock = self._clock.now_ms()
             try:
-                indexes = batch.queue_offsets(self._offsets.next_offsets(batch.queues))
-                result = append_records(self._queue, batch, indexes, now)
-                taken = batch.queue_index[: result.msg_num][batch.is_queued[: result.msg_num]]
-                counts = np.bincount(taken, minlength=len(batch.queues)).astype(np.int64)
-                self._offsets.advance_all(batch.queues, counts)
+                for batch in batches:
+                    results.append(self._append_batch(batch, now))
+                    if not results[-1].is_ok:
+                        break
             finally:
                 self.begin_time_in_lock = 0
-        self._count(batch, result.msg_num)
+        for batch, result in zip(batches, results, strict=False):
+            self._count(batch, result.msg_num)
+        return join_results(results)
+
+    def _append_batch(self, batch: EncodedBatch, now: int) -> AppendBatchResult:
+        indexes = batch.queue_offsets(self._offsets.next_offsets(batch.queues))
+        result = append_records(self._queue, batch, indexes, now)
+        taken = batch.queue_index[: result.msg_num][batch.is_queued[: result.msg_num]]
+        counts = np.bincount(taken, minlength=len(batch.queues)).astype(np.int64)
+        self._offsets.advance_all(batch.queues, counts)
         return result
 
     def _count(self, batch: EncodedBatch, messages: int) -> None:

@@ -326,12 +326,12 @@ class DefaultMessageStore:
     def _wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
         return wait_for(outcome, self.commit_log.put_timeout, PutMessageResult(PutMessageStatus.UNKNOWN_ERROR))
 
-    def encode_messages(self, messages: pa.RecordBatch | pa.Table) -> EncodedBatch:
+    def encode_messages(self, messages: pa.RecordBatch | pa.Table) -> tuple[EncodedBatch, ...]:
         """Encode many messages for `append_batch`; delayed ones go to the schedule topic as with `put_message`."""
         return self._puts.encode_messages(messages)
 
     def append_batch(
-        self, messages: EncodedBatch | pa.RecordBatch | pa.Table, *, waits: bool = True
+        self, messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table, *, waits: bool = True
     ) -> AppendBatchResult:
         """Check many messages, then do as `CommitLog.append_batch`.
 

@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.delayed import (
+    TIMER_TOPIC,
+    TIMERS,
     delay_level,
+    is_timed,
     may_be_delayed,
     to_real_topic_map,
     to_schedule_topic,
     with_properties,
+    without_timers,
 )
 from store_core.format.encode import stored_properties, utf16_length
 from store_core.format.message import Message
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "inner_batch_checker"]
 
 RETRY_PREFIX: Final = "%RETRY%"
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
 _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 _I8_MAX: Final = 0x7F
@@ -52,8 +55,6 @@ _I16_MAX: Final = 0x7FFF
 _MAX_RETRY_TOPIC: Final = 255
 _JAVA_LONG: Final = re.compile(r"[+-]?\d+")
 _I64_LIMIT: Final = 1 << 63
-
-_TIMERS: Final = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
 Hooked: TypeAlias = Message | PutMessageStatus
 PutMessageHook: TypeAlias = Callable[[Message], Hooked]
@@ -158,7 +159,7 @@ class PutChecks:
 
     def handle_schedule_message(self, message: Message) -> Hooked:
         """Send timed and delayed messages to their system topics (``HookUtils.handleScheduleMessage``)."""
-        if not message.may_have(DELAY, *_TIMERS) or not may_be_delayed(message.sys_flag):
+        if not message.may_have(DELAY, *TIMERS) or not may_be_delayed(message.sys_flag):
             return message
         properties = stored_properties(message, self._config.release)
         try:
@@ -167,9 +168,9 @@ class PutChecks:
             return PutMessageStatus.MESSAGE_ILLEGAL
         if level > 0:
             if message.topic != TIMER_TOPIC:
-                properties = _without_timers(properties)
+                properties = without_timers(properties)
             return to_schedule_topic(message, properties, self._levels, self._config.release)
-        if message.topic == TIMER_TOPIC or not _is_timed(properties):
+        if not is_timed(message.topic, properties):
             return message
         return self._to_timer_topic(message, properties)
 
@@ -230,19 +231,6 @@ class PutChecks:
     def _check_batch_size(self, message: Message) -> PutMessageStatus | None:
         too_large = len(message.body or b"") > self._config.max_message_size
         return PutMessageStatus.MESSAGE_ILLEGAL if too_large else None
-
-
-def _without_timers(properties: PropertyMap) -> PropertyMap:
-    for name in _TIMERS:
-        properties = properties.without(name) if name in properties else properties
-    return properties
-
-
-def _is_timed(properties: PropertyMap) -> bool:
-    """Tell whether a message is to go to the timer (``HookUtils.checkIfTimerMessage``)."""
-    if properties.get(TIMER_OUT_MS) is not None:
-        return False
-    return any(properties.get(name) is not None for name in _TIMERS)
 
 
 def _deliver_time(properties: PropertyMap, now: int) -> int:

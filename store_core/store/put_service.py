@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
 from store_core.format.append_result import PutMessageStatus
-from store_core.format.batch_append import EncodedBatch
 from store_core.format.client_batch import client_batch
 from store_core.format.message import Message
 from store_core.store.bulk_append import AppendBatchResult
@@ -17,11 +17,11 @@ from store_core.store.put_checks import PutChecks
 from store_core.store.put_result import PutMessageResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from concurrent.futures import Future
 
     import pyarrow as pa
 
+    from store_core.format.batch_append import EncodedBatch
     from store_core.store.commit_log import CommitLog
     from store_core.store.put_checks import PutMessageHook, StoreState
 
@@ -98,12 +98,12 @@ class PutService:
             outcome.add_done_callback(lambda future: count(future.result()))
         return outcome
 
-    def encode_messages(self, messages: pa.RecordBatch | pa.Table) -> EncodedBatch:
-        """Encode many messages for `append_batch`; delayed ones go to the schedule topic as with `put_message`."""
+    def encode_messages(self, messages: pa.RecordBatch | pa.Table) -> tuple[EncodedBatch, ...]:
+        """Encode many messages for `append_batch`; delayed ones go to the schedule topic as with `put`."""
         return self._commit_log.encode_messages(messages, schedules=bool(self._hooks))
 
     def append_batch(
-        self, messages: EncodedBatch | pa.RecordBatch | pa.Table, *, waits: bool = True
+        self, messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table, *, waits: bool = True
     ) -> AppendBatchResult:
         """Check many messages, then do as `CommitLog.append_batch`.
 
@@ -112,23 +112,22 @@ class PutService:
         refused = self._refuse_many(messages)
         if refused is not None:
             return AppendBatchResult.refused(refused, self._commit_log.mapped_file_queue.max_wrote_position)
-        encoded = messages if isinstance(messages, EncodedBatch) else self.encode_messages(messages)
-        return self._commit_log.append_batch(encoded, waits=waits)
+        batches = messages if isinstance(messages, Sequence) else self.encode_messages(messages)
+        return self._commit_log.append_batch(batches, waits=waits)
 
-    def _refuse_many(self, messages: EncodedBatch | pa.RecordBatch | pa.Table) -> PutMessageStatus | None:
+    def _refuse_many(self, messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table) -> PutMessageStatus | None:
         if self._state.is_shutdown:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if self._config.release == "5.3" and not self._hooks:
             return None
-        if isinstance(messages, EncodedBatch):
-            topics = [topic for topic, _ in messages.queues]
-        else:
-            topics = _distinct_topics(messages)
-        illegal = any(self._checks.check_topic(topic) is not None for topic in topics)
+        illegal = any(self._checks.check_topic(topic) is not None for topic in _distinct_topics(messages))
         refused = self._checks.check_store_status() or self._checks.check_page_cache()
         return refused or (PutMessageStatus.MESSAGE_ILLEGAL if illegal else None)
 
 
-def _distinct_topics(messages: pa.RecordBatch | pa.Table) -> list[str]:
+def _distinct_topics(messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table) -> set[str]:
+    if isinstance(messages, Sequence):
+        return {topic for batch in messages for topic, _ in batch.queues}
     names = [name for name in messages.schema.names if name.lower() == "topic"]
-    return [topic for name in names for topic in pc.unique(messages.column(name)).to_pylist() if topic is not None]
+    found = [topic for name in names for topic in pc.unique(messages.column(name)).to_pylist()]
+    return {topic for topic in found if isinstance(topic, str)}

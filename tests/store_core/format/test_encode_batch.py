@@ -271,6 +271,8 @@ def test_tables_are_taken_too() -> None:
         (small(body=[b"", b"x" * 65]), "row 1: MESSAGE_ILLEGAL: a body of 65 bytes"),
         (small(tags=["x" * 32763, "y"]), "row 0: PROPERTIES_SIZE_EXCEEDED: properties of 32769"),
         (small(properties=[None, [("DELAY", "x")]]), "row 1: MESSAGE_ILLEGAL: property DELAY is no"),
+        (small(properties=[None, [("INNER_NUM", "2")]]), "row 1: MESSAGE_ILLEGAL: property INNER_NUM on what is no"),
+        (small(properties_string=[None, b"INNER_NUM\x012\x02"]), "row 1: MESSAGE_ILLEGAL: property INNER_NUM"),
     ],
 )
 def test_what_can_not_be_stored_is_named(batch: pa.RecordBatch, problem: str) -> None:
@@ -294,3 +296,20 @@ def test_release_4_3_limits_the_record() -> None:
 def test_what_the_lock_rewrites_must_be_put_by_itself(batch: pa.RecordBatch) -> None:
     with pytest.raises(UnsupportedStoreError, match=r"row 1 .*by itself"):
         encode_batch(batch, EncodeRules(enable_lmq=True))
+
+
+def test_timed_messages_must_be_put_by_themselves() -> None:
+    timed = small(properties=[None, [("TIMER_DELAY_SEC", "5")]])
+
+    with pytest.raises(UnsupportedStoreError, match=r"row 1 goes to the timer"):
+        encode_batch(timed, max_delay_level=18)
+    for rules, levels in ((EncodeRules("4.9"), 18), (EncodeRules(), None)):
+        assert b"TIMER_DELAY_SEC" in encode_batch(timed, rules, max_delay_level=levels).data.tobytes()
+
+
+def test_delay_level_wins_over_a_timer() -> None:
+    both = small(properties=[None, [("TIMER_DELAY_SEC", "5")]], delay_level=[None, 3])
+    data = encode_batch(both, max_delay_level=18).data.tobytes()
+
+    assert b"SCHEDULE_TOPIC_XXXX" in data
+    assert b"TIMER_DELAY_SEC" not in data

@@ -16,6 +16,7 @@ from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.message import Message
+from store_core.store import commit_log
 from tests.store_core.store.logs import FILE_SIZE, Log, messages_of
 
 if TYPE_CHECKING:
@@ -146,11 +147,46 @@ def test_illegal_message_refuses_all(tmp_path: Path) -> None:
     assert {} == log.files
 
 
+def test_long_tables_are_encoded_in_batches_under_one_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, parted = Log(tmp_path / "whole"), Log(tmp_path / "parted")
+    table = pa.Table.from_batches([small(5), small(6, 10)])
+    expected = whole.log.append_batch(table)
+    monkeypatch.setattr(commit_log, "_BATCH_ROWS", 4)
+    result = parted.log.append_batch(table)
+
+    assert whole.files == parted.files
+    assert whole.positions == parted.positions
+    assert (expected.msg_num, expected.next_offset) == (result.msg_num, result.next_offset)
+    assert expected.physical_offsets.tolist() == result.physical_offsets.tolist()
+    assert 3 == len(parted.log.encode_messages(table))
+
+
+def test_error_in_a_later_batch_names_the_row_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_log, "_BATCH_ROWS", 4)
+    log = Log(tmp_path, {"max_message_size": 900})
+    table = pa.Table.from_batches([small(6), small(1, 901)])
+
+    with pytest.raises(InvalidOptionError, match="row 6: MESSAGE_ILLEGAL"):
+        log.log.append_batch(table)
+    assert {} == log.files
+
+
+def test_batches_behind_one_that_fails_are_not_appended(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    encoded = [*log.log.encode_messages(small(2)), *log.log.encode_messages(small(2))]
+    log.disk.fail("write", errno.EIO)
+    result = log.log.append_batch(encoded)
+
+    assert (PutMessageStatus.UNKNOWN_ERROR, 0) == (result.status, result.msg_num)
+    assert [] == log.messages
+
+
 def test_encoded_messages_may_come_from_elsewhere(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    encoded = log.log.encode_messages(small(3))
+    encoded = [*log.log.encode_messages(small(3)), *log.log.encode_messages(small(2))]
 
-    assert 3 == log.log.append_batch(encoded).msg_num
+    assert [0, 1, 2, 3, 4] == log.log.append_batch(encoded).queue_offsets.tolist()
+    assert (True, 0) == (log.log.append_batch([]).is_ok, log.log.append_batch([]).msg_num)
 
 
 def test_synchronous_flush_is_waited_for_once(tmp_path: Path) -> None:
