@@ -129,6 +129,8 @@ def _time_positions(v6_bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | i
 
 def _scatter(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], items: npt.NDArray[np.generic]) -> None:
     """Write items of fixed size at any positions: the bytes are seen as overlapping items one byte apart."""
+    if not positions.size:
+        return
     size = items.dtype.itemsize
     kind = np.dtype(f"V{size}")
     overlapping = np.ndarray((data.size - size + 1,), kind, data, strides=(1,))

@@ -178,8 +178,8 @@ class MessageColumns:
         """Give an integer column as int64, null and missing as 0."""
         if name not in self._integers:
             kind = pa.int32() if name in _INT32 else pa.int64()
-            found = self._cast(name, kind) if self.has(name) else pa.nulls(len(self), kind)
-            self._integers[name] = self._numbers(found, 0)
+            given = self.has(name)
+            self._integers[name] = self._numbers(self._cast(name, kind), 0) if given else np.zeros(len(self), np.int64)
         return self._integers[name]
 
     @cached_property

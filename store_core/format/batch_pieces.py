@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from store_core.format.layout import HOST_V6, head_dtype
 from store_core.format.message import CRC_MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -29,6 +30,7 @@ __all__ = [
     "fixed_items",
     "head_items",
     "in_row_order",
+    "item_borders",
     "item_lengths",
     "join_items",
     "lengths_before",
@@ -36,7 +38,9 @@ __all__ = [
     "number_queues",
 ]
 
-HeadValue: TypeAlias = "int | npt.NDArray[np.int64] | HostColumn"
+_SMALL_BODY: Final = 4096
+
+HeadValue: TypeAlias = "int | npt.NDArray[np.integer] | HostColumn"
 
 
 def fixed_items(values: npt.NDArray[np.generic]) -> pa.BinaryArray:
@@ -46,9 +50,17 @@ def fixed_items(values: npt.NDArray[np.generic]) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), values.size, buffers)
 
 
-def item_lengths(items: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Give the bytes of each item; int64, shape (n,)."""
-    return np.asarray(pc.binary_length(items).to_numpy(zero_copy_only=False), np.int64)
+def item_lengths(items: pa.BinaryArray) -> npt.NDArray[np.int32]:
+    """Give the bytes of each item of a binary or string array; int32, shape (n,). A null may have any number."""
+    return np.diff(item_borders(items))
+
+
+def item_borders(items: pa.BinaryArray) -> npt.NDArray[np.int32]:
+    """Give where each item begins in the array's data, and where the last one ends; int32, shape (n + 1,)."""
+    offsets = items.buffers()[1]
+    if offsets is None or not len(items):
+        return np.zeros(len(items) + 1, np.int32)
+    return np.frombuffer(offsets, np.int32)[items.offset : items.offset + len(items) + 1]
 
 
 def in_row_order(pieces: Sequence[tuple[npt.NDArray[np.int64], pa.Array]]) -> pa.Array:
@@ -153,14 +165,22 @@ class HostColumn:
 
 
 def body_crcs(bodies: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Give the checksum of each body, as `store_core.format.message.body_crc` does one."""
-    _, offsets, data = bodies.buffers()
+    """Give the checksum of each body, as `store_core.format.message.body_crc` does one.
+
+    Reading the bodies off a stream of their bytes makes the pieces faster than slicing does, as long as they are small.
+    """
+    data = bodies.buffers()[2]
     if not len(bodies) or data is None:
         return np.zeros(len(bodies), np.int64)
-    borders = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1].tolist()
-    view = memoryview(data)
-    bounds = pairwise(borders)
-    return np.fromiter((zlib.crc32(view[start:stop]) for start, stop in bounds), np.int64, len(bodies)) & CRC_MASK
+    borders = item_borders(bodies)
+    first, size = int(borders[0]), int(borders[-1] - borders[0])
+    pieces: Iterator[bytes | memoryview]
+    if size <= _SMALL_BODY * len(bodies):
+        pieces = map(io.BytesIO(data.slice(first, size).to_pybytes()).read, np.diff(borders).tolist())
+    else:
+        view = memoryview(data)
+        pieces = (view[start:stop] for start, stop in pairwise(borders.tolist()))
+    return np.fromiter(map(zlib.crc32, pieces), np.int64, len(bodies)) & CRC_MASK
 
 
 def number_queues(

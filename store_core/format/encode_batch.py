@@ -138,7 +138,7 @@ class _BatchEncoder:
         self.topics = columns.topics
         self.queue_ids = columns.integers("queue_id")
         self.sys_flags = columns.integers("sys_flag")
-        self.body_lengths = item_lengths(columns.bodies)
+        self.body_lengths = item_lengths(columns.bodies).astype(np.int64)
         kinds = self.sys_flags & TRANSACTION_MASK
         self.is_queued = (kinds == TransactionType.NOT_TYPE.value) | (kinds == TransactionType.COMMIT_TYPE.value)
 

@@ -19,7 +19,7 @@ from store_core.format.batch_append import EncodedBatch, complete_batch
 from store_core.format.delayed import delay_level, may_be_delayed, to_schedule_topic
 from store_core.format.encode import EncodeRules, encode_message, stored_properties
 from store_core.format.encode_batch import encode_batch
-from store_core.format.message import Message
+from store_core.format.message import Message, body_crc
 
 BROKER = ("192.168.1.2", 10911)
 BORN = 1_700_000_000_000
@@ -202,6 +202,16 @@ def test_property_of_a_map_is_not_taken_from_the_column_of_its_name() -> None:
     assert expected == bytes(
         complete_batch(encoded, slice(0, 1), 0, encoded.queue_offsets(np.full(1, 7, np.int64)), TIME)
     )
+
+
+@pytest.mark.parametrize(("count", "size"), [(5000, 20), (3, 20_000), (4097, 1)])
+def test_checksums_are_those_of_the_bodies(count: int, size: int) -> None:
+    bodies = [b"%d" % number * size if number % 7 else b"" for number in range(count)]
+    columns = [pa.array(["t"] * count), pa.array([b"cut off", *bodies], pa.binary()).slice(1)]
+    encoded = encode_batch(pa.RecordBatch.from_arrays(columns, ["topic", "body"]))
+
+    stored = [int.from_bytes(encoded.data[start + 8 : start + 12].tobytes()) for start in encoded.starts[:-1]]
+    assert [body_crc(body) for body in bodies] == stored
 
 
 def test_many_different_property_sets_are_encoded_one_by_one() -> None:
