@@ -55,7 +55,7 @@ def corrupt_record_error(  # noqa: PLR0913 -- what was found, where, and what to
 def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to name it in an error
     data: memoryview,
     position: int,
-    start_offset: int = 0,
+    start_offset: int | None = 0,
     *,
     file: str = "<memory>",
     parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
@@ -69,8 +69,8 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
         The segment's bytes (format ``B``).
     position : int
         Start of the record, in bytes from the segment's start.
-    start_offset : int
-        Physical offset of the segment's first byte.
+    start_offset : int or None
+        Physical offset of the segment's first byte, which the record must agree with; None leaves that unchecked.
     file : str
         Name of the segment for errors.
     parser : PropertyParser
@@ -89,8 +89,8 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
     """
     check = check_record(data, position, start_offset, verify_crc=verify_crc)
     if check.spans is None:
-        raise corrupt_record_error(check, data, position, start_offset, file)
-    return _message(data, position, start_offset, check.spans, file, parser)
+        raise corrupt_record_error(check, data, position, start_offset or 0, file)
+    return _message(data, position, start_offset or 0, check.spans, file, parser)
 
 
 def _message(  # noqa: PLR0913 -- the pieces decode_message has at hand

@@ -188,7 +188,7 @@ class _Chunk:
             _raise_to(offsets, name, line["queue_id"], line["queue_offset_max"] + 1)
 
     def _note_inner(self, offsets: QueueOffsets, row: int) -> None:
-        message = decode_message(self.raw.data, int(self.starts[row]), 0, parser=self.parser, verify_crc=False)
+        message = decode_message(self.raw.data, int(self.starts[row]), None, parser=self.parser, verify_crc=False)
         number = message.properties.get(INNER_NUM, "1")
         taken = max(int(number), 1) if number.removeprefix("-").isdecimal() else 1
         _raise_to(offsets, message.topic, message.queue_id, message.queue_offset + taken)
@@ -200,7 +200,7 @@ class _Chunk:
         return np.flatnonzero(np.asarray(found, bool)).tolist()
 
     def _note_light(self, offsets: QueueOffsets, row: int) -> None:
-        message = decode_message(self.raw.data, int(self.starts[row]), 0, parser=self.parser, verify_crc=False)
+        message = decode_message(self.raw.data, int(self.starts[row]), None, parser=self.parser, verify_crc=False)
         names = split_names(message.properties.get(INNER_MULTI_DISPATCH, ""))
         indexes = split_names(message.properties.get(INNER_MULTI_QUEUE_OFFSET, ""))
         for name, index in zip(names, indexes, strict=False):
