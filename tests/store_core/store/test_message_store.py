@@ -396,16 +396,19 @@ def test_queues_go_on_where_the_log_says(tmp_path: Path, bulk: bool) -> None:
             assert [table["a", 0], table["b", 0]] == result.queue_offsets.tolist()
 
 
-def test_light_queues_and_inner_batches_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [1, 40])
+def test_light_queues_and_inner_batches_go_on_in_whatever_file_they_are(tmp_path: Path, rounds: int) -> None:
     settings: dict[str, Any] = {"enable_lmq": True}
     inner = Message("bq", b"", sys_flag=0xC0, properties={"INNER_NUM": "3"})
     with DefaultMessageStore.open(tmp_path, config(**settings), batch_topics=["bq"]) as store:
-        for names in ("%LMQ%a", "%LMQ%a,%LMQ%b"):
-            store.put_message(message(properties={"INNER_MULTI_DISPATCH": names}))
-        assert store.put_message(inner).is_ok
+        for _ in range(rounds):
+            for names in ("%LMQ%a", "%LMQ%a,%LMQ%b"):
+                store.put_message(message(properties={"INNER_MULTI_DISPATCH": names}))
+            assert store.put_message(inner).is_ok
+        assert (store.max_physical_offset > FILE_SIZE) is (rounds > 1)
     with DefaultMessageStore.open(tmp_path, config(**settings), batch_topics=["bq"]) as store:
-        assert {"%LMQ%a": 2, "%LMQ%b": 1} == store.commit_log.queue_offsets.light_queues()
-        assert 3 == store.get_max_offset_in_queue("bq", 0)
+        assert {"%LMQ%a": 2 * rounds, "%LMQ%b": rounds} == store.commit_log.queue_offsets.light_queues()
+        assert 3 * rounds == store.get_max_offset_in_queue("bq", 0)
 
 
 @pytest.mark.parametrize("release", RELEASES)
