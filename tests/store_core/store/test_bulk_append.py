@@ -131,7 +131,7 @@ def test_blank_record_that_can_not_be_written_is_tried_again(tmp_path: Path) -> 
 
 def test_message_larger_than_a_file_refuses_all(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    both = pa.concat_batches([small(1), small(1, FILE_SIZE)])
+    both = pa.Table.from_batches([small(1), small(1, FILE_SIZE)])
     result = log.log.append_batch(both)
 
     assert (PutMessageStatus.MESSAGE_ILLEGAL, 0) == (result.status, result.msg_num)
@@ -140,7 +140,7 @@ def test_message_larger_than_a_file_refuses_all(tmp_path: Path) -> None:
 
 def test_illegal_message_refuses_all(tmp_path: Path) -> None:
     log = Log(tmp_path, {"max_message_size": 900})
-    both = pa.concat_batches([small(1), small(1, 901)])
+    both = pa.Table.from_batches([small(1), small(1, 901)])
 
     with pytest.raises(InvalidOptionError, match="row 1: MESSAGE_ILLEGAL: a body of 901 bytes"):
         log.log.append_batch(both)
