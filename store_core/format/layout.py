@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -254,7 +253,6 @@ UNITS: Final = (
 )
 
 
-@lru_cache(maxsize=32)
 def _dtype(unit: Unit, v6_bits: int) -> np.dtype[np.void]:
     return np.dtype([(field.name, field.dtype(v6_bits)) for field in unit.fields])
 
@@ -275,6 +273,9 @@ def unit_dtype(unit: Unit) -> np.dtype[np.void]:
 _V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 
 
+_HEAD_DTYPES: Final = {bits: _dtype(MESSAGE_HEAD, bits) for bits in (0, *MessageSysFlag(_V6_BITS), _V6_BITS)}
+
+
 def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
     """Give the dtype of a message record's head.
 
@@ -283,7 +284,7 @@ def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
     sys_flag : int
         Only the two host bits matter: 88 bytes with neither, 100 with one of them, 112 with both.
     """
-    return _dtype(MESSAGE_HEAD, int(sys_flag) & _V6_BITS)
+    return _HEAD_DTYPES[int(sys_flag) & _V6_BITS]
 
 
 def head_size(sys_flag: int = 0) -> int:

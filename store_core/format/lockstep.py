@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["chain", "scan"]
 
 _MAX_LANES: Final = 4096
-_LANE_BYTES: Final = 32 << 10
+_LANE_BYTES: Final = 128 << 10
 _PROBES: Final = (1 << 10, 64 << 10)
 _MOST_TRIES: Final = 64
 """Places a probe looks at: a body may be full of magic codes, and a lane that is not found costs only speed."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Damage", "Run", "SegmentWalk", "store_timestamps"]
 
-_LONGEST_WINDOW: Final = 64 << 20
+_LONGEST_WINDOW: Final = 256 << 20
 """Bytes walked in one go: the starts in them are all that is held, 8 bytes a record."""
 
 _SHORTEST_WINDOW: Final = 4 << 10
