@@ -16,13 +16,24 @@ from store_core.format.layout import MESSAGE_HEAD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COLUMNS", "CORRUPT_RECORD", "DEFAULT_COLUMNS", "HEAD_FIELDS", "Column", "arrow_schema", "resolve_columns"]
+__all__ = [
+    "COLUMNS",
+    "CORRUPT_RECORD",
+    "DEFAULT_COLUMNS",
+    "HEAD_FIELDS",
+    "MAP_TYPE",
+    "STRINGS_TYPE",
+    "TIMESTAMP_TYPE",
+    "Column",
+    "arrow_schema",
+    "resolve_columns",
+]
 
 CORRUPT_RECORD: Final = "_corrupt_record"
 
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_STRINGS: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
-_STRING_MAP: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True))
+TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
+STRINGS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
+MAP_TYPE: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True))
 
 HEAD_FIELDS: Final = {"store_size": "total_size"}
 """Columns whose head field has another name; all others share it."""
@@ -70,13 +81,13 @@ COLUMNS: Final = (
     _head_column("queue_offset", "logical offset; 0 for prepared and rolled-back transaction messages"),
     _head_column("physical_offset", "position of the record in the log, in bytes; the row's identity"),
     _head_column("store_size", "bytes of the record"),
-    _column("store_timestamp", _TIMESTAMP, "broker's clock when the record was appended; millisecond precision"),
-    _column("born_timestamp", _TIMESTAMP, "producer's clock; millisecond precision"),
+    _column("store_timestamp", TIMESTAMP_TYPE, "broker's clock when the record was appended; millisecond precision"),
+    _column("born_timestamp", TIMESTAMP_TYPE, "producer's clock; millisecond precision"),
     _column("store_host", pa.string(), "broker's `ip:port`, IPv6 as `[ip]:port`"),
     _column("born_host", pa.string(), "producer's `ip:port`, IPv6 as `[ip]:port`"),
     _column("tags", pa.string(), "property TAGS", nullable=True),
-    _column("keys", _STRINGS, "property KEYS, split at spaces", nullable=True),
-    _column("properties", _STRING_MAP, "all properties; of a name that is there twice, the last value"),
+    _column("keys", STRINGS_TYPE, "property KEYS, split at spaces", nullable=True),
+    _column("properties", MAP_TYPE, "all properties; of a name that is there twice, the last value"),
     _column("body", pa.binary(), "body as stored; decompressed with `decompress=true`"),
     _head_column("body_crc", "checksum of the stored body: CRC-32 with the top bit cleared"),
     _head_column("flag", "the application's own flag"),

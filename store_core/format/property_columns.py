@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
 from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
 from store_core.format.slices import as_text, binary_parts, take_alternate, take_rows, take_slices
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["MAP_TYPE", "STRINGS_TYPE", "PropertyColumns", "split_key_column"]
+__all__ = ["PropertyColumns", "split_key_column"]
 
-MAP_TYPE: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True))
-STRINGS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
 
 _NAME_END: Final = 1
 _VALUE_END: Final = 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from store_core.format.columns import HEAD_FIELDS
+from store_core.format.columns import HEAD_FIELDS, TIMESTAMP_TYPE
 from store_core.format.hosts import host_column, message_id_column
 from store_core.format.java_hash import hash_codes
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Records"]
 
 _MICROSECONDS: Final = 1000
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
 
 
@@ -119,7 +118,7 @@ class Records:
         """Give milliseconds as microseconds; times beyond Arrow's range become its first or last."""
         times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND)
         times *= _MICROSECONDS
-        return fixed_array(times, _TIMESTAMP)
+        return fixed_array(times, TIMESTAMP_TYPE)
 
     def named(self, mask: int, names: dict[int, str]) -> pa.StringArray:
         """Name each record by some bits of its sys_flag."""
