@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.format.delayed import parse_delay_levels
 from store_core.format.encode import EncodeRules
+from store_core.queue.queue_rules import QueueRules, Release
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.config_names import OTHER_NAMES
 from store_core.store.config_values import check_fields, load_fields, snake_case
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Collection
 
 __all__ = ["BrokerRole", "FlushDiskType", "MessageStoreConfig", "Release"]
-
-Release: TypeAlias = Literal["4.3", "4.9", "5.3"]
-"""Whose behaviour is followed: RocketMQ 4.3.0, 4.9.7 or 5.3.3."""
 
 FlushDiskType: TypeAlias = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
 BrokerRole: TypeAlias = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
@@ -242,4 +241,32 @@ class MessageStoreConfig:
             self.enabled_append_prop_crc and self.release == "5.3",
             self.auto_message_version_on_topic_len,
             self.enable_multi_dispatch if self.release == "4.9" else self.enable_lmq and self.release == "5.3",
+        )
+
+    def queue_rules(self, batch_topics: Collection[str] = ()) -> QueueRules:
+        """Give what of this decides queues, index and dispatch.
+
+        Parameters
+        ----------
+        batch_topics : collection of str
+            Topics with the attribute ``queue.type=BatchCQ``; only release 5.3 has them.
+        """
+        return QueueRules(
+            release=self.release,
+            consume_queue_file_size=self.mapped_file_size_consume_queue,
+            batch_consume_queue_file_size=self.mapper_file_size_batch_consume_queue,
+            batch_topics=frozenset(batch_topics) if self.release == "5.3" else frozenset(),
+            ext_file_size=self.mapped_file_size_consume_queue_ext,
+            is_ext_enabled=self.enable_consume_queue_ext,
+            max_hash_slot_num=self.max_hash_slot_num,
+            max_index_num=self.max_index_num,
+            max_msgs_num_batch=self.max_msgs_num_batch,
+            is_index_enabled=self.message_index_enable,
+            is_index_safe=self.message_index_safe,
+            delay_levels=self.delay_levels,
+            check_crc=self.check_crc_on_recover,
+            verify_property_crc=self.force_verify_prop_crc and self.release == "5.3",
+            is_duplication_enabled=self.duplication_enable,
+            is_multi_dispatch_enabled=self.enable_multi_dispatch and self.release != "4.3",
+            is_lmq_enabled=self.enable_lmq and self.release != "4.3",
         )

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a store's configuration decides what is derived from its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+__all__ = ["QueueRules", "Release"]
+
+Release: TypeAlias = Literal["4.3", "4.9", "5.3"]
+"""Whose behaviour is followed: RocketMQ 4.3.0, 4.9.7 or 5.3.3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRules:
+    """Rules of queues, index and dispatch; `store_core.store.config.MessageStoreConfig.queue_rules` makes them.
+
+    Sizes are in bytes.
+
+    Attributes
+    ----------
+    consume_queue_file_size, batch_consume_queue_file_size : int
+        As configured; files hold whole units, so they are rounded up to 20 and 46 bytes.
+    batch_topics : frozenset of str
+        Topics with the attribute ``queue.type=BatchCQ``.
+    is_index_safe : bool
+        ``messageIndexSafe``.
+    delay_levels : tuple of int
+        Delays in ms, level 1 first; empty while they are not loaded yet.
+    check_crc : bool
+        ``checkCRCOnRecover``.
+    verify_property_crc : bool
+        ``forceVerifyPropCRC``.
+    is_multi_dispatch_enabled, is_lmq_enabled : bool
+        ``enableMultiDispatch`` and ``enableLmq``.
+    """
+
+    release: Release = "5.3"
+    consume_queue_file_size: int = 300_000 * 20
+    batch_consume_queue_file_size: int = 300_000 * 46
+    batch_topics: frozenset[str] = field(default_factory=frozenset)
+    ext_file_size: int = 48 * 1024 * 1024
+    is_ext_enabled: bool = False
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+    max_msgs_num_batch: int = 64
+    is_index_enabled: bool = True
+    is_index_safe: bool = False
+    delay_levels: tuple[int, ...] = ()
+    check_crc: bool = True
+    verify_property_crc: bool = False
+    is_duplication_enabled: bool = False
+    is_multi_dispatch_enabled: bool = False
+    is_lmq_enabled: bool = False
