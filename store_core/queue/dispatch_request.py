@@ -33,7 +33,7 @@ class DispatchRequest:
     keys, unique_key : str or None
         Properties KEYS and UNIQ_KEY.
     message_base_offset, batch_size : int
-        First index and number of messages: of an inner batch from INNER_BASE and INNER_NUM, else the queue offset and 1.
+        Its first index and number of messages: INNER_BASE and INNER_NUM of an inner batch, else the queue offset and 1.
     bit_map : bytes
         Which SQL92 consumers match, if that is computed (``ConsumeQueueExt``).
     """
