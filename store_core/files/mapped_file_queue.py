@@ -237,6 +237,8 @@ class MappedFileQueue:
 
         Steps: 1. flush the file by its page rule, see `MappedFile.flush`; 2. move `flushed_where`; 3. if `least_pages`
         is 0, move `store_timestamp` to the file's as it was before step 1. One call gets over at most one file border.
+        Where files were deleted before they were flushed, it goes on with the oldest left (RocketMQ never flushes such
+        a queue again).
 
         Returns
         -------
@@ -248,7 +250,7 @@ class MappedFileQueue:
         OSError
             As the system says; `flushed_where` and `store_timestamp` stay.
         """
-        file = self.find_mapped_file_by_offset(self.flushed_where, return_first=self.flushed_where == 0)
+        file = self.find_mapped_file_by_offset(self.flushed_where, return_first=self.flushed_where < self.min_offset)
         if file is None:
             return True
         store_timestamp = file.store_timestamp
@@ -267,7 +269,9 @@ class MappedFileQueue:
         OSError
             As the system says; `committed_where` stays.
         """
-        file = self.find_mapped_file_by_offset(self.committed_where, return_first=self.committed_where == 0)
+        file = self.find_mapped_file_by_offset(
+            self.committed_where, return_first=self.committed_where < self.min_offset
+        )
         if file is None:
             return True
         where = file.file_from_offset + file.commit(least_pages)

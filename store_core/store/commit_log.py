@@ -161,8 +161,14 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Physical offset of the oldest byte; -1 without a file."""
-        return self.mapped_file_queue.min_offset
+        """Physical offset of the oldest byte; -1 without a file.
+
+        A first file that is to be deleted, and that readers hold still, does not count any more.
+        """
+        first = self.mapped_file_queue.first_mapped_file
+        if first is None or first.is_available:
+            return self.mapped_file_queue.min_offset
+        return self.roll_next_file(first.file_from_offset)
 
     @property
     def max_offset(self) -> int:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments that are old enough to go."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from store_core.files.clock import Clock
+    from store_core.files.mapped_file import MappedFile
+    from store_core.files.mapped_file_queue import MappedFileQueue
+
+__all__ = ["ExpiryRule", "delete_expired_file_by_time"]
+
+_LOG: Final = logging.getLogger("store_core")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRule:
+    """How segments are deleted by age.
+
+    Attributes
+    ----------
+    reserved_ms : int
+        Age, since the last change of the file, from which it may go (``fileReservedTime``).
+    pause : float
+        Seconds between two deletions, so that the disk has time for others (``deleteCommitLogFilesInterval``).
+    forcibly_after : float
+        Seconds after which readers that hold a file are overruled (``destroyMapedFileIntervalForcibly``).
+    batch_max : int
+        Files in one round at most (``deleteFileBatchMax``; ten in 4.x).
+    """
+
+    reserved_ms: int
+    pause: float
+    forcibly_after: float
+    batch_max: int
+
+
+def delete_expired_file_by_time(
+    queue: MappedFileQueue, rule: ExpiryRule, clock: Clock, *, clean_at_once: bool = False
+) -> int:
+    """Delete a queue's oldest files, and give their number (RocketMQ: ``MappedFileQueue.deleteExpiredFileByTime``).
+
+    From the oldest on, each file that is old enough goes; the first that is not, or that readers hold, ends the round,
+    so that the queue never gets a hole. The last file stays, however old.
+
+    Age is the **modification time of the file**, not a store time of what is in it: a store that was copied without
+    its times looks new, and one that was unpacked with old ones loses its log at the next hour of ``deleteWhen``.
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+    rule : ExpiryRule
+    clock : Clock
+        Wall clock for the age; sleeps for the pause.
+    clean_at_once : bool
+        Delete whatever the age: the disk is nearly full.
+
+    Raises
+    ------
+    OSError
+        As the system says while it deletes; the files deleted before are out of the queue then, and the next call
+        tries again.
+    """
+    candidates = queue.mapped_files[:-1]
+    deleted = 0
+    for position, file in enumerate(candidates):
+        if not (clean_at_once or clock.now_ms() >= file.last_modified_ms + rule.reserved_ms):
+            break
+        if not _delete(queue, file, rule.forcibly_after):
+            break
+        deleted += 1
+        if deleted >= rule.batch_max:
+            break
+        if rule.pause > 0 and position + 1 < len(candidates):
+            clock.sleep(rule.pause)
+    return deleted
+
+
+def _delete(queue: MappedFileQueue, file: MappedFile, forcibly_after: float) -> bool:
+    """Delete one file; unlike in RocketMQ it leaves the queue at once, not when its round ends."""
+    if not file.destroy(forcibly_after):
+        return False
+    queue.forget([file])
+    _LOG.info("deleted %s, last changed at %d ms", file.path, file.last_modified_ms)
+    return True
