@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directory of a queue: the one place where a name from the log becomes a path."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LAST_OFFSET", "parse_queue_id", "queue_offset_limit", "queue_path", "refusal_of"]
+
+LAST_OFFSET: Final = 2**63 - 1
+"""The last byte position there can be."""
+
+_LONGEST_NAME: Final = 255
+"""Bytes of a file name on the file systems of Linux."""
+
+_LAST_QUEUE_ID: Final = 2**31 - 1
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_INTEGER: Final = re.compile(r"[+-]?\d{1,64}")
+
+
+def queue_path(directory: Path, topic: str, queue_id: int) -> Path:
+    """Give the directory of a queue's files, which lies two levels below `directory`.
+
+    Parameters
+    ----------
+    directory : Path
+        ``consumequeue``, ``consumequeue_ext`` or ``batchconsumequeue`` of the store.
+    topic, queue_id
+        As a record names them, so anything at all.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there can't be such a directory, see `refusal_of`.
+    """
+    reason = refusal_of(topic, queue_id)
+    if reason is not None:
+        raise InvalidOptionError(
+            f"{reason}: queue {queue_id} of topic {topic[:_LONGEST_NAME]!r} can't be a directory below {directory}"
+        )
+    return directory / topic / str(queue_id)
+
+
+def refusal_of(topic: str, queue_id: int) -> str | None:
+    """Say why a queue gets no directory; None if it gets one.
+
+    RocketMQ joins the strings (``ConsumeQueue``, all releases). With a name like ``../../x`` it writes outside of the
+    store. With ``a/b`` it writes where no restart finds the queue, as with an empty name. A name that the system can't
+    take, because of a NUL or its length, is tried 30 times, a second apart; then the store takes no more messages. A
+    control character or a negative queue id it takes as it is.
+    """
+    if topic in {"", ".", ".."}:
+        return f"{topic!r} names no directory of its own"
+    if "/" in topic:
+        return "the name holds a '/'"
+    if _CONTROL.search(topic):
+        return "the name holds a control character"
+    try:
+        size = len(topic.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return "the name is no Unicode text"
+    if size > _LONGEST_NAME:
+        return f"the name has {size} bytes, and {_LONGEST_NAME} are the most"
+    if not 0 <= queue_id <= _LAST_QUEUE_ID:
+        return f"a queue id is 0 to {_LAST_QUEUE_ID}"
+    return None
+
+
+def parse_queue_id(name: str) -> int | None:
+    """Read a directory's name as ``Integer.parseInt`` does; None if it is no 32-bit integer.
+
+    >>> parse_queue_id("7"), parse_queue_id("007"), parse_queue_id("seven")
+    (7, 7, None)
+    """
+    number = int(name) if _INTEGER.fullmatch(name) else None
+    return number if number is not None and -_LAST_QUEUE_ID - 1 <= number <= _LAST_QUEUE_ID else None
+
+
+def queue_offset_limit(unit_size: int, file_size: int) -> int:
+    """Give the first index that a queue can't have, because the file that would hold it has no end below 2^63.
+
+    RocketMQ multiplies in 64 bits, so such an index comes out anywhere, also below zero.
+
+    Parameters
+    ----------
+    unit_size, file_size : int
+        Bytes; a file holds whole units.
+    """
+    return LAST_OFFSET // file_size * (file_size // unit_size)
