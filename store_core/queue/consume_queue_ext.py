@@ -202,7 +202,7 @@ class ConsumeQueueExt:
                 return 0
             count = min(len(units), (self._file_size - file.wrote_position - _BLANK) // size)
             start = file.file_from_offset + file.wrote_position
-            file.append(units[:count].view(np.uint8))
+            file.append(units[:count].view(np.uint8).data)
         except OSError as error:
             _LOG.error("units of an extension were not put: %s", error)
             return 0

@@ -20,7 +20,12 @@ _LONGEST_NAME: Final = 255
 """Bytes of a file name on the file systems of Linux."""
 
 _LAST_QUEUE_ID: Final = 2**31 - 1
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_NOT_IN_NAMES: Final = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udc7f\udd00-\udfff]")
+"""The separator, control characters, and half a character of UTF-16, which no encoding holds.
+
+U+DC80 to U+DCFF stand for the bytes of a directory's name that is no UTF-8, see PEP 383.
+"""
+
 _INTEGER: Final = re.compile(r"[+-]?\d{1,64}")
 
 
@@ -55,21 +60,15 @@ def refusal_of(topic: str, queue_id: int) -> str | None:
     take, because of a NUL or its length, is tried 30 times, a second apart; then the store takes no more messages. A
     control character or a negative queue id it takes as it is.
     """
-    if topic in {"", ".", ".."}:
-        return f"{topic!r} names no directory of its own"
-    if "/" in topic:
-        return "the name holds a '/'"
-    if _CONTROL.search(topic):
-        return "the name holds a control character"
-    try:
-        size = len(topic.encode("utf-8", "surrogateescape"))
-    except UnicodeEncodeError:
-        return "the name is no Unicode text"
-    if size > _LONGEST_NAME:
-        return f"the name has {size} bytes, and {_LONGEST_NAME} are the most"
     if not 0 <= queue_id <= _LAST_QUEUE_ID:
         return f"a queue id is 0 to {_LAST_QUEUE_ID}"
-    return None
+    if topic in {"", ".", ".."}:
+        return f"{topic!r} names no directory of its own"
+    wrong = _NOT_IN_NAMES.search(topic)
+    if wrong is not None:
+        return f"the name holds {wrong[0]!r}"
+    size = len(topic.encode("utf-8", "surrogateescape"))
+    return f"the name has {size} bytes, and {_LONGEST_NAME} are the most" if size > _LONGEST_NAME else None
 
 
 def parse_queue_id(name: str) -> int | None:
