@@ -10,6 +10,7 @@
     ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
     │   └── UnsafeSizeError             a length or count too large to be believed
     ├── InvalidOptionError              an option, column or argument we can't take (ValueError)
+    ├── FilterError                     a filter that does not compile, or can't be evaluated (ValueError)
     └── UnsupportedStoreError           a legitimate thing that is not supported (NotImplementedError)
 
 Expected outcomes (a full file, a message refused, the end of the log) are values, not exceptions; see
@@ -19,8 +20,11 @@ Expected outcomes (a full file, a message refused, the end of the log) are value
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = [
     "CorruptRecordError",
+    "FilterError",
     "InvalidOptionError",
     "SegmentLayoutError",
     "SegmentVanishedError",
@@ -29,6 +33,9 @@ __all__ = [
     "UnsafeSizeError",
     "UnsupportedStoreError",
 ]
+
+_SHOWN_CHARACTERS: Final = 60
+"""How much of a filter is shown before and behind the place where it is wrong."""
 
 
 class StoreError(Exception):
@@ -49,6 +56,35 @@ class SegmentLayoutError(StoreError, ValueError):
 
 class InvalidOptionError(StoreError, ValueError):
     """An option, a column or an argument is unknown or has a value that can't be used."""
+
+
+class FilterError(StoreError, ValueError):
+    """A filter does not compile, or can't be evaluated on a message's properties.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong: what is expected, and what is found.
+    expression : str
+        The filter's text; empty where one of its operations fails on the values of a message.
+    position : int
+        Where in `expression`, in characters; -1 if that is nowhere in particular.
+    """
+
+    def __init__(self, problem: str, expression: str = "", position: int = -1) -> None:
+        super().__init__(problem, expression, position)
+        self.problem = problem
+        self.expression = expression
+        self.position = position
+
+    def __str__(self) -> str:
+        if not self.expression:
+            return self.problem
+        begin = max(self.position - _SHOWN_CHARACTERS, 0)
+        shown = self.expression[begin : begin + 2 * _SHOWN_CHARACTERS]
+        cut = begin or len(shown) < len(self.expression)
+        where = f"at character {self.position} of " if self.position >= 0 else ""
+        return f"{self.problem}, {where}filter {shown!r}{' (cut)' if cut else ''}"
 
 
 class UnsupportedStoreError(StoreError, NotImplementedError):
