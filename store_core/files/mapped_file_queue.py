@@ -41,10 +41,12 @@ class MappedFileQueue:
     allocate : AllocateMappedFileService, optional
         Makes files ahead; without it they are made when they are needed.
     writable : bool
-        Whether files are opened for writing, and loading may delete an empty last one.
+        Whether files are opened for writing, and loading may delete an empty last one. If not, files that would be
+        deleted leave the queue, and stay on disk.
 
     Attributes
     ----------
+    writable : bool
     flushed_where, committed_where : int
         Offset below which everything is flushed, or committed.
     store_timestamp : int
@@ -73,7 +75,7 @@ class MappedFileQueue:
         self._file_system = file_system
         self._clock = clock
         self._allocate = allocate
-        self._writable = writable
+        self.writable = writable
         # Replaced, never changed: who holds it sees one state of the queue.
         self._files: tuple[MappedFile, ...] = ()
         self._lock = RLock()
@@ -99,7 +101,7 @@ class MappedFileQueue:
             As the system says.
         """
         listing = list_for_loading(self.paths.all_paths, self.file_size, self._file_system, release)
-        if listing.empty_last is not None and self._writable:
+        if listing.empty_last is not None and self.writable:
             self._file_system.remove(listing.empty_last)
         files = [self._opened(path) for path in listing.paths]
         with self._lock:
@@ -107,7 +109,7 @@ class MappedFileQueue:
         return listing.notes
 
     def _opened(self, path: Path) -> MappedFile:
-        mapped_file = MappedFile(path, self.file_size, self._file_system, self._clock, writable=self._writable)
+        mapped_file = MappedFile(path, self.file_size, self._file_system, self._clock, writable=self.writable)
         mapped_file.set_position(self.file_size)
         return mapped_file
 
@@ -358,7 +360,9 @@ class MappedFileQueue:
     def _delete(self, files: Sequence[MappedFile]) -> None:
         """Delete files, the last first, in spite of readers: views of them stay valid."""
         for file in reversed(files):
-            if not file.destroy(0):
+            if not self.writable:
+                file.close()
+            elif not file.destroy(0):
                 file.destroy(0)
             self.forget([file])
 
@@ -371,5 +375,5 @@ class MappedFileQueue:
         """Delete all files, and the directories if they are empty then."""
         self._delete(self._files)
         self.flushed_where = self.committed_where = 0
-        for path in self.paths.paths:
+        for path in self.paths.paths if self.writable else ():
             self._file_system.remove_directory(path)
