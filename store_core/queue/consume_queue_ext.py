@@ -13,6 +13,7 @@ import numpy as np
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.layout import CONSUME_QUEUE_EXT_UNIT, unit_dtype
+from store_core.queue.queue_extension import LAST_EXT_ADDRESS, is_ext_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXT_UNIT_DTYPE",
-    "MAX_ADDRESS",
     "MAX_EXT_UNIT_SIZE",
     "ConsumeQueueExt",
     "CqExtUnit",
     "address_of",
-    "is_ext_address",
     "offset_of_address",
 ]
 
@@ -43,23 +42,14 @@ EXT_UNIT_DTYPE: Final = unit_dtype(CONSUME_QUEUE_EXT_UNIT)
 MAX_EXT_UNIT_SIZE: Final = 2**15 - 1
 """Bytes of the largest unit (RocketMQ: ``CqExtUnit.MAX_EXT_UNIT_SIZE``)."""
 
-MAX_ADDRESS: Final = -(2**31) - 1
-"""The largest address: no int, so no hash of tags, and no time is that small (``ConsumeQueueExt.MAX_ADDR``)."""
-
 _FIRST_ADDRESS: Final = -(2**63)
-_LAST_OFFSET: Final = MAX_ADDRESS - _FIRST_ADDRESS
+_LAST_OFFSET: Final = LAST_EXT_ADDRESS - _FIRST_ADDRESS
+"""``ConsumeQueueExt.MAX_REAL_OFFSET``."""
 _HEAD: Final = struct.Struct(">hqqh")
 _SIZE: Final = struct.Struct(">h")
 _END_OF_FILE: Final = _SIZE.pack(-1)
 _BLANK: Final = 4
 """Bytes that stay free at the end of a file (``ConsumeQueueExt.END_BLANK_DATA_LENGTH``)."""
-
-_RETRIES: Final = 3
-
-
-def is_ext_address(tags_code: int) -> bool:
-    """Tell whether a queue unit's tags code is an address of a `ConsumeQueueExt` (``ConsumeQueueExt.isExtAddr``)."""
-    return tags_code <= MAX_ADDRESS
 
 
 def address_of(offset: int) -> int:
@@ -139,24 +129,26 @@ class ConsumeQueueExt:
 
     # ---- writing
 
-    def put(self, unit: CqExtUnit) -> int | None:
+    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes = b"") -> int | None:
         """Append a unit, and give its address; None if that fails, and the queue keeps the plain tags code then.
 
         A unit that the rest of the file is too small for, four bytes kept free, goes to the next file. RocketMQ begins
         three files for a unit that is larger than a file, and gives up; here it is refused at once.
         """
+        unit = CqExtUnit(tags_code, store_timestamp, bit_map)
         room = min(MAX_EXT_UNIT_SIZE, self._file_size - _BLANK)
         if unit.size > room or self.mapped_file_queue.max_offset + unit.size > _LAST_OFFSET:
             _LOG.error("a unit of %d bytes can't be put into %s", unit.size, self.mapped_file_queue.paths.paths[0])
             return None
         try:
-            for _ in range(_RETRIES):
-                file = self._file_for(unit.size)
-                if file is not None and file.append(unit.to_bytes()):
-                    return address_of(file.file_from_offset + file.wrote_position - unit.size)
+            file = self._file_for(unit.size)
+            if file is None:
+                return None
+            position = file.file_from_offset + file.wrote_position
+            return address_of(position) if file.append(unit.to_bytes()) else None
         except OSError as error:
             _LOG.error("a unit of an extension was not put: %s", error)
-        return None
+            return None
 
     def _file_for(self, size: int) -> MappedFile | None:
         """Give the last file if `size` bytes fit; else end it, and give the next."""
