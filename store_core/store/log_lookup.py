@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single records of the log, by the offset that a queue, an index or an id gives."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
+
+if TYPE_CHECKING:
+    from store_core.files.mapped_file_queue import MappedFileQueue
+
+__all__ = ["LogLookup"]
+
+_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+_STORE_TIMESTAMP: Final = struct.Struct(">q")
+_TIME_POSITIONS: Final = {bits: field_position(head_dtype(bits), "store_timestamp") for bits in (0, 0x10)}
+_SYS_FLAG: Final = struct.Struct(">i")
+_SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
+_V6_BORN: Final = 0x10
+_MAGICS: Final = frozenset((MagicCode.MESSAGE_V1.value, MagicCode.MESSAGE_V2.value))
+
+
+class LogLookup:
+    """Reads records of a commit log at given places, and only what is a record there.
+
+    RocketMQ takes the bytes at a unit's place for its record, whatever they are. With files missing, or a unit left
+    over from a truncation, a consumer is served foreign bytes as FOUND: offset 0 even means the oldest file that is
+    left. Here a place outside the log, or one that does not hold a record of that very size, has none.
+    """
+
+    def __init__(self, queue: MappedFileQueue) -> None:
+        self._queue = queue
+
+    @property
+    def min_offset(self) -> int:
+        """Of the oldest byte; -1 without a file."""
+        return self._queue.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Behind the last byte that readers see."""
+        return self._queue.max_offset
+
+    def roll_next_file(self, physical_offset: int) -> int:
+        """Give the start of the file behind the one that holds an offset (``CommitLog.rollNextFile``)."""
+        return physical_offset + self._queue.file_size - physical_offset % self._queue.file_size
+
+    def get_message(self, physical_offset: int, size: int) -> memoryview | None:
+        """View a record (``CommitLog.getMessage``); None if there is none of that size."""
+        record = self._select(physical_offset, size) if size >= MIN_RECORD_SIZE else None
+        return record if record is not None and _is_record(record) else None
+
+    def look_message_by_offset(self, physical_offset: int) -> memoryview | None:
+        """View the record that begins at an offset (``DefaultMessageStore.lookMessageByOffset``); None without."""
+        start = self._select(physical_offset, _SIZE_AND_MAGIC.size)
+        if start is None:
+            return None
+        size, _ = _SIZE_AND_MAGIC.unpack_from(start)
+        return self.get_message(physical_offset, size)
+
+    def pickup_store_timestamp(self, physical_offset: int, size: int) -> int:
+        """Read the store time of a record, ms; -1 if it is not there (``CommitLog.pickupStoreTimestamp``)."""
+        record = self.get_message(physical_offset, size)
+        if record is None:
+            return -1
+        (sys_flag,) = _SYS_FLAG.unpack_from(record, _SYS_FLAG_POSITION)
+        time: int = _STORE_TIMESTAMP.unpack_from(record, _TIME_POSITIONS[sys_flag & _V6_BORN])[0]
+        return time
+
+    def _select(self, physical_offset: int, size: int) -> memoryview | None:
+        if physical_offset < 0:
+            return None
+        file = self._queue.find_mapped_file_by_offset(physical_offset)
+        return file.select(physical_offset - file.file_from_offset, size) if file is not None else None
+
+
+def _is_record(view: memoryview) -> bool:
+    size, magic = _SIZE_AND_MAGIC.unpack_from(view)
+    return size == len(view) and magic in _MAGICS
