@@ -26,7 +26,7 @@ class ExtUnit(Protocol):
 
 @runtime_checkable
 class MessageFilter(Protocol):
-    """Says which messages a consumer gets, in two steps: the second one needs the record (RocketMQ: `MessageFilter`)."""
+    """Says which messages a consumer gets; the second question needs the record (RocketMQ: ``MessageFilter``)."""
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
         """Tell from a queue unit whether the message may match.

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of RocketMQ's SQL92 filter language, and what its operators make of them.
+
+A property is a string, or None where it is absent; the other types come from literals. RocketMQ 4.3.0, 4.9.7, 5.3.3:
+``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``, which agree.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from store_core.errors import FilterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "Long",
+    "Value",
+    "boolean_cast",
+    "contains",
+    "ends_with",
+    "equal",
+    "greater",
+    "greater_equal",
+    "is_in",
+    "is_not_null",
+    "is_null",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "negate",
+    "not_equal",
+    "starts_with",
+]
+
+Value: TypeAlias = bool | int | float | str | None
+"""Java's Boolean, Integer or Long (see `Long`), Double, String and null."""
+
+
+class Long(int):
+    """A Java long; a plain int is a Java int. Only what a string is read as tells the two apart."""
+
+    __slots__ = ()
+
+
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
+_HEXADECIMAL: Final = re.compile(
+    r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?", re.ASCII
+)
+_JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+_LAST_UTF16_UNIT: Final = "\uffff"
+_SAFE_DIGITS: Final = 32
+_MOST_DIGITS: Final = 19
+
+
+# --------------------------------------------------------------------------------------------------- strings as numbers
+
+
+def _parse_integer(text: str, bits: int) -> int:
+    """Read a string as ``Integer.valueOf`` or ``Long.valueOf`` do: a sign, digits of any script, no blanks."""
+    is_number = _INTEGER.fullmatch(text) is not None and (text.isascii() or max(text) <= _LAST_UTF16_UNIT)
+    number = _read_digits(text) if is_number else None
+    bound = 1 << (bits - 1)
+    if number is None or not -bound <= number < bound:
+        raise FilterError(f"expected a whole number of {bits} bits, found {text[:40]!r}")
+    return number
+
+
+def _read_digits(text: str) -> int | None:
+    """Read a number of any length; None if it is beyond 64 bits."""
+    if len(text) <= _SAFE_DIGITS:
+        return int(text)
+    digits = "".join(str(unicodedata.decimal(digit)) for digit in text.lstrip("+-")).lstrip("0")
+    number = int(digits or "0") if len(digits) <= _MOST_DIGITS else None
+    return -number if number and text.startswith("-") else number
+
+
+def _parse_int(text: str) -> int:
+    return _parse_integer(text, 32)
+
+
+def _parse_long(text: str) -> int:
+    return _parse_integer(text, 64)
+
+
+def _parse_double(text: str) -> float:
+    """Read a string as ``Double.valueOf`` does: blanks around it, a suffix ``d`` or ``f``, hexadecimal too."""
+    trimmed = text.strip(_JAVA_BLANKS)
+    if _DECIMAL.fullmatch(trimmed) is not None:
+        return float(trimmed.rstrip("fFdD"))
+    if _HEXADECIMAL.fullmatch(trimmed) is None:
+        raise FilterError(f"expected a number, found {text[:40]!r}")
+    try:
+        return float.fromhex(trimmed.rstrip("fFdD"))
+    except OverflowError:
+        return -math.inf if trimmed.startswith("-") else math.inf
+
+
+def _parse_boolean(text: str) -> bool:
+    return text.lower() == "true"
+
+
+_PARSERS: Final[dict[type, Callable[[str], bool | float]]] = {
+    bool: _parse_boolean,
+    int: _parse_int,
+    Long: _parse_long,
+    float: _parse_double,
+}
+
+
+# ----------------------------------------------------------------------------------------------------------- comparing
+
+
+def _compare(left: bool | float | str, right: bool | float | str) -> int:  # noqa: FBT001 -- values of the language
+    """Compare two values after converting one to the other's type: less than 0, 0, or more than 0."""
+    kind, other = type(left), type(right)
+    if kind is not other:
+        if kind is str:
+            left = _PARSERS[other](str(left))
+        elif bool in (kind, other):
+            if other is str:
+                raise FilterError(f"a boolean on the left can't be compared with a string, found {str(right)[:40]!r}")
+            return -1
+        elif other is str:
+            right = _PARSERS[kind](str(right))
+    if isinstance(left, float) or isinstance(right, float):
+        return _compare_doubles(float(left), float(right))
+    return (left > right) - (left < right)  # type: ignore[operator]  # of one type by now
+
+
+def _compare_doubles(left: float, right: float) -> int:
+    """Compare as ``Double.compare``: NaN equals itself and is above all, -0.0 is below 0.0."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    one, other = _double_rank(left), _double_rank(right)
+    return (one > other) - (one < other)
+
+
+def _double_rank(value: float) -> tuple[bool, float]:
+    """Order what ``<`` and ``>`` take for equal."""
+    return math.isnan(value), 0 if math.isnan(value) else math.copysign(1, value)
+
+
+def equal(left: Value, right: Value) -> bool | None:
+    """Give ``left = right``; with one null on the left null, with one on the right False."""
+    if left is None:
+        return True if right is None else None
+    return right is not None and _compare(left, right) == 0
+
+
+def not_equal(left: Value, right: Value) -> bool | None:
+    """Give ``left <> right``."""
+    return logical_not(equal(left, right))
+
+
+def _order(left: bool | float | str, right: bool | float | str) -> int:  # noqa: FBT001 -- values of the language
+    """Compare for an ordering: two strings are numbers, or an error."""
+    if isinstance(left, str) and isinstance(right, str):
+        return _compare_doubles(_parse_double(left), _parse_double(right))
+    return _compare(left, right)
+
+
+def less(left: Value, right: Value) -> bool | None:
+    """Give ``left < right``; null if either is."""
+    return None if left is None or right is None else _order(left, right) < 0
+
+
+def less_equal(left: Value, right: Value) -> bool | None:
+    """Give ``left <= right``; null if either is."""
+    return None if left is None or right is None else _order(left, right) <= 0
+
+
+def greater(left: Value, right: Value) -> bool | None:
+    """Give ``left > right``; null if either is."""
+    return None if left is None or right is None else _order(left, right) > 0
+
+
+def greater_equal(left: Value, right: Value) -> bool | None:
+    """Give ``left >= right``; null if either is."""
+    return None if left is None or right is None else _order(left, right) >= 0
+
+
+# --------------------------------------------------------------------------------------------------- logic, predicates
+
+
+def logical_and(left: Value, right: Value) -> bool | None:
+    """Give AND of True, False and null."""
+    if left is False or right is False:
+        return False
+    return None if left is None or right is None else True
+
+
+def logical_or(left: Value, right: Value) -> bool | None:
+    """Give OR of True, False and null."""
+    if left is True or right is True:
+        return True
+    return None if left is None or right is None else False
+
+
+def logical_not(value: Value) -> bool | None:
+    """Give NOT of True, False and null."""
+    return None if value is None else not value
+
+
+def boolean_cast(value: Value) -> bool | None:
+    """Take a bare property for a truth: null where it is absent, else False, for it is never a boolean."""
+    return None if value is None else value is True
+
+
+def is_null(value: Value) -> bool:
+    """Give ``value IS NULL``."""
+    return value is None
+
+
+def is_not_null(value: Value) -> bool:
+    """Give ``value IS NOT NULL``."""
+    return value is not None
+
+
+def negate(value: Value) -> int | float | None:
+    """Negate a number; anything else becomes null, a numeric property too."""
+    if value is None or isinstance(value, bool | str):
+        return None
+    return Long(-value) if isinstance(value, Long) else -value
+
+
+def is_in(items: frozenset[str], wanted: bool, value: Value) -> bool | None:  # noqa: FBT001 -- False for NOT IN
+    """Tell whether a property is one of some strings (not `wanted`: none of them); null where it is absent."""
+    return (value in items) is wanted if isinstance(value, str) else None
+
+
+def contains(text: str, wanted: bool, value: Value) -> bool:  # noqa: FBT001 -- False for NOT CONTAINS
+    """Tell whether a string has `text` in it; also not `wanted`, what is no string gives False."""
+    return isinstance(value, str) and (text in value) is wanted
+
+
+def starts_with(text: str, wanted: bool, value: Value) -> bool:  # noqa: FBT001 -- False for NOT STARTSWITH
+    """Tell whether a string begins with `text`, by the rules of `contains`."""
+    return isinstance(value, str) and value.startswith(text) is wanted
+
+
+def ends_with(text: str, wanted: bool, value: Value) -> bool:  # noqa: FBT001 -- False for NOT ENDSWITH
+    """Tell whether a string ends with `text`, by the rules of `contains`."""
+    return isinstance(value, str) and value.endswith(text) is wanted
