@@ -10,6 +10,7 @@ Examples
 
 from store_core.errors import (
     CorruptRecordError,
+    FilterError,
     InvalidOptionError,
     SegmentLayoutError,
     SegmentVanishedError,
@@ -22,6 +23,7 @@ from store_core.files.store_lock import StoreLockedError
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.inner_batch import InnerMessage, unwrap_inner_batch
 from store_core.format.message import Message, MessageExt
+from store_core.format.message_selector import MessageSelector
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.bulk_append import AppendBatchResult
 from store_core.store.config import MessageStoreConfig
@@ -38,10 +40,12 @@ __all__ = [
     "BrokerConfig",
     "CorruptRecordError",
     "DefaultMessageStore",
+    "FilterError",
     "InnerMessage",
     "InvalidOptionError",
     "Message",
     "MessageExt",
+    "MessageSelector",
     "MessageStoreConfig",
     "PutMessageResult",
     "PutMessageStatus",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "JAVA_BLANKS",
     "Long",
     "Value",
     "boolean_cast",
@@ -43,6 +44,10 @@ Value: TypeAlias = bool | int | float | str | None
 """Java's Boolean, Integer or Long (see `Long`), Double, String and null."""
 
 
+JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+"""What ``String.trim`` takes away."""
+
+
 class Long(int):
     """A Java long; a plain int is a Java int. Only what a string is read as tells the two apart."""
 
@@ -54,7 +59,6 @@ _DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)
 _HEXADECIMAL: Final = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?", re.ASCII
 )
-_JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 _LAST_UTF16_UNIT: Final = "\uffff"
 _SAFE_DIGITS: Final = 32
 _MOST_DIGITS: Final = 19
@@ -92,7 +96,7 @@ def _parse_long(text: str) -> int:
 
 def _parse_double(text: str) -> float:
     """Read a string as ``Double.valueOf`` does: blanks around it, a suffix ``d`` or ``f``, hexadecimal too."""
-    trimmed = text.strip(_JAVA_BLANKS)
+    trimmed = text.strip(JAVA_BLANKS)
     if _DECIMAL.fullmatch(trimmed) is not None:
         return float(trimmed.rstrip("fFdD"))
     if _HEXADECIMAL.fullmatch(trimmed) is None:
