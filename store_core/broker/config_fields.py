@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of a configuration file, each checked before it is believed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from store_core.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
+
+__all__ = ["ConfigFields"]
+
+Kind = TypeVar("Kind", bool, str)
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_I32: Final = range(-(1 << 31), 1 << 31)
+_I64: Final = range(-(1 << 63), 1 << 63)
+_ADVICE: Final = "Correct the file by hand, or put its .bak in its place"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFields:
+    """One object of a configuration file.
+
+    A member that is missing or null has the default that is asked for, as in Java. Every method raises
+    `CorruptRecordError`, naming file and member, where a value is of another kind.
+
+    Attributes
+    ----------
+    members : mapping
+    file : str
+    name : str
+        Path of the object in the file, e.g. ``"topicConfigTable.orders"``; empty for the whole.
+    """
+
+    members: Mapping[JsonKey, JsonValue]
+    file: str
+    name: str = ""
+
+    def error(self, key: JsonKey, expected: str) -> CorruptRecordError:
+        """Say that a member is not what was expected."""
+        found = repr(self.members.get(key))
+        return CorruptRecordError(f"bad value of {self._path(key)}", self.file, 0, expected, found[:100], b"", _ADVICE)
+
+    def _path(self, key: JsonKey) -> str:
+        return f"{self.name}.{key}" if self.name else str(key)
+
+    def integer(self, key: JsonKey, default: int = 0, bounds: range = _I64) -> int:
+        """Give an integer within Java's bounds; it may stand in quotes, as fastjson takes it."""
+        value = self.members.get(key)
+        if value is None:
+            return default
+        if isinstance(value, str) and _INTEGER.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value not in bounds:
+            raise self.error(key, f"an integer from {bounds.start} to {bounds.stop - 1}")
+        return value
+
+    def small_integer(self, key: JsonKey, default: int = 0) -> int:
+        """Give an integer of 32 bits."""
+        return self.integer(key, default, _I32)
+
+    def flag(self, key: JsonKey, *, default: bool) -> bool:
+        """Give true or false."""
+        return self._of_kind(key, default, bool, "true or false")
+
+    def text(self, key: JsonKey, default: str) -> str:
+        """Give a string."""
+        return self._of_kind(key, default, str, "a string")
+
+    def _of_kind(self, key: JsonKey, default: Kind, kind: type[Kind], expected: str) -> Kind:
+        value = self.members.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, kind):
+            raise self.error(key, expected)
+        return value
+
+    def object(self, key: JsonKey) -> ConfigFields:
+        """Give an object, empty if it is missing."""
+        value = self.members.get(key)
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            raise self.error(key, "an object")
+        return ConfigFields(value, self.file, self._path(key))
+
+    def objects(self) -> Iterator[tuple[str, ConfigFields]]:
+        """Give all members, which have to be objects, by name."""
+        return ((str(key), self.object(key)) for key in self.members)
+
+    def offsets(self) -> dict[int, int]:
+        """Give all members as 32-bit integers, of queues or levels, to 64-bit offsets; bare or in quotes."""
+        return {self._index(key): self.integer(key) for key in self.members}
+
+    def texts(self) -> dict[str, str]:
+        """Give all members, which have to be strings."""
+        return {str(key): self.text(key, "") for key in self.members}
+
+    def _index(self, key: JsonKey) -> int:
+        value = int(key) if isinstance(key, int) or _INTEGER.fullmatch(key) else None
+        if value is None or value not in _I32:
+            raise CorruptRecordError(
+                f"bad key in {self.name}", self.file, 0, "an integer of 32 bits", repr(key)[:100], b"", _ADVICE
+            )
+        return value
+
+    def others(self, known: frozenset[str]) -> JsonObject:
+        """Give the members that are not known, as they are, so that writing keeps them."""
+        return {key: value for key, value in self.members.items() if key not in known}

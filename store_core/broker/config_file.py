@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker's configuration file and its backup on disk."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+
+from store_core.broker.config_json import parse_config, write_config
+from store_core.errors import CorruptRecordError, UnsafeSizeError
+from store_core.files.file_system import write_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonObject
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["CONFIG_DIRECTORY", "ConfigManager"]
+
+CONFIG_DIRECTORY: Final = "config"
+_MAX_SIZE: Final = 1 << 30
+_LOG: Final = logging.getLogger("store_core")
+
+
+class ConfigManager(ABC):
+    """Something that is kept in one JSON file of a broker (RocketMQ: ``ConfigManager``).
+
+    **What loading does.** The file is read; if it is missing, empty or broken, its backup ``.bak`` is; if there is
+    neither, there is nothing in it. RocketMQ also begins with nothing where the file is broken and there is no backup,
+    and so forgets all offsets, or topics; here that is an error.
+
+    **What persisting does.** At every moment, whatever crashes, file or backup is whole. Steps: 1. write the new text
+    to ``.tmp``, sync; 2. rename it over the file; 3. write the text that was in the file before to ``.bak`` in the same
+    way; 4. sync the directory. (RocketMQ up to 5.0 deletes the file before it renames, 5.1 to 5.3 writes over it.)
+
+    Parameters
+    ----------
+    path : Path
+    file_system : FileSystem
+
+    Attributes
+    ----------
+    notes : tuple of str
+        What loading had to say: that the backup was taken, and why.
+    """
+
+    def __init__(self, path: Path, file_system: FileSystem) -> None:
+        self.path = path
+        self.notes: tuple[str, ...] = ()
+        self._file_system = file_system
+        self._lock = RLock()
+
+    @property
+    def backup_path(self) -> Path:
+        """The backup."""
+        return self.path.with_name(self.path.name + ".bak")
+
+    @abstractmethod
+    def encode(self) -> JsonObject:
+        """Give what goes into the file, in the order in which it stands there."""
+
+    @abstractmethod
+    def decode(self, value: JsonObject, file: str) -> None:
+        """Take what a file holds in place of what is here; if that fails, nothing changes.
+
+        Raises
+        ------
+        CorruptRecordError
+            If it is not what the file has to hold.
+        """
+
+    def load(self) -> None:
+        """Read the file, or its backup.
+
+        Raises
+        ------
+        CorruptRecordError
+            If the file is broken, and the backup is missing, empty or broken, too.
+        OSError
+            As the system says.
+        """
+        with self._lock:
+            self.notes = ()
+            broken: CorruptRecordError | None = None
+            try:
+                if self._read(self.path):
+                    return
+            except CorruptRecordError as error:
+                broken = error
+                self.notes = (f"{self.backup_path} was taken: {error}",)
+                _LOG.error("%s", self.notes[0])
+            if not self._read(self.backup_path) and broken is not None:
+                raise broken
+
+    def _read(self, path: Path) -> bool:
+        """Decode a file; False if it is missing or empty."""
+        data = self._bytes_of(path)
+        if data:
+            self.decode(parse_config(data, str(path)), str(path))
+        return bool(data)
+
+    def _bytes_of(self, path: Path) -> bytes | None:
+        status = self._file_system.status(path)
+        if status is None or status.is_directory:
+            return None
+        if status.size > _MAX_SIZE:
+            raise UnsafeSizeError(
+                "no configuration file", str(path), 0, f"at most {_MAX_SIZE} bytes", f"{status.size} bytes"
+            )
+        file = self._file_system.open(path, writable=False)
+        try:
+            return file.read(status.size, 0)
+        finally:
+            file.close()
+
+    def persist(self) -> None:
+        """Write the file, and what was in it before to the backup.
+
+        Raises
+        ------
+        OSError
+            As the system says; what was in the file before is still there then, unless step 2 was reached.
+        """
+        with self._lock:
+            self._file_system.make_directories(self.path.parent)
+            before = self._bytes_of(self.path)
+            self._replace(self.path, write_config(self.encode()).encode())
+            if before is not None:
+                self._replace(self.backup_path, before)
+            self._file_system.sync_directory(self.path.parent)
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Put a file in the place of another, whole or not at all."""
+        temporary = path.with_name(path.name + ".tmp")
+        file = self._file_system.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            write_all(file, memoryview(data), 0)
+            file.sync()
+        finally:
+            file.close()
+        self._file_system.rename(temporary, path)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON of a broker's configuration files, as fastjson 1.2 writes it: nearly JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from store_core.errors import CorruptRecordError, UnsafeSizeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["JsonKey", "JsonObject", "JsonValue", "parse_config", "write_config"]
+
+JsonKey: TypeAlias = str | int
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[JsonKey, JsonValue] | None"
+JsonObject: TypeAlias = "dict[JsonKey, JsonValue]"
+
+_MAX_DEPTH: Final = 64
+_TOKEN: Final = re.compile(
+    r"""[ \t\r\n]*(?:
+        (?P<mark>[{}\[\],:])
+      | (?P<text>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")
+      | (?P<number>-?(?:0|[1-9][0-9]{0,18})(?P<fraction>(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?))(?![0-9.eE])
+      | (?P<word>true|false|null)(?![A-Za-z0-9_])
+      | (?P<end>\Z))""",
+    re.VERBOSE,
+)
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_WORDS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": None}
+_ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+_SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ADVICE: Final = "Correct the file by hand, or put its .bak in its place"
+
+
+def parse_config(data: bytes, file: str) -> JsonObject:
+    """Read a configuration file.
+
+    It is JSON, but that keys which are integers may stand there bare, as fastjson writes them. What else fastjson
+    would take (comments, single quotes, trailing commas) is refused. Of a key that comes twice the last value wins, and
+    a key that is an integer is an `int` only where it is bare.
+
+    Parameters
+    ----------
+    data : bytes
+        UTF-8, with or without a byte order mark.
+    file : str
+        Its name, for errors.
+
+    Raises
+    ------
+    CorruptRecordError
+        Naming file, byte offset, what was expected and found.
+    UnsafeSizeError
+        If it is nested deeper than 64 levels.
+
+    Examples
+    --------
+    >>> parse_config(b'{"offsetTable":{"orders@billing":{0:5,1:7}}}', "consumerOffset.json")
+    {'offsetTable': {'orders@billing': {0: 5, 1: 7}}}
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = data[error.start : error.start + 1].hex()
+        raise CorruptRecordError(
+            "no UTF-8", file, error.start, "text", f"byte 0x{found}", data[error.start :][:16], _ADVICE
+        ) from None
+    return _Parser(text, file).parse()
+
+
+class _Parser:
+    """One pass over the tokens of a text, one of them ahead."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self._text = text
+        self._file = file
+        self._ahead = self._scan(0)
+
+    def parse(self) -> JsonObject:
+        """Read the object that the whole text has to be."""
+        if not self._skip("{"):
+            raise self._error("'{'")
+        value = self._object(1)
+        if self._ahead.lastgroup != "end":
+            raise self._error("the end of the file")
+        return value
+
+    def _scan(self, position: int) -> re.Match[str]:
+        match = _TOKEN.match(self._text, position)
+        if match is None:
+            blanks = _BLANKS.match(self._text, position)
+            raise self._error("JSON", blanks.end() if blanks else position)
+        return match
+
+    def _take(self) -> str:
+        """Give the token ahead, and scan the next."""
+        token = self._ahead.group().lstrip()
+        self._ahead = self._scan(self._ahead.end())
+        return token
+
+    def _skip(self, mark: str) -> bool:
+        """Go past a mark if it is ahead."""
+        if self._ahead["mark"] != mark:
+            return False
+        self._take()
+        return True
+
+    def _object(self, depth: int) -> JsonObject:
+        """Read an object whose brace is behind us."""
+        members: JsonObject = {}
+        if self._skip("}"):
+            return members
+        while True:
+            key = self._key()
+            if not self._skip(":"):
+                raise self._error("':'")
+            members[key] = self._value(depth)
+            if self._skip("}"):
+                return members
+            if not self._skip(","):
+                raise self._error("',' or '}'")
+
+    def _key(self) -> JsonKey:
+        if self._ahead.lastgroup == "text":
+            return self._string()
+        if self._ahead["number"] and not self._ahead["fraction"]:
+            return int(self._take())
+        raise self._error("a key: a string in double quotes, or an integer")
+
+    def _value(self, depth: int) -> JsonValue:
+        kind = self._ahead.lastgroup
+        if kind == "text":
+            return self._string()
+        if kind == "number":
+            return float(self._take()) if self._ahead["fraction"] else int(self._take())
+        if kind == "word":
+            return _WORDS[self._take()]
+        if depth >= _MAX_DEPTH and kind == "mark":
+            raise UnsafeSizeError(*self._facts(f"nesting of at most {_MAX_DEPTH} levels"))
+        if self._skip("{"):
+            return self._object(depth + 1)
+        if self._skip("["):
+            return self._array(depth + 1)
+        raise self._error("a value")
+
+    def _array(self, depth: int) -> list[JsonValue]:
+        """Read an array whose bracket is behind us."""
+        values: list[JsonValue] = []
+        if self._skip("]"):
+            return values
+        while True:
+            values.append(self._value(depth))
+            if self._skip("]"):
+                return values
+            if not self._skip(","):
+                raise self._error("',' or ']'")
+
+    def _string(self) -> str:
+        start = self._ahead.start("text")
+        value: str = json.loads(self._take())
+        if _SURROGATE.search(value):
+            raise self._error("characters", start)
+        return value
+
+    def _error(self, expected: str, position: int | None = None) -> CorruptRecordError:
+        return CorruptRecordError(*self._facts(expected, position))
+
+    def _facts(self, expected: str, position: int | None = None) -> tuple[str, str, int, str, str, bytes, str]:
+        """Give what `CorruptRecordError` takes; the position defaults to that of the token ahead."""
+        if position is None:
+            position = self._ahead.end() - len(self._ahead.group().lstrip())
+        line = self._text.count("\n", 0, position) + 1
+        rest = self._text[position : position + 16]
+        found = repr(rest) if rest else "the end of the file"
+        offset = len(self._text[:position].encode())
+        return f"bad JSON in line {line}", self._file, offset, expected, found, rest.encode(), _ADVICE
+
+
+def write_config(value: JsonValue, indent: int = 0) -> str:
+    r"""Write a value as fastjson 1.2 writes it with ``PrettyFormat``.
+
+    Members with a text for a key get a line each, indented by tabs; those with an integer stay on their line, and the
+    integer is bare. A list has its elements on lines, as a Java ``List``; a tuple in a row, as a ``Set``. A member
+    without a value (None) is left out. Members come in the order of the mapping.
+
+    Examples
+    --------
+    >>> write_config({"offsetTable": {"orders@billing": {0: 5, 1: 7}}})
+    '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5,1:7\n\t\t}\n\t}\n}'
+    """
+    if isinstance(value, Mapping):
+        return _write_object(value, indent)
+    if isinstance(value, list):
+        line = "\n" + "\t" * (indent + 1)
+        elements = ",".join(line + write_config(element, indent + 1) for element in value)
+        return f"[{elements}{line[:-1]}]" if value else "[]"
+    if isinstance(value, tuple):
+        return "[" + ",".join(write_config(element, indent + 1) for element in value) + "]"
+    if isinstance(value, str):
+        return '"' + _ESCAPED.sub(_escape, value) + '"'
+    return json.dumps(value)
+
+
+def _write_object(members: Mapping[JsonKey, JsonValue], indent: int) -> str:
+    line = "\n" + "\t" * (indent + 1)
+    parts = []
+    for key, value in members.items():
+        if value is not None:
+            name = str(key) if isinstance(key, int) else line + write_config(key)
+            parts.append(f"{name}:{write_config(value, indent + 1)}")
+    return "{" + ",".join(parts) + (line[:-1] if members else "") + "}"
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far each consumer group has consumed each queue."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
+from store_core.broker.config_fields import ConfigFields
+from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.data_version import DataVersion
+from store_core.format.java_map import hash_map_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonObject
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import Release
+
+__all__ = ["NO_OFFSET", "TOPIC_GROUP_SEPARATOR", "ConsumerOffsetManager", "topic_and_group"]
+
+TOPIC_GROUP_SEPARATOR: Final = "@"
+NO_OFFSET: Final = -1
+"""The answer where a group has committed nothing."""
+
+_LOG: Final = logging.getLogger("store_core")
+_FILE: Final = "consumerOffset.json"
+_TABLE_CAPACITY: Final = initial_capacity(512)
+_QUEUES_CAPACITY: Final = initial_capacity(32)
+_GROUPS_CAPACITY: Final = 128
+_TOPICS_CAPACITY: Final = 8
+
+
+def topic_and_group(key: str) -> tuple[str, str] | None:
+    """Take ``topic@group`` apart; None if it is not exactly these two, by Java's ``split``.
+
+    Examples
+    --------
+    >>> topic_and_group("orders@billing"), topic_and_group("orders@"), topic_and_group("a@b@c")
+    (('orders', 'billing'), None, None)
+    """
+    parts = key.rstrip(TOPIC_GROUP_SEPARATOR).split(TOPIC_GROUP_SEPARATOR)
+    return (parts[0], parts[1]) if len(parts) == 2 else None  # noqa: PLR2004 -- a topic and a group
+
+
+class ConsumerOffsetManager(ConfigManager):
+    """Committed offsets by topic, group and queue, in ``config/consumerOffset.json`` (``ConsumerOffsetManager``).
+
+    An offset is the index of the next message to consume. Committing may also go back: the client decides. Every method
+    may be called by any thread.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    file_system : FileSystem
+    clock : Clock
+    release : str
+        5.x also writes a data version and which topics a group consumes, keeps pull offsets and server-side resets.
+    version_step : int
+        After how many commits the data version moves on (``consumerOffsetUpdateVersionStep``).
+    uses_reset : bool
+        Whether a reset by the server goes before what was committed (``useServerSideResetOffset``).
+
+    Attributes
+    ----------
+    data_version : DataVersion
+    """
+
+    def __init__(  # noqa: PLR0913 -- where it is kept, and two switches of the broker
+        self,
+        root: Path,
+        file_system: FileSystem,
+        clock: Clock,
+        release: Release = "5.3",
+        *,
+        version_step: int = 500,
+        uses_reset: bool = True,
+    ) -> None:
+        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
+        self._clock = clock
+        self._release: Release = release
+        self._version_step = version_step
+        self._uses_reset = uses_reset and release == "5.3"
+        self._commits = 0
+        self._capacity = _TABLE_CAPACITY
+        self._offsets: dict[str, _Queues] = {}
+        self._pull_offsets: dict[str, dict[int, int]] = {}
+        self._reset_offsets: dict[str, dict[int, int]] = {}
+        self.data_version = DataVersion(clock.now_ms())
+
+    # ---- committing and asking
+
+    def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note that a group has consumed a queue up to `offset`; going back is logged, with the client's host.
+
+        Raises
+        ------
+        ValueError
+            If the queue id has more than 32 bits or the offset more than 64.
+        """
+        _check(queue_id, offset)
+        key = _key(topic, group)
+        with self._lock:
+            queues = self._offsets.setdefault(key, _Queues(_QUEUES_CAPACITY))
+            before = queues.offsets.get(queue_id)
+            queues.offsets[queue_id] = offset
+            self._commits += 1
+            if self._release == "5.3" and self._commits % self._version_step == 0:
+                self.data_version = self.data_version.next_version(self._clock.now_ms())
+        if before is not None and offset < before:
+            _LOG.warning(
+                "%s commits offset %d of %s, queue %d, back from %d", client_host, offset, key, queue_id, before
+            )
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Give where a group goes on in a queue, -1 if nothing is known; in 5.x a reset by the server goes first."""
+        key = _key(topic, group)
+        with self._lock:
+            if self._uses_reset and queue_id in self._reset_offsets.get(key, {}):
+                return self._reset_offsets[key][queue_id]
+            queues = self._offsets.get(key)
+            return NO_OFFSET if queues is None else queues.offsets.get(queue_id, NO_OFFSET)
+
+    def query_offsets(self, group: str, topic: str) -> Mapping[int, int] | None:
+        """Give what a group has committed for all queues of a topic; None if nothing ever."""
+        with self._lock:
+            queues = self._offsets.get(_key(topic, group))
+            return None if queues is None else dict(queues.offsets)
+
+    def offset_table(self) -> dict[str, dict[int, int]]:
+        """Give a copy of all that was committed: ``topic@group`` to queue to offset."""
+        with self._lock:
+            return {key: dict(queues.offsets) for key, queues in self._offsets.items()}
+
+    # ---- pulling (5.x, in memory only)
+
+    def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note up to where a group has pulled a queue, whether it has consumed that or not."""
+        _check(queue_id, offset)
+        with self._lock:
+            self._pull_offsets.setdefault(_key(topic, group), {})[queue_id] = offset
+
+    def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Give up to where a group has pulled a queue, or as `query_offset` if it has not pulled."""
+        with self._lock:
+            pulled = self._pull_offsets.get(_key(topic, group), {}).get(queue_id)
+        return self.query_offset(group, topic, queue_id) if pulled is None else pulled
+
+    def clear_pull_offset(self, group: str, topic: str) -> None:
+        """Forget up to where a group has pulled a topic."""
+        with self._lock:
+            self._pull_offsets.pop(_key(topic, group), None)
+
+    # ---- resets by the server (5.x)
+
+    def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Let a group go on elsewhere; the next pull is answered with it, whatever was asked for.
+
+        An empty name, a negative queue id or offset are passed over, as in RocketMQ.
+        """
+        if not topic or not group or queue_id < 0 or offset < 0:
+            _LOG.warning("reset of %r, group %r, queue %d to %d is passed over", topic, group, queue_id, offset)
+            return
+        _check(queue_id, offset)
+        key = _key(topic, group)
+        with self._lock:
+            self._reset_offsets.setdefault(key, {})[queue_id] = offset
+            self._offsets.setdefault(key, _Queues(DEFAULT_CAPACITY)).offsets[queue_id] = offset
+
+    def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
+        """Tell whether a reset waits for the group's next pull."""
+        with self._lock:
+            return queue_id in self._reset_offsets.get(_key(topic, group), {})
+
+    def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Give a waiting reset, and forget it; None if there is none."""
+        with self._lock:
+            return self._reset_offsets.get(_key(topic, group), {}).pop(queue_id, None)
+
+    # ---- who consumes what
+
+    def which_topic_by_consumer(self, group: str) -> set[str]:
+        """Give the topics of which a group has committed something."""
+        return {topic for topic, other in self._pairs() if other == group}
+
+    def which_group_by_topic(self, topic: str) -> set[str]:
+        """Give the groups that have committed something of a topic."""
+        return {group for other, group in self._pairs() if other == topic}
+
+    def clone_offset(self, group: str, new_group: str, topic: str) -> None:
+        """Let a group go on where another one does."""
+        with self._lock:
+            queues = self._offsets.get(_key(topic, group))
+            if queues is not None:
+                copied = _Queues(initial_capacity(len(queues.offsets)), dict(queues.offsets))
+                self._offsets[_key(topic, new_group)] = copied
+
+    def remove_offset(self, group: str) -> None:
+        """Forget a group, in all topics."""
+        self._remove(lambda pair: pair[1] == group, everywhere=True)
+
+    def clean_offset_by_topic(self, topic: str) -> None:
+        """Forget what groups have committed of a topic."""
+        self._remove(lambda pair: pair[0] == topic, everywhere=False)
+
+    def _remove(self, is_gone: Callable[[tuple[str, str]], bool], *, everywhere: bool) -> None:
+        tables = (self._offsets, self._reset_offsets, self._pull_offsets) if everywhere else (self._offsets,)
+        with self._lock:
+            for table in tables:
+                for key in tuple(table):
+                    pair = topic_and_group(key)
+                    if pair is not None and is_gone(pair):
+                        del table[key]
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        with self._lock:
+            keys = concurrent_map_order(self._offsets, self._capacity)
+        return (pair for key in keys if (pair := topic_and_group(key)) is not None)
+
+    # ---- the file
+
+    def encode(self) -> JsonObject:
+        """Give what goes into the file: in 4.x the offsets alone."""
+        table: JsonObject = {}
+        with self._lock:
+            for key in concurrent_map_order(self._offsets, self._capacity):
+                queues = self._offsets[key]
+                order = concurrent_map_order(queues.offsets, queues.capacity)
+                table[key] = {queue_id: queues.offsets[queue_id] for queue_id in order}
+            if self._release != "5.3":
+                return {"offsetTable": table}
+            version = self.data_version.encode(self._release)
+            return {"dataVersion": version, "groupTopicMap": self._group_topic_map(), "offsetTable": table}
+
+    def _group_topic_map(self) -> JsonObject:
+        """Give the topics of each group, in the order of Java's ``HashMap`` and ``HashSet``."""
+        topics_of: dict[str, list[str]] = {}
+        for topic, group in self._pairs():
+            topics_of.setdefault(group, []).append(topic)
+        groups = _hash_order(list(topics_of), _GROUPS_CAPACITY)
+        return {group: _hash_order(topics_of[group], _TOPICS_CAPACITY) for group in groups}
+
+    def decode(self, value: JsonObject, file: str) -> None:
+        """Take the offsets of a file; ``groupTopicMap`` follows from them and is passed over."""
+        fields = ConfigFields(value, file)
+        table = {key: queues.offsets() for key, queues in fields.object("offsetTable").objects()}
+        version = fields.object("dataVersion")
+        with self._lock:
+            self._capacity = DEFAULT_CAPACITY
+            self._offsets = {key: _Queues(DEFAULT_CAPACITY, offsets) for key, offsets in table.items()}
+            if version.members:
+                self.data_version = DataVersion.decode(version)
+
+
+class _Queues:
+    """What a group has committed of a topic, and the buckets of the Java map that would hold it."""
+
+    __slots__ = ("capacity", "offsets")
+
+    def __init__(self, capacity: int, offsets: dict[int, int] | None = None) -> None:
+        self.capacity = capacity
+        self.offsets: dict[int, int] = {} if offsets is None else offsets
+
+
+def _key(topic: str, group: str) -> str:
+    return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
+
+
+def _check(queue_id: int, offset: int) -> None:
+    if not -(1 << 31) <= queue_id < 1 << 31:
+        raise ValueError(f"a queue id has 32 bits, found {queue_id}")
+    if not -(1 << 63) <= offset < 1 << 63:
+        raise ValueError(f"an offset has 64 bits, found {offset}")
+
+
+def _hash_order(names: list[str], capacity: int) -> tuple[str, ...]:
+    """Put names in the order of a ``HashMap`` of so many buckets at first, which doubles over three quarters."""
+    while len(names) > capacity * 3 // 4:
+        capacity *= 2
+    return hash_map_order(tuple(names), capacity)

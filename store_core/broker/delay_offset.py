@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far the delayed messages of each level are delivered."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
+from store_core.broker.config_fields import ConfigFields
+from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.data_version import DataVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonObject
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import Release
+
+__all__ = ["DelayOffsetTable"]
+
+_LOG: Final = logging.getLogger("store_core")
+_FILE: Final = "delayOffset.json"
+_CAPACITY: Final = initial_capacity(32)
+
+
+class DelayOffsetTable(ConfigManager):
+    """Offsets in the queues of ``SCHEDULE_TOPIC_XXXX`` by delay level, in ``config/delayOffset.json``.
+
+    (RocketMQ: the part of ``ScheduleMessageService`` that is kept.) Level 1 is queue 0. An offset is the index of the
+    next message to deliver.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    file_system : FileSystem
+    clock : Clock
+    release : str
+        5.x also writes a data version.
+    version_step : int
+        After how many updates the data version moves on (``delayOffsetUpdateVersionStep``).
+
+    Attributes
+    ----------
+    data_version : DataVersion
+    """
+
+    def __init__(
+        self, root: Path, file_system: FileSystem, clock: Clock, release: Release = "5.3", *, version_step: int = 200
+    ) -> None:
+        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
+        self._clock = clock
+        self._release: Release = release
+        self._version_step = version_step
+        self._updates = 0
+        self._offsets: dict[int, int] = {}
+        self.data_version = DataVersion(clock.now_ms())
+
+    def offset_of(self, level: int) -> int:
+        """Give the index of the next message of a level; 0 if none was ever delivered."""
+        return self._offsets.get(level, 0)
+
+    def offset_table(self) -> dict[int, int]:
+        """Give a copy of all offsets by level."""
+        with self._lock:
+            return dict(self._offsets)
+
+    def update_offset(self, level: int, offset: int) -> None:
+        """Note that a level is delivered up to `offset`."""
+        with self._lock:
+            self._offsets[level] = offset
+            self._updates += 1
+            if self._release == "5.3" and self._updates % self._version_step == 0:
+                self.data_version = self.data_version.next_version(self._clock.now_ms())
+
+    def correct(self, bounds_of: Callable[[int], tuple[int, int] | None]) -> tuple[int, ...]:
+        """Bring every known offset within its queue, and give the levels where that was needed.
+
+        (RocketMQ: ``ScheduleMessageService.correctDelayOffset``.)
+
+        Parameters
+        ----------
+        bounds_of : callable
+            Gives min and max index of a level's queue, or None if there is no such queue.
+        """
+        corrected = []
+        with self._lock:
+            for level, offset in self._offsets.items():
+                bounds = bounds_of(level)
+                kept = offset if bounds is None else min(max(offset, bounds[0]), bounds[1])
+                if kept != offset:
+                    _LOG.error("delay level %d goes on at %d: %d is outside its queue %s", level, kept, offset, bounds)
+                    self._offsets[level] = kept
+                    corrected.append(level)
+        return tuple(corrected)
+
+    def encode(self) -> JsonObject:
+        """Give what goes into the file: in 4.x the offsets alone."""
+        with self._lock:
+            order = concurrent_map_order(self._offsets, _CAPACITY)
+            table: JsonObject = {level: self._offsets[level] for level in order}
+            version = {"dataVersion": self.data_version.encode(self._release)} if self._release == "5.3" else {}
+            return {**version, "offsetTable": table}
+
+    def decode(self, value: JsonObject, file: str) -> None:
+        """Take the offsets of a file, over those that are here already."""
+        fields = ConfigFields(value, file)
+        offsets = fields.object("offsetTable").offsets()
+        version = fields.object("dataVersion")
+        with self._lock:
+            self._offsets.update(offsets)
+            if version.members:
+                self.data_version = DataVersion.decode(version)
