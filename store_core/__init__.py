@@ -15,11 +15,11 @@ from store_core.errors import (
     SegmentLayoutError,
     SegmentVanishedError,
     StoreError,
+    StoreLockedError,
     StoreNotFoundError,
     UnsafeSizeError,
     UnsupportedStoreError,
 )
-from store_core.files.store_lock import StoreLockedError
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.inner_batch import InnerMessage, unwrap_inner_batch
 from store_core.format.message import Message, MessageExt

@@ -9,6 +9,7 @@
     ├── SegmentLayoutError              the set of files is wrong: gap, size, name (ValueError)
     ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
     │   └── UnsafeSizeError             a length or count too large to be believed
+    ├── StoreLockedError                a broker, or another writer, has the store open (OSError)
     ├── InvalidOptionError              an option, column or argument we can't take (ValueError)
     ├── FilterError                     a filter that does not compile, or can't be evaluated (ValueError)
     └── UnsupportedStoreError           a legitimate thing that is not supported (NotImplementedError)
@@ -29,6 +30,7 @@ __all__ = [
     "SegmentLayoutError",
     "SegmentVanishedError",
     "StoreError",
+    "StoreLockedError",
     "StoreNotFoundError",
     "UnsafeSizeError",
     "UnsupportedStoreError",
@@ -52,6 +54,10 @@ class SegmentVanishedError(StoreError, FileNotFoundError):
 
 class SegmentLayoutError(StoreError, ValueError):
     """The files of a store do not form one log: a gap, unequal sizes, a wrong name."""
+
+
+class StoreLockedError(StoreError, OSError):
+    """A broker, or another writer, has the store open."""
 
 
 class InvalidOptionError(StoreError, ValueError):

@@ -9,14 +9,14 @@ import os
 import struct
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.errors import StoreError
+from store_core.errors import StoreLockedError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["LOCK_FILE", "StoreLock", "StoreLockedError"]
+__all__ = ["LOCK_FILE", "StoreLock"]
 
 LOCK_FILE: Final = "lock"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getLockFile``)."""
@@ -25,10 +25,6 @@ _CONTENT: Final = b"lock"
 _FLOCK: Final = struct.Struct("hhqqi0q")
 """``struct flock`` of Linux: type, whence, start, length, pid."""
 _LOCKED: Final = (errno.EAGAIN, errno.EACCES)
-
-
-class StoreLockedError(StoreError, OSError):
-    """A broker, or another writer, has the store open."""
 
 
 class StoreLock:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.errors import StoreError
+from store_core.errors import StoreError, StoreLockedError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import LOCK_FILE, StoreLock, StoreLockedError
+from store_core.files.store_lock import LOCK_FILE, StoreLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +100,9 @@ def test_a_child_process_can_not_release_it(tmp_path: Path) -> None:
     program = f"""
 import os, sys
 from pathlib import Path
+from store_core.errors import StoreLockedError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import StoreLock, StoreLockedError
+from store_core.files.store_lock import StoreLock
 lock = StoreLock(Path({str(tmp_path)!r}), OsFileSystem()).acquire()
 child = os.fork()
 if child == 0:
