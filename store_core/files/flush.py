@@ -231,7 +231,8 @@ class GroupCommitService(_LogService):
 
     A request is answered PUT_OK when the flushed offset has reached it. It is tried twice, since a record may be the
     first of a new file (releases to 5.1), or up to 1,000 times 1 ms apart, so that a write buffer may be committed in
-    between (5.2 and later). Where the system refuses to flush, all that wait get FLUSH_DISK_TIMEOUT at once.
+    between (5.2 and later). Where the system refuses to flush, `on_error` is told, and then all that wait get
+    FLUSH_DISK_TIMEOUT at once.
 
     Parameters
     ----------
@@ -282,15 +283,21 @@ class GroupCommitService(_LogService):
         with self._lock:
             requests, self._requests = self._requests, []
         try:
-            if not requests:
-                self._queue.flush(0)
-                return
-            for request in requests:
-                request.answer(self._flush_to(request.next_offset))
-            self._tell_checkpoint()
+            self._serve(requests)
+        except OSError as error:
+            # Before the answers: a producer that hears of it and puts again must find the log closed to messages.
+            self.report(error)
         finally:
             for request in requests:
                 request.answer(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+
+    def _serve(self, requests: list[GroupCommitRequest]) -> None:
+        if not requests:
+            self._queue.flush(0)
+            return
+        for request in requests:
+            request.answer(self._flush_to(request.next_offset))
+        self._tell_checkpoint()
 
     def _flush_to(self, offset: int) -> PutMessageStatus:
         for attempt in range(self._attempts):

@@ -341,6 +341,46 @@ def test_where_a_flush_fails_all_that_wait_are_told_and_nothing_is_lost_in_silen
     assert [error.errno for error in errors] == [code, code]
 
 
+def test_the_log_hears_of_a_failed_flush_before_any_producer_does(
+    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem
+) -> None:
+    waiting: list[GroupCommitRequest] = []
+    answered_before: list[bool] = []
+
+    def note(_: OSError) -> None:
+        answered_before.extend(each.future.done() for each in waiting)
+
+    service = GroupCommitService(queue, clock, on_error=note)
+    disk.fail("sync", errno.EIO)
+    waiting += [request(queue, clock) for _ in range(3)]
+    for each in waiting:
+        service.put_request(each)
+    service.run_once()
+
+    assert answered_before == [False] * 3
+    assert {each.future.result(0) for each in waiting} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
+
+
+def test_nobody_is_told_that_all_is_well_once_a_flush_has_failed(
+    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem
+) -> None:
+    service = GroupCommitService(queue, clock, on_error=lambda _: None)
+    flushed = request(queue, clock)
+    service.put_request(flushed)
+    service.run_once()
+    disk.fail("sync", errno.EIO)
+    answers = []
+    for size in (100, 100, SIZE):  # the last one in a file whose own sync would succeed
+        waiting = request(queue, clock, size)
+        service.put_request(waiting)
+        service.run_once()
+        answers.append(waiting.future.result(0))
+
+    assert flushed.future.result(0) is PutMessageStatus.PUT_OK
+    assert answers == [PutMessageStatus.FLUSH_DISK_TIMEOUT] * 3
+    assert queue.flushed_where == flushed.next_offset
+
+
 def test_a_late_request_is_answered_at_once(queue: MappedFileQueue, clock: FakeClock) -> None:
     service = GroupCommitService(queue, clock)
     early, late = request(queue, clock), request(queue, clock)
