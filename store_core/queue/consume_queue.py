@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.mapped_file_queue import MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
 from store_core.queue import consume_queue_bounds as bounds
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, CqUnit, pre_blank, units_of
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage, pre_blank
 from store_core.queue.expired_files import delete_expired_files
 from store_core.queue.queue_extension import is_ext_address
-from store_core.queue.time_search import BoundaryType, TimeSearch
+from store_core.queue.queue_reader import QueueReader
 from store_core.queue.unit_run import UnitRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
-    from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.dispatch_request import DispatchRequest
     from store_core.queue.queue_extension import QueueExtension
     from store_core.queue.queue_rules import QueueRules
@@ -47,7 +44,7 @@ def _ignore() -> None:
     pass
 
 
-class ConsumeQueue:
+class ConsumeQueue(QueueReader):
     """The units of one queue of one topic, in files of equal size (RocketMQ: ``ConsumeQueue``).
 
     Unit `k` stands at byte ``20 * k`` of the files' byte space. Offsets named `queue_offset` count units, physical
@@ -86,11 +83,11 @@ class ConsumeQueue:
         What of the log is covered, by the last unit: its record's end, in release 4.3 its start; -1 before the first.
     min_logic_offset : int
         Below it units point to what is gone; bytes. Not stored.
+    misplaced : int
+        How many units were put behind their index, because those before them were missing.
     unit_size : int
         Bytes of a unit.
     """
-
-    unit_size: Final = CQ_STORE_UNIT_SIZE
 
     def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
         self,
@@ -106,25 +103,18 @@ class ConsumeQueue:
         on_error: Callable[[], None] = _ignore,
         writable: bool = True,
     ) -> None:
+        super().__init__(directory, rules, file_system, clock, writable=writable)
         self.topic = topic
         self.queue_id = queue_id
-        self.rules = rules
         self.ext = ext
-        units_per_file = -(-rules.consume_queue_file_size // CQ_STORE_UNIT_SIZE)
-        self.mapped_file_queue = MappedFileQueue(
-            SegmentPaths((directory,)), units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
-        )
         self.max_physical_offset = -1
-        self.min_logic_offset = 0
-        self._units_per_file = units_per_file
+        self.misplaced = 0
         # Behind it, a file's end would not fit into Java's long.
-        self._queue_offset_limit = (2**63 - 1) // self.mapped_file_queue.file_size * units_per_file
+        self._queue_offset_limit = (2**63 - 1) // self.mapped_file_queue.file_size * self._units_per_file
         self._file_system = file_system
         self._clock = clock
         self._can_write = can_write
         self._on_error = on_error
-        self._writable = writable
-        self._time_search = TimeSearch(rules.release)
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset_in_queue}:{self.max_offset_in_queue})"
@@ -165,7 +155,8 @@ class ConsumeQueue:
         OSError
             As the system says.
         """
-        found = bounds.recover(self.mapped_file_queue, self.rules.release, clear_tail=self._writable)
+        queue = self.mapped_file_queue
+        found = bounds.recover(queue, self.rules.release, clear_tail=queue.writable)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
@@ -175,30 +166,13 @@ class ConsumeQueue:
             self.ext.truncate_by_max_address(found.ext_address)
         return found.notes
 
-    # ---- bounds
-
-    @property
-    def min_offset_in_queue(self) -> int:
-        """Index of the first unit that points to something."""
-        return self.min_logic_offset // CQ_STORE_UNIT_SIZE
-
-    @property
-    def max_offset_in_queue(self) -> int:
-        """Index behind the last unit; 0 without files."""
-        return self.mapped_file_queue.max_offset // CQ_STORE_UNIT_SIZE
-
-    def roll_next_file(self, queue_offset: int) -> int:
-        """Give the index of the first unit of the file after the one that `queue_offset` is in."""
-        return queue_offset + self._units_per_file - queue_offset % self._units_per_file
-
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Move `min_logic_offset` to the first unit that points at or behind the log's start.
 
         See `store_core.queue.consume_queue_bounds.first_live` for the rules of the releases.
         """
-        found = bounds.first_live(
-            self.mapped_file_queue, self.min_logic_offset, min_physical_offset, self.rules.release
-        )
+        queue, release = self.mapped_file_queue, self.rules.release
+        found = bounds.first_live(queue, self.min_logic_offset, min_physical_offset, release)
         if found is None:
             return
         self.min_logic_offset = found.logic_offset
@@ -243,13 +217,13 @@ class ConsumeQueue:
         """
         if self.refusal_of(queue_offset) is not None:
             return False
-        covers = self._coverage(physical_offset, size)
+        covers = coverage(physical_offset, size, self.rules.release)
         if covers <= self.max_physical_offset:
             return True
         unit = np.array((physical_offset, size, tags_code), UNIT_DTYPE)
         try:
             file = self._file_for(queue_offset)
-            if file is not None and queue_offset and self._is_behind(file, queue_offset):
+            if file is not None and self._is_behind(file, queue_offset):
                 return True
             is_put = file is not None and file.append(unit.tobytes())
         except OSError as error:
@@ -257,13 +231,8 @@ class ConsumeQueue:
             return False
         if is_put:
             self.max_physical_offset = covers
+            self._note_misplaced(queue_offset > self.max_offset_in_queue - 1)
         return is_put
-
-    def _coverage(self, physical_offset: int, size: int) -> int:
-        """Say up to where the log is covered by a unit; overflows as Java's ``long`` does."""
-        if self.rules.release == "4.3":
-            return physical_offset
-        return (physical_offset + size + 2**63) % 2**64 - 2**63
 
     def _file_for(self, queue_offset: int) -> MappedFile | None:
         """Give the file to append to, made and filled up to `queue_offset` if the queue begins there."""
@@ -281,22 +250,22 @@ class ConsumeQueue:
         return file
 
     def _is_behind(self, file: MappedFile, queue_offset: int) -> bool:
-        """Whether an index lies before the end of the queue; warn if it lies behind it."""
-        wanted = queue_offset * CQ_STORE_UNIT_SIZE
+        """Whether an index lies before the end of the queue."""
         end = file.file_from_offset + file.wrote_position
-        if wanted > end:
-            _LOG.warning(
-                "queue %s-%d: the unit of queue offset %d goes to %d: those in between are missing",
-                self.topic, self.queue_id, queue_offset, end // CQ_STORE_UNIT_SIZE,
-            )  # fmt: skip
-        return wanted < end
+        return 0 < queue_offset * CQ_STORE_UNIT_SIZE < end
+
+    def _note_misplaced(self, count: int) -> None:
+        if count and not self.misplaced:
+            index = self.max_offset_in_queue
+            _LOG.warning("queue %s-%d: the units before index %d are missing", self.topic, self.queue_id, index)
+        self.misplaced += count
 
     def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
         """Append the unit of a record: up to 30 times, a second apart, then the queues count as broken.
 
         With an extension, the record's tags code, store time and bit map go there first, and the unit gets their
-        address; if that fails the unit gets the tags code itself. (RocketMQ: ``putMessagePositionInfoWrapper``; a
-        queue's light copies are the table's matter.)
+        address; if that fails the unit gets the tags code itself. RocketMQ puts them there anew for each try
+        (``putMessagePositionInfoWrapper``). A queue's light copies are the table's matter.
 
         Returns
         -------
@@ -310,12 +279,11 @@ class ConsumeQueue:
             address = self.ext.put(tags_code, request.store_timestamp, request.bit_map)
             if address is not None and is_ext_address(address):
                 tags_code = address
-        return self._put_with_retries(
-            request.physical_offset, request.message_size, tags_code, request.consume_queue_offset
-        )
+        size, queue_offset = request.message_size, request.consume_queue_offset
+        return self._put_with_retries(request.physical_offset, size, tags_code, queue_offset)
 
     def _put_with_retries(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
-        retries = _MAX_RETRIES if self._can_write() else 0
+        retries = _MAX_RETRIES if self.mapped_file_queue.writable and self._can_write() else 0
         for _ in range(retries):
             if self.put_message_position_info(physical_offset, size, tags_code, queue_offset):
                 return True
@@ -347,7 +315,7 @@ class ConsumeQueue:
             physical_offset, size, tags_code, queue_offset = (
                 column[sound] for column in (physical_offset, size, tags_code, queue_offset)
             )
-        run = UnitRun(physical_offset, size, tags_code, queue_offset, covers_by_end=self.rules.release != "4.3")
+        run = UnitRun(physical_offset, size, tags_code, queue_offset, self.rules.release)
         while run.remaining:
             if not self._put_some(run):
                 return False
@@ -367,84 +335,15 @@ class ConsumeQueue:
         count = run.count_appended(self.max_physical_offset, end, room)
         if not count:
             return run.skip_behind(end)
+        misplaced = run.count_misplaced(count, end)
         try:
             file.append(run.units(count).view(np.uint8).data)
         except OSError as error:
             _LOG.warning("queue %s-%d: %d records not indexed: %s", self.topic, self.queue_id, count, error)
             return self._put_with_retries(*run.take_one())
         self.max_physical_offset = run.advance(count)
+        self._note_misplaced(misplaced)
         return True
-
-    # ---- reading
-
-    def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
-        """See the units from an index to the end of its file, without copying.
-
-        Returns
-        -------
-        array of unit, or None
-            Of dtype `store_core.queue.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum, behind the
-            end and in a hole between files. It stays valid when the file is deleted.
-        """
-        wanted = queue_offset * CQ_STORE_UNIT_SIZE
-        if queue_offset < 0 or wanted < self.min_logic_offset:
-            return None
-        file = self.mapped_file_queue.find_mapped_file_by_offset(wanted)
-        view = file.select(wanted % file.file_size) if file is not None else None
-        return units_of(view) if view is not None else None
-
-    def buffers_from(self, queue_offset: int) -> Iterator[tuple[int, UnitArray]]:
-        """See the units from an index to the end of the queue, a file at a time, each with its first unit's index.
-
-        Holes between files are passed over. (In RocketMQ 5.x an iteration ends with its first file.)
-        """
-        end = self.max_offset_in_queue
-        while queue_offset < end:
-            units = self.get_index_buffer(queue_offset)
-            if units is not None:
-                yield queue_offset, units[: end - queue_offset]
-            queue_offset = self.roll_next_file(queue_offset)
-
-    def iterate_from(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Give the units from an index to the end of the queue one by one."""
-        for first, units in self.buffers_from(queue_offset):
-            for index in range(len(units)):
-                yield CqUnit.of(units, index, first + index)
-
-    @property
-    def last_unit(self) -> CqUnit | None:
-        """The newest unit; None if there is none above the minimum (RocketMQ 5.x: ``getLatestUnit``)."""
-        queue_offset = self.max_offset_in_queue - 1
-        units = self.get_index_buffer(queue_offset)
-        return CqUnit.of(units, 0, queue_offset) if units is not None else None
-
-    def get_offset_in_queue_by_time(
-        self,
-        timestamp: int,
-        boundary: BoundaryType,
-        store_time: Callable[[int, int], int],
-        min_physical_offset: int,
-    ) -> int:
-        """Find the index of the message stored at a time; see `store_core.queue.time_search` for the rules.
-
-        Parameters
-        ----------
-        timestamp : int
-            Ms since 1970.
-        boundary : BoundaryType
-            Of release 5.3; the others have a rule of their own, and ignore it.
-        store_time : callable
-            ``store_time(physical_offset, size)`` gives a record's store timestamp, -1 if it can't be read (RocketMQ:
-            ``CommitLog.pickupStoreTimestamp``).
-        min_physical_offset : int
-            Where the log starts.
-        """
-        found = self._time_search.find(
-            self.mapped_file_queue, self.min_logic_offset, timestamp, boundary, store_time, min_physical_offset
-        )
-        if self.rules.release != "5.3":
-            return found
-        return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)
 
     # ---- cutting
 
@@ -466,7 +365,9 @@ class ConsumeQueue:
         """
         queue, release = self.mapped_file_queue, self.rules.release
         self.max_physical_offset = physical_offset - (release == "4.3")
-        found = bounds.truncate(queue, physical_offset, self._file_system, release, clear_tail=self._writable)
+        found = bounds.truncate(
+            queue, physical_offset, self._file_system, release, clear_tail=self.mapped_file_queue.writable
+        )
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         elif self.ext is not None:

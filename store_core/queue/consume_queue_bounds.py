@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, record_ends, units_of, whole_file
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, units_of, whole_file
 from store_core.queue.queue_extension import LAST_EXT_ADDRESS
 
 if TYPE_CHECKING:
@@ -89,11 +89,9 @@ def _last(units: UnitArray, release: str, covered: int | None, address: int) -> 
     """Say what the last of some units covers, and the last address among their tags codes."""
     if not len(units):
         return covered, address
-    last = units[-1:]
-    covers = last["physical_offset"] if release == "4.3" else record_ends(last)
     tags_codes = units["tags_code"]
     addresses = np.flatnonzero(tags_codes <= LAST_EXT_ADDRESS)
-    return int(covers[0]), int(tags_codes[addresses[-1]]) if len(addresses) else address
+    return int(coverages(units[-1:], release)[0]), int(tags_codes[addresses[-1]]) if len(addresses) else address
 
 
 def _notes(units: UnitArray, count: int, file: MappedFile, queue: MappedFileQueue) -> tuple[str, ...]:

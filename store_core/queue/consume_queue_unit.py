@@ -21,8 +21,9 @@ __all__ = [
     "CqUnit",
     "UnitArray",
     "count_valid",
+    "coverage",
+    "coverages",
     "pre_blank",
-    "record_ends",
     "units_of",
     "whole_file",
 ]
@@ -77,10 +78,20 @@ def whole_file(file: MappedFile, file_system: FileSystem) -> UnitArray:
     return units_of(file_system.open(file.path, writable=False).map(file.file_size))
 
 
-def record_ends(units: UnitArray) -> npt.NDArray[np.int64]:
-    """Compute where the records end; damaged units overflow as Java's ``long`` does."""
-    ends: npt.NDArray[np.int64] = units["physical_offset"].astype(np.int64) + units["store_size"].astype(np.int64)
-    return ends
+def coverage(physical_offset: int, size: int, release: str) -> int:
+    """Say up to where the log is indexed if the last unit of a queue is that of this record.
+
+    That is the record's end, in release 4.3 its start. Damaged units overflow as Java's ``long`` does.
+    """
+    if release == "4.3":
+        return physical_offset
+    return (physical_offset + size + 2**63) % 2**64 - 2**63
+
+
+def coverages(units: UnitArray, release: str) -> npt.NDArray[np.int64]:
+    """Compute `coverage` of many."""
+    starts: npt.NDArray[np.int64] = units["physical_offset"].astype(np.int64)
+    return starts if release == "4.3" else starts + units["store_size"].astype(np.int64)
 
 
 def count_valid(units: UnitArray) -> int:

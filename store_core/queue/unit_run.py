@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, record_ends
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverages
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,8 +29,8 @@ class UnitRun:
     Parameters
     ----------
     physical_offset, size, tags_code, queue_offset : array of int64
-    covers_by_end : bool
-        Whether what a unit covers is its record's end, or its start as in release 4.3.
+    release : str
+        Says what of the log a unit covers.
     """
 
     def __init__(
@@ -39,8 +39,7 @@ class UnitRun:
         size: npt.NDArray[np.int64],
         tags_code: npt.NDArray[np.int64],
         queue_offset: npt.NDArray[np.int64],
-        *,
-        covers_by_end: bool,
+        release: str,
     ) -> None:
         self._units = np.empty(len(physical_offset), UNIT_DTYPE)
         self._units["physical_offset"] = physical_offset
@@ -48,7 +47,7 @@ class UnitRun:
         self._units["tags_code"] = tags_code
         self._queue_offsets = queue_offset
         self._positions = queue_offset * CQ_STORE_UNIT_SIZE
-        self._covers = record_ends(self._units) if covers_by_end else physical_offset
+        self._covers = coverages(self._units, release)
         self._at = 0
         self._window = _FIRST_WINDOW
 
@@ -89,6 +88,11 @@ class UnitRun:
         before = np.concatenate(([max_physical_offset], covers[:-1]))
         places = end + np.arange(len(positions)) * CQ_STORE_UNIT_SIZE
         return min(room, self._count((covers > before) & ((positions == 0) | (positions >= places))))
+
+    def count_misplaced(self, count: int, end: int) -> int:
+        """Count those of the next units whose index lies behind where they come to stand."""
+        places = end + np.arange(count) * CQ_STORE_UNIT_SIZE
+        return int(np.count_nonzero(self._positions[self._at : self._at + count] > places))
 
     def units(self, count: int) -> UnitArray:
         """Give the next units as they are stored."""
