@@ -103,8 +103,9 @@ class DelayOffsetTable(ConfigManager):
         with self._lock:
             order = concurrent_map_order(self._offsets, _CAPACITY)
             table: JsonObject = {level: self._offsets[level] for level in order}
-            version = {"dataVersion": self.data_version.encode(self._release)} if self._release == "5.3" else {}
-            return {**version, "offsetTable": table}
+            if self._release != "5.3":
+                return {"offsetTable": table}
+            return {"dataVersion": self.data_version.encode(self._release), "offsetTable": table}
 
     def decode(self, value: JsonObject, file: str) -> None:
         """Take the offsets of a file, over those that are here already."""

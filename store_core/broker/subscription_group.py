@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The consumer groups that a broker knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
+from store_core.broker.config_fields import ConfigFields
+from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.data_version import DataVersion
+from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.store.config_values import snake_case
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import Release
+
+__all__ = ["SubscriptionGroupConfig", "SubscriptionGroupManager"]
+
+_FILE: Final = "subscriptionGroup.json"
+_CAPACITY: Final = initial_capacity(1024)
+_FORBIDDEN_CAPACITY: Final = initial_capacity(4)
+_FORBIDDEN_TOPICS_CAPACITY: Final = 16
+_READ_BIT: Final = 1 << 2
+_RETRY_POLICY: Final[Mapping[JsonKey, JsonValue]] = {"type": "CUSTOMIZED"}
+_SINCE_5: Final = frozenset(
+    ("attributes", "consumeMessageOrderly", "consumeTimeoutMinute", "groupRetryPolicy", "groupSysFlag")
+)
+_NAMES: Final = _SINCE_5 | {
+    "brokerId",
+    "consumeBroadcastEnable",
+    "consumeEnable",
+    "consumeFromMinEnable",
+    "groupName",
+    "notifyConsumerIdsChangedEnable",
+    "retryMaxTimes",
+    "retryQueueNums",
+    "whichBrokerWhenConsumeSlowly",
+}
+"""Members of the file; each is the field of that name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionGroupConfig:
+    """One consumer group (RocketMQ: ``SubscriptionGroupConfig``), with RocketMQ's defaults.
+
+    Attributes
+    ----------
+    group_name : str
+    consume_enable, consume_from_min_enable, consume_broadcast_enable, consume_message_orderly : bool
+    retry_queue_nums, retry_max_times : int
+        Queues of the group's retry topic, and how often a message is tried again.
+    broker_id, which_broker_when_consume_slowly : int
+        Where consumers are sent: as a rule, and when they ask for what is no longer in memory.
+    consume_timeout_minute : int
+        Minutes (5.x).
+    group_retry_policy : mapping
+        As it stands in the file (5.x).
+    others : mapping
+        Further members of the file, e.g. ``subscriptionDataSet``; they are written again.
+    """
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    group_retry_policy: Mapping[JsonKey, JsonValue] = field(default_factory=lambda: dict(_RETRY_POLICY))
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[JsonKey, JsonValue] = field(default_factory=dict)
+
+    @classmethod
+    def decode(cls, fields: ConfigFields, key: str) -> Self:
+        """Read a group; one without a name has the key it stands under.
+
+        Raises
+        ------
+        CorruptRecordError
+            If a member is of another kind than it has to be.
+        """
+        return cls(
+            group_name=fields.text("groupName", key),
+            consume_enable=fields.flag("consumeEnable", default=True),
+            consume_from_min_enable=fields.flag("consumeFromMinEnable", default=True),
+            consume_broadcast_enable=fields.flag("consumeBroadcastEnable", default=True),
+            consume_message_orderly=fields.flag("consumeMessageOrderly", default=False),
+            retry_queue_nums=fields.small_integer("retryQueueNums", 1),
+            retry_max_times=fields.small_integer("retryMaxTimes", 16),
+            broker_id=fields.integer("brokerId"),
+            which_broker_when_consume_slowly=fields.integer("whichBrokerWhenConsumeSlowly", 1),
+            notify_consumer_ids_changed_enable=fields.flag("notifyConsumerIdsChangedEnable", default=True),
+            group_sys_flag=fields.small_integer("groupSysFlag"),
+            consume_timeout_minute=fields.small_integer("consumeTimeoutMinute", 15),
+            group_retry_policy=fields.object("groupRetryPolicy").members or _RETRY_POLICY,
+            attributes=fields.object("attributes").texts(),
+            others=fields.others(_NAMES),
+        )
+
+    def encode(self, release: Release) -> JsonObject:
+        """Write it as a release does, members by name."""
+        names = _NAMES if release == "5.3" else _NAMES - _SINCE_5
+        members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
+        if "attributes" in names:
+            keys = tuple(self.attributes)
+            members["attributes"] = {key: self.attributes[key] for key in hash_map_order(keys, hash_map_capacity(keys))}
+        members.update(self.others)
+        return {name: members[name] for name in sorted(members, key=str)}
+
+
+class SubscriptionGroupManager(ConfigManager):
+    """Consumer groups by name, in ``config/subscriptionGroup.json`` (RocketMQ: ``SubscriptionGroupManager``).
+
+    The groups that a broker makes by itself at its start are not added: a table that was not loaded is empty.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    file_system : FileSystem
+    clock : Clock
+    release : str
+
+    Attributes
+    ----------
+    data_version : DataVersion
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem, clock: Clock, release: Release = "5.3") -> None:
+        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
+        self._clock = clock
+        self._release: Release = release
+        self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self.data_version = DataVersion(clock.now_ms())
+
+    def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """Give a group; None if it is not known."""
+        return self._groups.get(group)
+
+    def groups(self) -> tuple[str, ...]:
+        """Give the names of all groups, in the order in which Java's table gives them."""
+        with self._lock:
+            return tuple(concurrent_map_order(self._groups, _CAPACITY))
+
+    def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
+        """Add a group, or replace it; the data version moves on. `persist` brings it to disk."""
+        with self._lock:
+            self._groups[config.group_name] = config
+            self._next_version()
+
+    def delete_subscription_group_config(self, group: str) -> bool:
+        """Take a group out, and what it is forbidden; say whether it was there."""
+        with self._lock:
+            self._forbidden.pop(group, None)
+            if self._groups.pop(group, None) is None:
+                return False
+            self._next_version()
+            return True
+
+    def disable_consume(self, group: str) -> None:
+        """Let a group consume no more, if it is known."""
+        with self._lock:
+            config = self._groups.get(group)
+            if config is not None:
+                self._groups[group] = replace(config, consume_enable=False)
+                self._next_version()
+
+    def forbidden(self, group: str, topic: str) -> int:
+        """Give the bits of what a group is forbidden with a topic (5.x), by the positions of ``PermName``."""
+        with self._lock:
+            return max(self._forbidden.get(group, {}).get(topic, 0), 0)
+
+    def is_read_forbidden(self, group: str, topic: str) -> bool:
+        """Whether a group may not pull a topic (5.x)."""
+        return bool(self.forbidden(group, topic) & _READ_BIT)
+
+    def _next_version(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.now_ms())
+
+    def encode(self) -> JsonObject:
+        """Give what goes into the file."""
+        with self._lock:
+            order = concurrent_map_order(self._groups, _CAPACITY)
+            table: JsonObject = {name: self._groups[name].encode(self._release) for name in order}
+            version = self.data_version.encode(self._release)
+            if self._release != "5.3":
+                return {"dataVersion": version, "subscriptionGroupTable": table}
+            forbidden: JsonObject = {}
+            for group in concurrent_map_order(self._forbidden, _FORBIDDEN_CAPACITY):
+                topics = concurrent_map_order(self._forbidden[group], _FORBIDDEN_TOPICS_CAPACITY)
+                forbidden[group] = {topic: self._forbidden[group][topic] for topic in topics}
+            return {"dataVersion": version, "forbiddenTable": forbidden, "subscriptionGroupTable": table}
+
+    def decode(self, value: JsonObject, file: str) -> None:
+        """Take the groups of a file, over those that are here already."""
+        fields = ConfigFields(value, file)
+        table = fields.object("subscriptionGroupTable")
+        groups = {name: SubscriptionGroupConfig.decode(group, name) for name, group in table.objects()}
+        forbidden = {
+            group: {str(topic): topics.small_integer(topic) for topic in topics.members}
+            for group, topics in fields.object("forbiddenTable").objects()
+        }
+        version = fields.object("dataVersion")
+        with self._lock:
+            self._groups.update(groups)
+            self._forbidden.update(forbidden)
+            if version.members:
+                self.data_version = DataVersion.decode(version)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The topics that a broker knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntFlag
+from typing import TYPE_CHECKING, Final, Self
+
+from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
+from store_core.broker.config_fields import ConfigFields
+from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.data_version import DataVersion
+from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.store.config_values import snake_case
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import Release
+
+__all__ = ["QUEUE_TYPE", "Permission", "TopicConfig", "TopicConfigManager"]
+
+QUEUE_TYPE: Final = "queue.type"
+"""Attribute that says which kind of consume queue a topic has."""
+
+_BATCH_QUEUE: Final = "BatchCQ"
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
+_NAMES: Final = frozenset(
+    ("attributes", "order", "perm", "readQueueNums", "topicFilterType", "topicName", "topicSysFlag", "writeQueueNums")
+)
+"""Members of the file; each is the field of that name."""
+
+_FILE: Final = "topics.json"
+_CAPACITY: Final = initial_capacity(1024)
+
+
+class Permission(IntFlag):
+    """What a topic may be used for (RocketMQ: ``PermName``)."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    PRIORITY = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """One topic (RocketMQ: ``TopicConfig``), with RocketMQ's defaults.
+
+    Attributes
+    ----------
+    topic_name : str
+    read_queue_nums, write_queue_nums : int
+        How many queues consumers and producers see.
+    perm : int
+        Bits of `Permission`.
+    topic_filter_type : str
+        ``SINGLE_TAG`` or ``MULTI_TAG``.
+    attributes : mapping
+        5.x: ``queue.type``, ``cleanup.policy``, ``message.type``, ``reserve.time`` and others.
+    others : mapping
+        Members of the file that no release up to 5.3 knows; they are written again.
+    """
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = int(Permission.READ | Permission.WRITE)
+    topic_filter_type: str = _FILTER_TYPES[0]
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[JsonKey, JsonValue] = field(default_factory=dict)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether consumers may pull."""
+        return bool(self.perm & Permission.READ)
+
+    @property
+    def is_writeable(self) -> bool:
+        """Whether producers may send."""
+        return bool(self.perm & Permission.WRITE)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its queues are batch consume queues (``queue.type=BatchCQ``)."""
+        return self.attributes.get(QUEUE_TYPE) == _BATCH_QUEUE
+
+    @classmethod
+    def decode(cls, fields: ConfigFields, key: str) -> Self:
+        """Read a topic; one without a name has the key it stands under.
+
+        Raises
+        ------
+        CorruptRecordError
+            If a member is of another kind than it has to be.
+        """
+        filter_type = fields.text("topicFilterType", _FILTER_TYPES[0])
+        if filter_type not in _FILTER_TYPES:
+            raise fields.error("topicFilterType", " or ".join(_FILTER_TYPES))
+        return cls(
+            topic_name=fields.text("topicName", key),
+            read_queue_nums=fields.small_integer("readQueueNums", 16),
+            write_queue_nums=fields.small_integer("writeQueueNums", 16),
+            perm=fields.small_integer("perm", int(Permission.READ | Permission.WRITE)),
+            topic_filter_type=filter_type,
+            topic_sys_flag=fields.small_integer("topicSysFlag"),
+            order=fields.flag("order", default=False),
+            attributes=fields.object("attributes").texts(),
+            others=fields.others(_NAMES),
+        )
+
+    def encode(self, release: Release) -> JsonObject:
+        """Write it as a release does, members by name; 4.x has no attributes."""
+        names = _NAMES if release == "5.3" else _NAMES - {"attributes"}
+        members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
+        if "attributes" in names:
+            keys = tuple(self.attributes)
+            members["attributes"] = {key: self.attributes[key] for key in hash_map_order(keys, hash_map_capacity(keys))}
+        members.update(self.others)
+        return {name: members[name] for name in sorted(members, key=str)}
+
+
+class TopicConfigManager(ConfigManager):
+    """Topics by name, in ``config/topics.json`` (RocketMQ: ``TopicConfigManager``).
+
+    The topics that a broker makes by itself at its start are not added: a table that was not loaded is empty.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    file_system : FileSystem
+    clock : Clock
+    release : str
+
+    Attributes
+    ----------
+    data_version : DataVersion
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem, clock: Clock, release: Release = "5.3") -> None:
+        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
+        self._clock = clock
+        self._release: Release = release
+        self._topics: dict[str, TopicConfig] = {}
+        self.data_version = DataVersion(clock.now_ms())
+
+    def select_topic_config(self, topic: str) -> TopicConfig | None:
+        """Give a topic; None if it is not known."""
+        return self._topics.get(topic)
+
+    def topics(self) -> tuple[str, ...]:
+        """Give the names of all topics, in the order in which Java's table gives them."""
+        with self._lock:
+            return tuple(concurrent_map_order(self._topics, _CAPACITY))
+
+    def batch_topics(self) -> frozenset[str]:
+        """Give the topics whose queues are batch consume queues, as `DefaultMessageStore.open` takes them."""
+        with self._lock:
+            return frozenset(name for name, topic in self._topics.items() if topic.is_batch)
+
+    def update_topic_config(self, config: TopicConfig) -> None:
+        """Add a topic, or replace it; the data version moves on. `persist` brings it to disk."""
+        with self._lock:
+            self._topics[config.topic_name] = config
+            self.data_version = self.data_version.next_version(self._clock.now_ms())
+
+    def delete_topic_config(self, topic: str) -> bool:
+        """Take a topic out, and say whether it was there."""
+        with self._lock:
+            if self._topics.pop(topic, None) is None:
+                return False
+            self.data_version = self.data_version.next_version(self._clock.now_ms())
+            return True
+
+    def encode(self) -> JsonObject:
+        """Give what goes into the file."""
+        with self._lock:
+            order = concurrent_map_order(self._topics, _CAPACITY)
+            table: JsonObject = {name: self._topics[name].encode(self._release) for name in order}
+            return {"dataVersion": self.data_version.encode(self._release), "topicConfigTable": table}
+
+    def decode(self, value: JsonObject, file: str) -> None:
+        """Take the topics of a file, over those that are here already."""
+        fields = ConfigFields(value, file)
+        topics = {name: TopicConfig.decode(topic, name) for name, topic in fields.object("topicConfigTable").objects()}
+        version = fields.object("dataVersion")
+        with self._lock:
+            self._topics.update(topics)
+            if version.members:
+                self.data_version = DataVersion.decode(version)
