@@ -4,49 +4,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import numpy.typing as npt
-
-from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.format.properties import split_keys
+from store_core.format.sys_flag import TransactionType
 from store_core.queue.index_build import accepted_entries
 from store_core.queue.index_files import IndexFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    import numpy.typing as npt
+
+    from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import DispatchRequest
     from store_core.queue.index_file import IndexFile
 
-__all__ = ["IndexService", "IndexableBatch", "QueryOffsetResult"]
+__all__ = ["IndexService", "QueryOffsetResult"]
 
 _MOST_PENDING: Final = 1 << 20
 """Entries after which slots and header are written in any case."""
-_ROLLBACK: Final = TransactionType.ROLLBACK_TYPE.value
-
-
-class IndexableBatch(Protocol):
-    """What `IndexService.build_indexes` needs of many dispatched records."""
-
-    @property
-    def physical_offset(self) -> npt.NDArray[np.int64]:
-        """Offset of each record."""
-        ...
-
-    @property
-    def store_timestamp(self) -> npt.NDArray[np.int64]:
-        """Ms since 1970, of each record."""
-        ...
-
-    @property
-    def sys_flag(self) -> npt.NDArray[np.int32]:
-        """Flags of each record."""
-        ...
-
-    def index_hashes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Give row and Java's hash of ``topic#key`` of each key, in the order in which RocketMQ puts them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +62,7 @@ class IndexService(IndexFiles):
         file = self.last_or_new()
         if file is None or request.physical_offset < max(0, file.end_physical_offset):
             return
-        if request.sys_flag & TRANSACTION_MASK == _ROLLBACK:
+        if TransactionType.of(request.sys_flag) is TransactionType.ROLLBACK_TYPE:
             return
         for key in _keys(request):
             file = self._put(file, f"{request.topic}#{key}", request)
@@ -105,21 +83,17 @@ class IndexService(IndexFiles):
             last = self.last_or_new()
         return None
 
-    def build_indexes(self, batch: IndexableBatch, *, write_back: bool = True) -> None:
+    def build_indexes(self, batch: DispatchBatch, *, write_back: bool = True) -> None:
         """Put the keys of many messages, equal to `build_index` of one after the other.
 
         Parameters
         ----------
-        batch : IndexableBatch
-            E.g. a `store_core.queue.dispatch_batch.DispatchBatch`.
+        batch : DispatchBatch
         write_back : bool
             As for `put_entries`.
         """
-        rows, hash_codes = batch.index_hashes()
-        kept = np.flatnonzero(batch.sys_flag[rows] & TRANSACTION_MASK != _ROLLBACK)
-        if kept.size < rows.size:
-            rows, hash_codes = rows[kept], hash_codes[kept]
-        self.put_entries(batch.physical_offset, batch.store_timestamp, rows, hash_codes, write_back=write_back)
+        keys = batch.index_hashes()
+        self.put_entries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes, write_back=write_back)
 
     def put_entries(
         self,
@@ -202,7 +176,10 @@ class IndexService(IndexFiles):
         for file in reversed(files):
             header = file.header
             if header.is_time_matched(begin, end):
-                found += file.select_physical_offsets(f"{topic}#{key}", max_num - len(found), begin, end)
+                try:
+                    found += file.select_physical_offsets(f"{topic}#{key}", max_num - len(found), begin, end)
+                except FileNotFoundError:
+                    break  # deleted meanwhile, and those before it, too
             if header.begin_timestamp < begin or len(found) >= max_num:
                 break
         last = files[-1].header if files else None
@@ -214,4 +191,4 @@ class IndexService(IndexFiles):
 def _keys(request: DispatchRequest) -> Iterator[str]:
     if request.unique_key is not None:
         yield request.unique_key
-    yield from filter(None, (request.keys or "").split(" "))
+    yield from split_keys(request.keys or "")
