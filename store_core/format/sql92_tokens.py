@@ -35,6 +35,7 @@ _INTEGER: Final = re.compile(r"0|[1-9][0-9]*[lL]?")
 _STRING: Final = re.compile(r"'[^']*(?:''[^']*)*'")
 _WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _SYMBOL: Final = re.compile(r"<>|>=|<=|[=<>(),+-]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MOST_DIGITS: Final = 19
 _MOST_LONG: Final = (1 << 63) - 1
 _MOST_INT: Final = (1 << 31) - 1
@@ -81,7 +82,7 @@ class Tokens:
     Raises
     ------
     FilterError
-        If the text is longer than `MOST_CHARACTERS`, or no word begins where the next one is looked for.
+        If the text is longer than `MOST_CHARACTERS` or no text, or no word begins where the next one is looked for.
     """
 
     __slots__ = ("_keywords", "_last_line", "_position", "current", "text")
@@ -89,6 +90,8 @@ class Tokens:
     def __init__(self, text: str, *, has_string_predicates: bool) -> None:
         if len(text) > MOST_CHARACTERS:
             raise FilterError(f"expected at most {MOST_CHARACTERS} characters, found {len(text)}", text)
+        if _SURROGATE.search(text):
+            raise FilterError("expected text that UTF-8 can hold, found half of a character", ascii(text))
         self.text = text
         self._keywords = _KEYWORDS | STRING_PREDICATES if has_string_predicates else _KEYWORDS
         self._last_line = max(text.rfind("\n"), text.rfind("\r")) + 1
