@@ -38,16 +38,33 @@ def concurrent_map_order(keys: Collection[Key], capacity: int) -> list[Key]:
 
     Notes
     -----
-    Keys that share a bucket come as they were put. In Java doubling may turn them round; that is not imitated.
+    A bucket of more than eight keys becomes a tree, or makes a small map double, in Java; that is not imitated.
 
     Examples
     --------
     >>> concurrent_map_order([17, 3, 16, 1], 16)
     [16, 17, 1, 3]
     """
-    while len(keys) >= capacity - capacity // 4:
-        capacity *= 2
-    return sorted(keys, key=lambda key: _spread(key) & (capacity - 1))
+    buckets: dict[int, list[Key]] = {}
+    for size, key in enumerate(keys, 1):
+        buckets.setdefault(_spread(key) & (capacity - 1), []).append(key)
+        if size >= capacity - capacity // 4:
+            buckets = _transferred(buckets, capacity)
+            capacity *= 2
+    return [key for bucket in sorted(buckets) for key in buckets[bucket]]
+
+
+def _transferred(buckets: dict[int, list[Key]], capacity: int) -> dict[int, list[Key]]:
+    """Double a map (``ConcurrentHashMap.transfer``): of a bucket's keys only the last run keeps its order."""
+    doubled: dict[int, list[Key]] = {}
+    for bucket, keys in buckets.items():
+        run = len(keys) - 1
+        while run > 0 and not (_spread(keys[run - 1]) ^ _spread(keys[run])) & capacity:
+            run -= 1
+        doubled[bucket | (_spread(keys[run]) & capacity)] = keys[run:]
+        for key in keys[:run]:
+            doubled.setdefault(bucket | (_spread(key) & capacity), []).insert(0, key)
+    return doubled
 
 
 def _spread(key: str | int) -> int:
