@@ -19,6 +19,7 @@ from store_core.queue.batch_consume_queue_unit import (
     count_true,
     readable_units,
 )
+from store_core.queue.expired_files import delete_expired_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +88,11 @@ class BatchConsumeQueue:
         Next index; 0 without units.
     min_logic_offset : int
         Start of the first file, in bytes; -1 without files, once that was looked at.
+    unit_size : int
+        Bytes of a unit.
     """
+
+    unit_size: Final = BATCH_UNIT_SIZE
 
     def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
         self,
@@ -347,20 +352,10 @@ class BatchConsumeQueue:
     # ---- cutting
 
     def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
-        """Drop the units that point at or behind where the log ends now.
+        """Drop the units that point at or behind where the log ends now, and say what was dropped.
 
         See `store_core.queue.batch_consume_queue_bounds.truncate`. `max_physical_offset` becomes that of the last unit;
         of an empty queue one less than `physical_offset`.
-
-        Returns
-        -------
-        tuple of str
-            What was dropped.
-
-        Raises
-        ------
-        OSError
-            As the system says.
         """
         queue = self.mapped_file_queue
         self.max_physical_offset = physical_offset - 1
@@ -380,7 +375,7 @@ class BatchConsumeQueue:
         int
             How many files were deleted.
         """
-        count = self.mapped_file_queue.delete_expired_file_by_offset(min_physical_offset, BATCH_UNIT_SIZE)
+        count = delete_expired_files(self.mapped_file_queue, min_physical_offset, BATCH_UNIT_SIZE)
         self.correct_min_offset(min_physical_offset)
         return count
 

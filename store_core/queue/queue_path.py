@@ -7,14 +7,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
+from store_core.format.java_number import INT_BITS, parse_java_int
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LAST_OFFSET", "parse_queue_id", "queue_offset_limit", "queue_path", "refusal_of"]
+__all__ = ["BATCH_CONSUME_QUEUE", "CONSUME_QUEUE", "CONSUME_QUEUE_EXT", "parse_queue_id", "queue_path", "refusal_of"]
 
-LAST_OFFSET: Final = 2**63 - 1
-"""The last byte position there can be."""
+CONSUME_QUEUE: Final = "consumequeue"
+CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
+BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
 
 _LONGEST_NAME: Final = 255
 """Bytes of a file name on the file systems of Linux."""
@@ -25,8 +27,6 @@ _NOT_IN_NAMES: Final = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udc7f\udd00-\udff
 
 U+DC80 to U+DCFF stand for the bytes of a directory's name that is no UTF-8, see PEP 383.
 """
-
-_INTEGER: Final = re.compile(r"[+-]?\d{1,64}")
 
 
 def queue_path(directory: Path, topic: str, queue_id: int) -> Path:
@@ -77,18 +77,7 @@ def parse_queue_id(name: str) -> int | None:
     >>> parse_queue_id("7"), parse_queue_id("007"), parse_queue_id("seven")
     (7, 7, None)
     """
-    number = int(name) if _INTEGER.fullmatch(name) else None
-    return number if number is not None and -_LAST_QUEUE_ID - 1 <= number <= _LAST_QUEUE_ID else None
-
-
-def queue_offset_limit(unit_size: int, file_size: int) -> int:
-    """Give the first index that a queue can't have, because the file that would hold it has no end below 2^63.
-
-    RocketMQ multiplies in 64 bits, so such an index comes out anywhere, also below zero.
-
-    Parameters
-    ----------
-    unit_size, file_size : int
-        Bytes; a file holds whole units.
-    """
-    return LAST_OFFSET // file_size * (file_size // unit_size)
+    try:
+        return parse_java_int(name, INT_BITS)
+    except ValueError:
+        return None

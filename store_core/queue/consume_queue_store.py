@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The consume queues of a store: how a record gets into them, and what happens to all of them together."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.batch_plan import plan_batch
+from store_core.queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
+from store_core.queue.light_units import UnfitListsError, is_light, light_units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.batch_plan import BatchPlan
+    from store_core.queue.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.queue.light_units import LightUnit
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.unit_rows import UnitRows
+
+__all__ = ["ConsumeQueueStore", "RefusedUnit"]
+
+_LOG: Final = logging.getLogger("store_core")
+_REFUSED_KEPT: Final = 1000
+
+
+def _yes() -> bool:
+    return True
+
+
+class RefusedUnit(NamedTuple):
+    """A unit that is not written, whatever the log says.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    physical_offset : int
+        Position of the record.
+    reason : str
+    """
+
+    topic: str
+    queue_id: int
+    physical_offset: int
+    reason: str
+
+
+class ConsumeQueueStore:
+    """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
+
+    One thread puts; others look queues up and read them meanwhile. However many queues there are, few have their files
+    open: so queues are taken from here for each use, and not kept, see `store_core.queue.open_queues`.
+
+    Parameters
+    ----------
+    root : Path
+        The store's; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
+    rules : QueueRules
+    file_system : FileSystem
+    clock : Clock
+    on_put : callable
+        Gets the store timestamp (ms) of a record that was put; of those of a batch, the last (RocketMQ:
+        ``StoreCheckpoint.setLogicsMsgTimestamp``).
+    on_error : callable
+        Called when a unit could not be written: the store becomes read-only (``RunningFlags.makeLogicsQueueError``).
+    can_write : callable
+        Whether the store's flags let queues be written (``RunningFlags.isCQWriteable``).
+    writable : bool
+        Whether anything on disk may be changed.
+    max_queues : int
+        How many queues there may be; units of further ones are refused.
+
+    Attributes
+    ----------
+    notes : list of str
+        What `load`, `recover` and `truncate_dirty` left out or dropped.
+    refused : list of RefusedUnit
+        The first 1,000 units that were not written.
+    refused_count : int
+        How many there are in all.
+    """
+
+    def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
+        self,
+        root: Path,
+        rules: QueueRules,
+        file_system: FileSystem,
+        clock: Clock,
+        on_put: Callable[[int], None],
+        on_error: Callable[[], None],
+        *,
+        can_write: Callable[[], bool] = _yes,
+        writable: bool = True,
+        max_queues: int = MAX_QUEUES,
+    ) -> None:
+        self.notes: list[str] = []
+        self.refused: list[RefusedUnit] = []
+        self.refused_count = 0
+        self._rules = rules
+        self._on_put = on_put
+        self._can_write = can_write
+        self._table = ConsumeQueueTable(
+            root, rules, file_system, clock,
+            can_write=can_write, on_error=on_error, writable=writable, max_queues=max_queues,
+        )  # fmt: skip
+
+    # ---- the table
+
+    def __len__(self) -> int:
+        """Count the queues."""
+        return len(self._table)
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        """Give a queue; None if there is none."""
+        return self._table.get(topic, queue_id)
+
+    def queues(self) -> Iterator[Queue]:
+        """Give all queues there are now, by topic and id."""
+        return self._table.queues()
+
+    def find_or_create(self, topic: str, queue_id: int) -> Queue:
+        """Give a queue, a new one if need be; see `ConsumeQueueTable.find_or_create`."""
+        return self._table.find_or_create(topic, queue_id)
+
+    # ---- opening
+
+    def load(self) -> tuple[str, ...]:
+        """Take in the queues that are there; notes and errors are those of `ConsumeQueueTable.load`."""
+        notes = self._table.load()
+        self.notes += notes
+        return notes
+
+    def recover(self) -> int:
+        """Find the end of every queue.
+
+        Returns
+        -------
+        int
+            How far queues cover the log: the largest `max_physical_offset`, -1 without units. Of a simple queue that is
+            the end of its last record, in release 4.3 the start; of a batch queue always the start.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        for queue in self.queues():
+            self.notes += queue.recover()
+        return self.max_physical_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """The largest `max_physical_offset` of the queues; -1 without any (``getMaxPhyOffsetInConsumeQueue``)."""
+        return max((queue.max_physical_offset for queue in self._table.snapshot()), default=-1)
+
+    def queue_offsets(self) -> dict[tuple[str, int], int]:
+        """Give the next index of every queue by topic and id (``recoverOffsetTable``)."""
+        return {(queue.topic, queue.queue_id): queue.max_offset_in_queue for queue in self._table.snapshot()}
+
+    def light_queue_offsets(self) -> dict[str, int]:
+        """Give the next index of every light queue by name; their queue id is 0."""
+        return {
+            topic: offset
+            for (topic, queue_id), offset in self.queue_offsets().items()
+            if is_light(topic) and not queue_id
+        }
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Find the first index of every queue that the log, which starts at an offset, still has."""
+        for queue in self.queues():
+            queue.correct_min_offset(min_physical_offset)
+
+    # ---- putting
+
+    def put(self, request: DispatchRequest) -> None:
+        """Put a record into its queue, and into its light queues if it has some.
+
+        A prepared or rolled-back transaction message is in no queue. What can't be a unit is refused, and noted in
+        `refused`: a hostile topic or queue id, an index that no queue has, lists of light queues that don't fit. What
+        RocketMQ makes of it is said at `refusal_of` of path and queues, and at `light_units`.
+        """
+        if not request.is_queued:
+            return
+        queue = self._table.obtain(request.topic, request.queue_id)
+        reason = queue if isinstance(queue, str) else _refusal(queue, request)
+        if isinstance(queue, str) or reason is not None:
+            self._refuse(request.topic, request.queue_id, request, str(reason))
+        elif queue.put_message_position_info_wrapper(request):
+            self._on_put(request.store_timestamp)
+            if isinstance(queue, ConsumeQueue):
+                self._put_light(request)
+
+    def _put_light(self, request: DispatchRequest) -> None:
+        try:
+            units = light_units(request, self._rules)
+        except UnfitListsError as error:
+            self._refuse(request.topic, request.queue_id, request, str(error))
+            return
+        for unit in units:
+            queue = self._light_queue(unit)
+            if isinstance(queue, str):
+                self._refuse(unit.topic, unit.queue_id, request, queue)
+                continue
+            columns = (request.physical_offset, request.message_size, request.tags_code, unit.queue_offset)
+            queue.put_units(*(np.array([value], np.int64) for value in columns))
+
+    def _light_queue(self, unit: LightUnit) -> ConsumeQueue | str:
+        """Give a light queue, or the reason why it can't have a unit; RocketMQ can't put into a batch queue either."""
+        queue = self._table.obtain(unit.topic, unit.queue_id)
+        if isinstance(queue, BatchConsumeQueue):
+            return "a batch queue can't be a light one"
+        return queue if isinstance(queue, str) else queue.refusal_of(unit.queue_offset) or queue
+
+    def _refuse(self, topic: str, queue_id: int, request: DispatchRequest, reason: str) -> None:
+        self.refused_count += 1
+        if len(self.refused) < _REFUSED_KEPT:
+            self.refused.append(RefusedUnit(topic, queue_id, request.physical_offset, reason))
+            _LOG.warning("the record at %d is not indexed: %s", request.physical_offset, reason)
+
+    def put_batch(self, batch: DispatchBatch) -> None:
+        """Put many records, as `put` one by one; their units are gathered by queue, and written together.
+
+        That is for batches of which nothing is refused, see `plan_batch`; others go one by one. A batch has no filter
+        bit maps: those that a broker computes are for `put`.
+        """
+        plan = plan_batch(batch, self._table, self._rules)
+        if plan is None:
+            for request in batch.requests():
+                self.put(request)
+        elif len(plan.units.row):
+            self._put_plan(plan)
+
+    def _put_plan(self, plan: BatchPlan) -> None:
+        last = None
+        for code, units in plan.units.by_queue():
+            queue = self._table.find_or_create(*plan.queues[code])
+            if not self._put_units(queue, units):
+                continue
+            own = np.flatnonzero(~units.is_light)
+            if len(own) and (last is None or units.row[own[-1]] > last[0]):
+                last = int(units.row[own[-1]]), int(units.store_timestamp[own[-1]])
+        if last is not None:
+            self._on_put(last[1])
+
+    def _put_units(self, queue: Queue, units: UnitRows) -> bool:
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.put_units(
+                units.physical_offset, units.size, units.tags_code,
+                units.store_timestamp, units.message_base_offset, units.batch_size,
+            )  # fmt: skip
+        tags_code = self._with_addresses(queue, units)
+        return queue.put_units(units.physical_offset, units.size, tags_code, units.queue_offset)
+
+    def _with_addresses(self, queue: ConsumeQueue, units: UnitRows) -> npt.NDArray[np.int64]:
+        """Put what belongs there into the queue's extension, and give addresses for tags codes; not of light units."""
+        if not isinstance(queue.ext, ConsumeQueueExt) or not self._can_write():
+            return units.tags_code
+        own = ~units.is_light
+        tags_code = units.tags_code.copy()
+        tags_code[own] = queue.ext.put_units(tags_code[own], units.store_timestamp[own])
+        return tags_code
+
+    # ---- cutting and closing
+
+    def truncate_dirty(self, physical_offset: int) -> tuple[str, ...]:
+        """Drop the units of all queues that point at or behind where the log ends now.
+
+        When a release does this is told at `store_core.store.recovery`.
+
+        Returns
+        -------
+        tuple of str
+            What was dropped.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        notes: list[str] = []
+        for queue in self.queues():
+            notes += queue.truncate_dirty_logic_files(physical_offset)
+        self.notes += notes
+        return tuple(notes)
+
+    def delete_expired(self, min_physical_offset: int) -> int:
+        """Delete files of which every unit points below the log's start, and correct the queues' first indexes.
+
+        Returns
+        -------
+        int
+            How many files were deleted; each queue keeps its last one.
+        """
+        return sum(queue.delete_expired_file(min_physical_offset) for queue in self.queues())
+
+    def destroy_all(self) -> None:
+        """Delete the files of all queues, as when the log is gone; the queues stay, empty."""
+        for queue in self.queues():
+            queue.destroy()
+
+    def delete_topic(self, topic: str) -> list[int]:
+        """Delete the queues of a topic, and give their ids; see `ConsumeQueueTable.remove`."""
+        return self._table.remove(topic)
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Bring all queues to disk; True if **nothing changed**, as in Java.
+
+        Raises
+        ------
+        OSError
+            The first that the system reported; the other queues are flushed all the same.
+        """
+        unchanged, first_error = True, None
+        for queue in self.queues():
+            try:
+                unchanged = queue.flush(least_pages) and unchanged
+            except OSError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return unchanged
+
+    def close(self) -> None:
+        """Let go of all files; they stay on disk. Nothing is flushed."""
+        for queue in self._table.snapshot():
+            queue.close()
+
+
+def _refusal(queue: Queue, request: DispatchRequest) -> str | None:
+    if isinstance(queue, BatchConsumeQueue):
+        return queue.refusal_of(request.message_base_offset, request.batch_size)
+    return queue.refusal_of(request.consume_queue_offset)
