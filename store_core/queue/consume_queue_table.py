@@ -197,7 +197,7 @@ class ConsumeQueueTable:
             raise UnsupportedStoreError(
                 f"{directory} holds a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is not "
                 f"supported: expected a directory for each topic, found the file CURRENT. The commit log can be read "
-                f"without its queues; to have queues as files, rebuild them in a copy of the store without this directory"
+                f"without its queues; to have queues as files, rebuild them in a copy without this directory"
             )
 
     def _names(self, directory: Path) -> list[str]:

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queues of a golden store: its rules, what RocketMQ dispatched, what RocketMQ says is in them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from store_core.files.file_system import OsFileSystem
+from store_core.queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.dispatch_request import DispatchRequest
+from store_core.queue.queue_extension import is_ext_address
+from store_core.queue.queue_rules import QueueRules
+from tests.store_core.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.queue.consume_queue import ConsumeQueue
+    from store_core.queue.consume_queue_table import Queue
+    from store_core.queue.queue_rules import Release
+    from tests.golden_stores import UnpackedStore
+
+__all__ = ["FOLDERS", "answers_of", "file_bytes", "golden_answers", "golden_requests", "golden_rules", "queue_store"]
+
+FOLDERS: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
+_LIVE: Final = {"cq-size": "600000"}
+
+
+def golden_rules(store: UnpackedStore) -> QueueRules:
+    """Give the rules by which the store was made."""
+    path = store.path / "store.conf"
+    conf = dict(line.split("=", 1) for line in path.read_text().splitlines()) if path.exists() else _LIVE
+    return QueueRules(
+        release=cast("Release", store.golden.release),
+        consume_queue_file_size=int(conf["cq-size"]),
+        batch_consume_queue_file_size=int(conf.get("bcq-size", 460)),
+        batch_topics=frozenset(filter(None, conf.get("bcq-topics", "").split(","))),
+        ext_file_size=int(conf.get("ext-size", 4096)),
+        is_ext_enabled="ext" in conf,
+        is_multi_dispatch_enabled=conf.get("set.enableMultiDispatch") == "true",
+        is_lmq_enabled=conf.get("set.enableLmq") == "true",
+    )
+
+
+def queue_store(root: Path, rules: QueueRules) -> ConsumeQueueStore:
+    """Make the table of the queues below a directory, which has looked at nothing yet."""
+    return ConsumeQueueStore(root, rules, OsFileSystem(), FakeClock(), lambda _: None, lambda: None)
+
+
+def _lines(store: UnpackedStore, name: str, kind: str) -> list[dict[str, Any]]:
+    path = store.path / name
+    found = path if path.exists() else store.path / "dump.jsonl"
+    lines = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if line.get("type", kind) == kind]
+
+
+def golden_answers(store: UnpackedStore) -> list[dict[str, Any]]:
+    """Give what RocketMQ says of each queue, by topic and id."""
+    return sorted(_lines(store, "queues.jsonl", "queue"), key=lambda line: (line["topic"], line["queueId"]))
+
+
+def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
+    """Give what RocketMQ dispatched of every record, in log order, with the bit maps that its queues hold."""
+    bit_maps = {
+        unit["pos"]: base64.b64decode(unit["ext"]["filterBitMap"])
+        for queue in golden_answers(store)
+        for unit in queue["units"]
+        if unit.get("ext", {}).get("filterBitMap")
+    }
+    return [_request(line, bit_maps) for line in _lines(store, "readback.jsonl", "record")]
+
+
+def _request(line: dict[str, Any], bit_maps: dict[int, bytes]) -> DispatchRequest:
+    dispatch = line["dispatch"]
+    return DispatchRequest(
+        topic=line["topic"],
+        queue_id=line["queueId"],
+        physical_offset=line["physicalOffset"],
+        message_size=line["storeSize"],
+        tags_code=dispatch["tagsCode"],
+        store_timestamp=line["storeTimestamp"],
+        consume_queue_offset=dispatch["consumeQueueOffset"],
+        sys_flag=dispatch["sysFlag"],
+        properties=line["properties"],
+        message_base_offset=dispatch.get("msgBaseOffset", dispatch["consumeQueueOffset"]),
+        batch_size=dispatch.get("batchSize", 1),
+        bit_map=bit_maps.get(line["physicalOffset"], b""),
+    )
+
+
+def file_bytes(root: Path) -> dict[str, bytes]:
+    """Give the files of all queues below a store's root."""
+    paths = (path for folder in FOLDERS for path in sorted(root.joinpath(folder).rglob("*")) if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+def answers_of(queues: ConsumeQueueStore) -> list[dict[str, Any]]:
+    """Say of each queue what RocketMQ says."""
+    return [
+        {
+            "type": "queue",
+            "topic": queue.topic,
+            "queueId": queue.queue_id,
+            "minOffset": queue.min_offset_in_queue,
+            "maxOffset": queue.max_offset_in_queue,
+            "maxPhysicOffset": queue.max_physical_offset,
+            "units": _units(queue),
+        }
+        for queue in queues.queues()
+    ]
+
+
+def _units(queue: Queue) -> list[dict[str, Any]]:
+    if isinstance(queue, BatchConsumeQueue):
+        return [
+            {
+                "offset": unit.queue_offset,
+                "pos": unit.physical_offset,
+                "size": unit.store_size,
+                "tagsCode": unit.tags_code,
+                "batchNum": unit.batch_size,
+                "compactedOffset": unit.compacted_offset,
+            }
+            for unit in queue.iterate_from(queue.min_offset_in_queue)
+        ]
+    return [
+        {"offset": unit.queue_offset, "pos": unit.physical_offset, "size": unit.store_size, "tagsCode": unit.tags_code}
+        | _ext(queue, unit.tags_code)
+        for unit in queue.iterate_from(queue.min_offset_in_queue)
+    ]
+
+
+def _ext(queue: ConsumeQueue, tags_code: int) -> dict[str, Any]:
+    if not is_ext_address(tags_code) or not isinstance(queue.ext, ConsumeQueueExt):
+        return {}
+    unit = queue.ext.get(tags_code)
+    if unit is None:
+        return {"ext": None}
+    bit_map = base64.b64encode(unit.bit_map).decode() if unit.bit_map else None
+    return {
+        "ext": {
+            "size": unit.size,
+            "tagsCode": unit.tags_code,
+            "msgStoreTime": unit.msg_store_time,
+            "filterBitMap": bit_map,
+        }
+    }
