@@ -6,16 +6,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
+
+from store_core.format.properties import decode_text
+from store_core.format.slices import as_text, binary_parts, take_slices
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
-__all__ = ["hash_code", "hash_codes", "tags_code"]
+__all__ = ["hash_code", "hash_codes", "hash_slices", "tags_code"]
 
 _WORD: Final = 1 << 32
 _SIGN: Final = 1 << 31
-_ASCII_LIMIT: Final = 0x80
+_BASE: Final = 31
+_BASE_1, _BASE_2, _BASE_4 = (np.uint64(_BASE**count) for count in (1, 2, 4))
+_WORD_SIZE: Final = 8
+_BYTES: Final = np.uint64(0x00FF00FF00FF00FF)
+_HALVES: Final = np.uint64(0x0000FFFF0000FFFF)
+_HIGH_BITS: Final = np.uint64(0x8080808080808080)
+_KEPT: Final = np.array([(1 << 64) - (1 << 8 * (_WORD_SIZE - left)) for left in range(_WORD_SIZE + 1)], np.uint64)
+"""By how many bytes of a piece are left: what of a word that ends with them is the piece's."""
+
+_CONTINUATION_MASK, _CONTINUATION, _FOUR_BYTES = 0xC0, 0x80, 0xF0
 
 
 def hash_code(text: str) -> int:
@@ -54,13 +66,120 @@ def hash_codes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
     numpy.ndarray
         int32, shape (n,), equal to `hash_code` of each string.
     """
-    distinct = texts.fill_null("").dictionary_encode()
-    offsets, content = _slices(distinct.dictionary)
-    if content.size and content.max() >= _ASCII_LIMIT:
-        hashes = np.fromiter((hash_code(text) for text in distinct.dictionary.to_pylist()), np.int32)
-    else:
-        hashes = _ascii_hashes(offsets, content)
-    return hashes[distinct.indices.to_numpy(zero_copy_only=False)] if len(texts) else np.empty(0, np.int32)
+    offsets, content = _slices(texts.fill_null("") if texts.null_count else texts)
+    return hash_slices(content, offsets[:-1], offsets[1:])
+
+
+def hash_slices(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    before: npt.NDArray[np.int32] | None = None,
+) -> npt.NDArray[np.int32]:
+    """Hash many pieces of a buffer, each UTF-8; malformed bytes count as the U+FFFD that Java makes of them.
+
+    Parameters
+    ----------
+    data : numpy.ndarray
+        uint8, shape (m,), contiguous.
+    starts, stops : numpy.ndarray
+        int64, shape (n,): the pieces ``data[starts[i]:stops[i]]``, ascending and without overlap but for empty ones.
+    before : numpy.ndarray, optional
+        int32, shape (n,): hash of a string that each piece is to follow.
+
+    Returns
+    -------
+    numpy.ndarray
+        int32, shape (n,), equal to `hash_code` of each piece, behind its string if there is one.
+
+    Notes
+    -----
+    Eight characters at a time, from the end: bytes in front of a piece are masked, and zeros in front of a string leave
+    its hash alone. A 64-bit word folds to the hash of its characters in three multiplications, of neighbours, pairs and
+    fours.
+    """
+    lengths = stops - starts
+    words = -(-lengths // _WORD_SIZE)
+    if lengths.size and int((stops - words * _WORD_SIZE).min()) < 0:
+        data = np.concatenate([np.zeros(_WORD_SIZE, np.uint8), data])
+        starts, stops = starts + _WORD_SIZE, stops + _WORD_SIZE
+    hashes, wide = _fold_words(data, stops, lengths)
+    if wide.size:
+        hashes[wide], lengths[wide] = _wide_hashes(data, starts[wide], stops[wide])
+    if before is not None:
+        hashes += before.view(np.uint32) * _powers(int(lengths.max(initial=0))).take(lengths)
+    return hashes.view(np.int32)
+
+
+def _fold_words(
+    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Hash pieces as if each byte were a character; gives the rows where that is wrong too."""
+    hashes, high = np.zeros(lengths.size, np.uint32), np.zeros(lengths.size, np.uint64)
+    items: npt.NDArray[np.void] = np.ndarray(
+        (max(data.size - _WORD_SIZE + 1, 0),), f"V{_WORD_SIZE}", data, strides=(1,)
+    )
+    for passed in range(0, int(lengths.max(initial=0)), _WORD_SIZE):
+        left = lengths - passed
+        rows: npt.NDArray[np.int64] | slice = slice(None)
+        if int(left.min()) <= 0:
+            rows = np.flatnonzero(left > 0)
+            left = left[rows]
+        words = items[stops[rows] - (passed + _WORD_SIZE)].view("<u8")
+        if int(left.min()) < _WORD_SIZE:
+            words &= _KEPT.take(left, mode="clip")
+        high[rows] |= words
+        hashes[rows] += _fold(words) * np.uint32(pow(_BASE, passed, _WORD))
+    return hashes, np.flatnonzero(high & _HIGH_BITS)
+
+
+def _fold(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+    """Hash the eight characters of each word, the first in its lowest byte."""
+    pairs = words & _BYTES
+    pairs *= _BASE_1
+    pairs += (words >> np.uint64(8)) & _BYTES
+    fours = pairs & _HALVES
+    fours *= _BASE_2
+    pairs >>= np.uint64(16)
+    pairs &= _HALVES
+    fours += pairs
+    pairs = fours >> np.uint64(32)
+    fours *= _BASE_4
+    fours += pairs
+    return fours.astype(np.uint32)
+
+
+def _wide_hashes(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Hash pieces that are not ASCII, and count their UTF-16 units."""
+    pieces = take_slices(data, starts, stops)
+    offsets, content, _ = binary_parts(pieces)
+    content = content[: offsets[-1]]
+    if as_text(pieces) is None:
+        return _malformed_hashes(pieces)
+    units = np.frombuffer(content.tobytes().decode().encode("utf-16-le"), "<u2")
+    counts = ((content & _CONTINUATION_MASK) != _CONTINUATION).astype(np.int64) + (content >= _FOUR_BYTES)
+    bounds = np.zeros(content.size + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    bounds = bounds[offsets]
+    lengths = np.diff(bounds)
+    behind = np.repeat(bounds[1:], lengths) - 1 - np.arange(units.size)
+    terms = units * _powers(int(lengths.max())).take(behind)
+    return np.add.reduceat(terms, bounds[:-1], dtype=np.uint32), lengths
+
+
+def _malformed_hashes(pieces: pa.BinaryArray) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    texts = [decode_text(piece) for piece in pieces.to_pylist()]
+    hashes = np.array([hash_code(text) for text in texts], np.int32).view(np.uint32)
+    return hashes, np.array([len(text.encode("utf-16-le")) >> 1 for text in texts], np.int64)
+
+
+def _powers(most: int) -> npt.NDArray[np.uint32]:
+    """Give the powers of 31 up to one, in 32 bits."""
+    powers = np.full(most + 1, _BASE, np.uint32)
+    powers[0] = 1
+    return np.multiply.accumulate(powers, dtype=np.uint32)
 
 
 def _slices(texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
@@ -71,17 +190,3 @@ def _slices(texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     return offsets - offsets[0], content[offsets[0] : offsets[-1]]
-
-
-def _ascii_hashes(offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
-    """Hash ASCII strings column by column, longest first, so that a step touches the strings that still go on."""
-    lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")
-    starts, lengths = offsets[:-1][order], lengths[order]
-    alive = np.searchsorted(-lengths, -np.arange(lengths[0] if lengths.size else 0), side="left")
-    hashes = np.zeros(lengths.size, np.uint32)
-    for position, count in enumerate(alive):
-        hashes[:count] = hashes[:count] * np.uint32(31) + content[starts[:count] + position]
-    result = np.empty_like(hashes)
-    result[order] = hashes
-    return result.view(np.int32)

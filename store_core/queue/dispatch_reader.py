@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from store_core.format.layout import MagicCode
+from store_core.format.lockstep import chain
+from store_core.format.message import CRC_MASK
+from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch_batch import DispatchBatch, RequestBatch
 from store_core.queue.dispatch_request import MessageCheck
 from store_core.queue.message_check import check_message_and_return_size
+from store_core.queue.stored_batch import StoredBatch, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     import numpy.typing as npt
 
     from store_core.queue.dispatch_request import DispatchRequest
@@ -21,6 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["DispatchReader"]
 
 _BATCH_ROWS: Final = 1 << 16
+_BATCH_BYTES: Final = 64 << 20
+"""Most bytes of the file that a batch covers, but for one record."""
+
+_WINDOW: Final = 256 << 20
+"""Bytes walked in one go: the starts in them are all that is held, 8 bytes a record."""
+
+_FEW_BYTES: Final = 4 << 10
+"""Up to this many bytes are read record by record: quicker, and what a writer leaves for its reader each time."""
+
+_V6_FLAGS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 
 
 class DispatchReader:
@@ -72,6 +89,10 @@ class DispatchReader:
         self._read_body = read_body
         self._check_dup_info = check_dup_info
         self._batch_rows = batch_rows
+        self._is_over = False
+        is_new = rules.release == "5.3"
+        self._is_scalar = is_new and (check_dup_info or (check_crc and rules.verify_property_crc))
+        self._file = StoredFile(raw, start_offset, rules)
 
     def check(self, position: int) -> MessageCheck:
         """Ask the definition what is at a position of the file."""
@@ -86,17 +107,85 @@ class DispatchReader:
         )
 
     def __iter__(self) -> Iterator[DispatchBatch]:
-        starts: list[int] = []
-        requests: list[DispatchRequest] = []
-        position = self.position
-        while (check := self.check(position)).request is not None:
-            starts.append(position)
-            requests.append(check.request)
-            position += check.size
-            if len(starts) == self._batch_rows:
-                self.position = position
+        while not self._is_over:
+            if self._is_scalar or self._raw.size - self.position <= _FEW_BYTES:
+                yield from self._one_by_one()
+            else:
+                yield from self._window()
+
+    def _one_by_one(self, until: int | None = None) -> Iterator[DispatchBatch]:
+        """Ask the definition of every record, to the end or up to a position."""
+        while not self._is_over and (until is None or self.position < until):
+            starts: list[int] = []
+            requests: list[DispatchRequest] = []
+            position = self.position
+            while len(starts) < self._batch_rows and (until is None or position < until):
+                check = self.check(position)
+                if check.request is None:
+                    self._finish(check)
+                    break
+                starts.append(position)
+                requests.append(check.request)
+                position += check.size
+            self.position = position
+            if starts:
                 yield RequestBatch(requests, starts)
-                starts, requests = [], []
-        self.position, self.end = position, check
-        if starts:
-            yield RequestBatch(requests, starts)
+
+    def _finish(self, check: MessageCheck) -> None:
+        self.end = check
+        self._is_over = True
+
+    def _window(self) -> Iterator[DispatchBatch]:
+        """Follow the chain of lengths as far as a window goes, and prove what it leads to."""
+        limit = min(self.position + _WINDOW, self._raw.size)
+        starts = chain(self._raw, self.position, limit, self._start_offset).starts
+        first = 0
+        while first < starts.size and not self._is_over:
+            fitting = int(np.searchsorted(starts, starts[first] + _BATCH_BYTES)) - first
+            count = max(min(self._batch_rows, fitting), 1)
+            yield from self._proven(starts[first : first + count])
+            first += count
+        if self.position < limit:
+            yield from self._one_by_one(self.position + 1)
+
+    def _proven(self, starts: npt.NDArray[np.int64]) -> Iterator[DispatchBatch]:
+        """Give the records that a chain leads to, up to the first that is none; from a doubtful one on, one by one."""
+        batch = StoredBatch(self._file, starts)
+        doubtful = np.flatnonzero(self._doubtful(batch))
+        batch = batch.first(int(doubtful[0]) if doubtful.size else starts.size)
+        failed = self._first_failure(batch)
+        batch = batch.first(failed)
+        if failed:
+            self.position = int(batch.spans.stops[-1])
+            yield batch
+        yield from self._one_by_one(int(starts[-1]) + 1)
+
+    def _doubtful(self, batch: StoredBatch) -> npt.NDArray[np.bool_]:
+        """Tell which records are read otherwise than `store_core.format.spans.measure` does, or not at all."""
+        doubtful = ~batch.spans.sound
+        if self._rules.release == "4.3":
+            doubtful |= (batch.sys_flag & _V6_FLAGS) != 0
+        if self._rules.release != "5.3":
+            doubtful |= batch.heads.leading("magic_code") != MagicCode.MESSAGE_V1
+        return doubtful
+
+    def _first_failure(self, batch: StoredBatch) -> int:
+        """Find the first record whose content makes it none; their number if all are well."""
+        suspects = [batch.delayed.illegal_rows, batch.inner_candidates]
+        if self._check_crc and self._read_body:
+            suspects.append(_wrong_bodies(self._raw, batch))
+        rows: list[int] = np.unique(np.concatenate(suspects)).tolist()
+        for row in rows:
+            request = self.check(int(batch.starts[row])).request
+            if request is None:
+                return row
+            batch.inner_batches[row] = request
+        return len(batch)
+
+
+def _wrong_bodies(raw: npt.NDArray[np.uint8], batch: StoredBatch) -> npt.NDArray[np.int64]:
+    """Find the rows whose body does not match its checksum; bodies of no bytes are not checked."""
+    starts, stops = batch.spans.body_start, batch.spans.body_stop
+    bodies = map(raw.data.__getitem__, map(slice, starts.tolist(), stops.tolist()))
+    found = np.fromiter(map(zlib.crc32, bodies), np.int64, starts.size) & CRC_MASK
+    return np.flatnonzero((found != batch.heads.leading("body_crc")) & (stops > starts))

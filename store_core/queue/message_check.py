@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from store_core.queue.queue_rules import QueueRules, Release
 
-__all__ = ["DUP_INFO", "check_message_and_return_size", "delayed_tags_code"]
+__all__ = ["DUP_INFO", "check_message_and_return_size", "delay_of_level"]
 
 DUP_INFO: Final = "DUP_INFO"
 """Property of a replicated message: two parts, joined by ``_`` (RocketMQ 5.0 and later)."""
@@ -246,7 +246,8 @@ class _Parts:
         hashed = tags_code(properties.get(TAGS))
         if level is None or self.topic != SCHEDULE_TOPIC:
             return hashed
-        return delayed_tags_code(level, self.head["store_timestamp"], hashed, self.rules)
+        delay = delay_of_level(level, self.rules)
+        return hashed if delay is None else wrap(self.head["store_timestamp"] + delay, LONG_BITS)
 
     def _check_property_crc(self) -> None:
         """Check the whole record but for its last bytes; where these are is counted back from the end of the parts."""
@@ -284,19 +285,20 @@ class _Parts:
         )
 
 
-def delayed_tags_code(level_text: str, store_timestamp: int, tags: int, rules: QueueRules) -> int:
-    """Give the tags code of a record in the schedule topic that has a delay: when it is due, ms.
+def delay_of_level(level_text: str, rules: QueueRules) -> int | None:
+    """Give how long a record of the schedule topic is delayed, ms.
 
     Parameters
     ----------
     level_text : str
-        Property DELAY; a level above the highest one counts as that, one below 1 leaves the tags code alone.
-    store_timestamp : int
-        Of the record, ms.
-    tags : int
-        Hash of its tags, which stays if there is no such level.
+        Property DELAY; a level above the highest one counts as that.
     rules : QueueRules
         Its table of delays.
+
+    Returns
+    -------
+    int or None
+        None for a level below 1: the tags code stays what it is.
 
     Raises
     ------
@@ -304,7 +306,7 @@ def delayed_tags_code(level_text: str, store_timestamp: int, tags: int, rules: Q
         If `level_text` is no integer of 32 bits, whether the table is loaded or not.
     """
     level = min(parse_java_int(level_text, INT_BITS), len(rules.delay_levels))
-    return wrap(store_timestamp + rules.delay_levels[level - 1], LONG_BITS) if level > 0 else tags
+    return rules.delay_levels[level - 1] if level > 0 else None
 
 
 def _read_crc_digits(digits: str) -> int:

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers for the queues of many records: (topic, queue id) of each record, looked up without a Python object a record.
+
+A log has few queues and many records. Topic and queue id of each record are mixed into 64 bits, which lead to a queue
+that was met before; whether it is that queue indeed is compared byte by byte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.properties import decode_text
+from store_core.format.spans import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+__all__ = ["QueueNumbers"]
+
+_WORD: Final = 8
+_WORD_DTYPE: Final = np.dtype(f"V{_WORD}")
+_FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+"""Odd numbers with their bits well spread, of which any three would do."""
+
+_SLOT_BITS: Final = 16
+_SLOT_SHIFT: Final = np.uint64(64 - _SLOT_BITS)
+_FOLD_SHIFT: Final = np.uint64(32)
+_KEPT: Final = np.array([(1 << 64) - (1 << 8 * (_WORD - left)) for left in range(_WORD + 1)], np.uint64)
+"""By how many bytes of a topic are left: what of a word that ends with them is the topic's."""
+
+
+def _words_before(
+    raw: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], left: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint64]:
+    """Read the eight bytes before each stop, zeros for those that are not among the `left` ones of a topic."""
+    words: npt.NDArray[np.uint64] = gather(raw, np.maximum(stops - _WORD, 0), _WORD_DTYPE).view("<u8")
+    if int(left.min()) < _WORD:
+        words &= _KEPT.take(left, mode="clip")
+    return words
+
+
+class _Names:
+    """Topics and queue ids of many records; topics as words, from their ends."""
+
+    def __init__(
+        self,
+        raw: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+        queue_ids: npt.NDArray[np.int32],
+    ) -> None:
+        self._raw = raw
+        self.stops = stops
+        self.lengths = stops - starts
+        self.queue_ids = queue_ids
+
+    def only(self, rows: npt.NDArray[np.int64]) -> _Names:
+        """Give some of them."""
+        return _Names(self._raw, self.stops[rows] - self.lengths[rows], self.stops[rows], self.queue_ids[rows])
+
+    def steps(self) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
+        """Give, for each word from the end, how many bytes lie behind it, the rows that go so far, and their words."""
+        for passed in range(0, int(self.lengths.max(initial=0)), _WORD):
+            left = self.lengths - passed
+            rows: npt.NDArray[np.int64] | slice = slice(None)
+            if int(left.min()) <= 0:
+                rows = np.flatnonzero(left > 0)
+                left = left[rows]
+            yield passed, rows, _words_before(self._raw, self.stops[rows] - passed, left)
+
+    def mixed(self) -> npt.NDArray[np.uint64]:
+        """Mix topic and queue id into 64 bits; different queues rarely give the same."""
+        mixed = self.queue_ids.astype(np.uint64)
+        mixed *= _FACTORS[0]
+        mixed += self.lengths.view(np.uint64)
+        for _, rows, words in self.steps():
+            step = np.bitwise_xor(mixed[rows], words, out=words)
+            step *= _FACTORS[1]
+            step ^= step >> _FOLD_SHIFT
+            mixed[rows] = step
+        mixed *= _FACTORS[2]
+        return mixed
+
+    def differ(self, others: npt.NDArray[np.int64], known: _Names) -> npt.NDArray[np.bool_]:
+        """Tell which rows are not the known ones of these numbers (shape (n,))."""
+        differ: npt.NDArray[np.bool_] = known.queue_ids.take(others) != self.queue_ids
+        differ |= known.lengths.take(others) != self.lengths
+        for passed, rows, words in self.steps():
+            if known.stops.size < words.size:
+                table = _words_before(self._raw, known.stops - passed, known.lengths - passed)
+                differ[rows] |= table.take(others[rows]) != words
+            else:
+                same = others[rows]
+                stops, left = known.stops.take(same) - passed, known.lengths.take(same) - passed
+                differ[rows] |= _words_before(self._raw, stops, left) != words
+        return differ
+
+    def followed_by(self, names: _Names) -> _Names:
+        """Join two."""
+        stops = np.concatenate([self.stops, names.stops])
+        lengths = np.concatenate([self.lengths, names.lengths])
+        return _Names(self._raw, stops - lengths, stops, np.concatenate([self.queue_ids, names.queue_ids]))
+
+    def key(self, row: int) -> tuple[bytes, int]:
+        """Give topic and queue id of one row."""
+        stop = int(self.stops[row])
+        return self._raw[stop - int(self.lengths[row]) : stop].tobytes(), int(self.queue_ids[row])
+
+
+class QueueNumbers:
+    """Numbers the queues of a file's records, in the order in which they are met.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous: the file.
+
+    Attributes
+    ----------
+    queues : list of tuple of str and int
+        Topic and queue id by number. Malformed bytes of topics are U+FFFD, and topics that differ in nothing else are
+        one, as in Java.
+    """
+
+    def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
+        self.queues: list[tuple[str, int]] = []
+        self._raw = raw
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._examples: dict[tuple[bytes, int], int] = {}
+        self._known: _Names | None = None
+        self._queue_of = np.empty(0, np.int32)
+        self._slots = np.zeros(1 << _SLOT_BITS, np.int64)
+
+    def find(
+        self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], queue_ids: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int32]:
+        """Give the number of each record's queue.
+
+        Parameters
+        ----------
+        starts, stops : numpy.ndarray
+            int64, shape (n,): where the topics lie in the file; a word at least lies before each.
+        queue_ids : numpy.ndarray
+            int32, shape (n,).
+        """
+        names = _Names(self._raw, starts, stops, queue_ids)
+        mixed = names.mixed()
+        slots = (mixed >> _SLOT_SHIFT).view(np.int64)
+        others = self._slots.take(slots)
+        wrong = np.arange(starts.size)
+        if self._known is not None:
+            wrong = np.flatnonzero(names.differ(others, self._known))
+        if wrong.size:
+            others[wrong] = self._resolve(names.only(wrong), mixed[wrong])
+            self._slots[slots[wrong]] = others[wrong]
+        return self._queue_of.take(others)
+
+    def _resolve(self, names: _Names, mixed: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Look up what was not where it should be: one row of each kind, then the rows that are unlike theirs."""
+        _, first, kinds = np.unique(mixed, return_index=True, return_inverse=True)
+        others = self._look_up(names, first)[kinds]
+        if self._known is not None:
+            unlike = np.flatnonzero(names.differ(others, self._known))
+            others[unlike] = self._look_up(names, unlike)
+        return others
+
+    def _look_up(self, names: _Names, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Look up some rows one by one, and remember those that are new."""
+        found, new = [], []
+        for row in rows.tolist():
+            key = names.key(row)
+            if key not in self._examples:
+                self._examples[key] = len(self._examples)
+                new.append(row)
+            found.append(self._examples[key])
+        if new:
+            self._remember(names.only(np.array(new, np.int64)))
+        return np.array(found, np.int64)
+
+    def _remember(self, names: _Names) -> None:
+        self._known = names if self._known is None else self._known.followed_by(names)
+        queues = [(decode_text(topic), queue_id) for topic, queue_id in map(names.key, range(names.stops.size))]
+        for queue in queues:
+            if self._numbers.setdefault(queue, len(self.queues)) == len(self.queues):
+                self.queues.append(queue)
+        numbers = np.array([self._numbers[queue] for queue in queues], np.int32)
+        self._queue_of = np.concatenate([self._queue_of, numbers])
