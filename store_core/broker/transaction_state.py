@@ -206,6 +206,7 @@ class _Book:
 
     def __init__(self, halves: tuple[_Row, ...], records: tuple[_Row, ...]) -> None:
         self._found: list[Transaction] = []
+        self._starts: list[int] = []
         self._by_key: dict[str, int] = {}
         self._by_offset: dict[int, int] = {}
         self._by_index: dict[tuple[int, int], int] = {}
@@ -215,14 +216,14 @@ class _Book:
             self._add_half(half)
         for record in records:
             if TransactionType.of(record["sys_flag"]) is TransactionType.PREPARED_TYPE:
-                self._add(_prepared(record))
+                self._add(_prepared(record), record["physical_offset"])
 
     def _add_half(self, row: _Row) -> None:
         """Take a half message in; one whose unique key is known is the broker's new copy of it."""
         half = _half(row)
         place = self._by_key.get(half.unique_key) if half.unique_key else None
         if place is None:
-            place = self._add(half)
+            place = self._add(half, row["physical_offset"])
             if half.unique_key:
                 self._by_key[half.unique_key] = place
         else:
@@ -230,13 +231,13 @@ class _Book:
             self._found[place] = replace(
                 known, half_offset=half.half_offset, half_queue_offset=half.half_queue_offset, checks=known.checks + 1
             )
-        self._by_offset[row["physical_offset"]] = place
+            self._by_offset[row["physical_offset"]] = place
         self._by_index[row["queue_id"], row["queue_offset"]] = place
 
-    def _add(self, transaction: Transaction) -> int:
+    def _add(self, transaction: Transaction, start: int) -> int:
         self._found.append(transaction)
-        if transaction.half_offset is not None:
-            self._by_offset[transaction.half_offset] = len(self._found) - 1
+        self._starts.append(start)
+        self._by_offset[start] = len(self._found) - 1
         return len(self._found) - 1
 
     def settle_by_record(self, row: _Row) -> None:
@@ -287,8 +288,8 @@ class _Book:
             known = self._found[self._by_key[key]]
             if known.status is TransactionStatus.PENDING:
                 self._found[self._by_key[key]] = replace(known, status=TransactionStatus.ORPHANED)
-        found = sorted(self._found, key=lambda known: (known.store_timestamp, known.half_offset))
-        return TransactionState((*found, *self._lost), tuple(self._notes))
+        order = sorted(range(len(self._found)), key=self._starts.__getitem__)
+        return TransactionState((*(self._found[place] for place in order), *self._lost), tuple(self._notes))
 
 
 def _half(row: _Row) -> Transaction:
