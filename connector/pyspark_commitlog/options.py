@@ -62,6 +62,19 @@ OPTIONS: Final = (
     Option("queueId", "(all)", "rows", "comma list of queue ids"),
     Option("tag", "(all)", "rows", "tag expression as consumers give it: `TagA \\|\\| TagB`, or `*` for all"),
     Option("key", "(all)", "rows", "one of the words in property KEYS, or the UNIQ_KEY"),
+    Option(
+        "filter",
+        "(none)",
+        "rows",
+        "a consumer's filter, with the rows that RocketMQ gives such a consumer: tags, or an SQL92 expression such as "
+        "`a > 5 AND TAGS IS NOT NULL` on the properties",
+    ),
+    Option(
+        "filterType",
+        "TAG",
+        "rows",
+        "language of `filter`: `TAG` or `SQL92`. Messages that an expression fails on do not match",
+    ),
     Option("startingOffsets", "earliest", "rows", 'physical offset, or queue offsets as JSON: `{"topic":{"0":12}}`'),
     Option("endingOffsets", "latest", "rows", "the same; the end is exclusive"),
     Option("startingTimestamp", "(none)", "rows", "store time, epoch ms or ISO 8601; wins over the offsets"),

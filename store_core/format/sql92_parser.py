@@ -151,13 +151,13 @@ class _Parser:
             level = _PARENTHESIS if token.kind == "(" else _PREFIX
             self._open += token.kind == "("
             self._waiting.append(_Waiting(token, level, _Operand(_Kind.OTHER, start, token)))
-        token = tokens.current
-        if token.kind != NAME and not token.is_literal:
-            raise tokens.error("expected a name, a literal or (")
-        tokens.take()
-        if token.kind == NAME:
+        if tokens.current.kind == NAME:
+            token = tokens.take()
             self._steps.append(Load(str(token.value)))
             return _Operand(_Kind.PROPERTY, start, token)
+        if not tokens.current.is_literal:
+            raise tokens.error("expected a name, a literal or (")
+        token = tokens.take_literal()
         self._steps.append(Push(token.value))
         return _Operand(_Kind.LITERAL, start, token)
 

@@ -50,7 +50,7 @@ class Token:
     kind : str
         A keyword in capitals, a symbol, or `NAME`, `NUMBER`, `STRING`, `END`.
     value : Value
-        Of a literal, its value; of a name, the name.
+        Of a literal, its value; of a name, the name; of a number that `Tokens.take_literal` has not read yet, its text.
     position : int
         Where it starts in the text, in characters.
     """
@@ -104,6 +104,21 @@ class Tokens:
         self.current = self._next()
         return taken
 
+    def take_literal(self) -> Token:
+        """Take the next word, which is a literal, with its value.
+
+        Raises
+        ------
+        FilterError
+            If it is a number that its type can't hold; no such number behind an expression is ever looked at.
+        """
+        token = self.take()
+        if token.kind != NUMBER:
+            return token
+        text = str(token.value)
+        read = self._integer if _INTEGER.fullmatch(text) else self._float
+        return Token(NUMBER, read(text, token.position), token.position)
+
     def expect(self, kind: str) -> Token:
         """Take the word that comes next, which must be of this kind.
 
@@ -156,25 +171,28 @@ class Tokens:
     def _string(self, text: str, start: int) -> Token:
         return Token(STRING, text[1:-1].replace("''", "'"), start)
 
-    def _integer(self, text: str, start: int) -> Token:
+    def _number(self, text: str, start: int) -> Token:
+        return Token(NUMBER, text, start)
+
+    def _integer(self, text: str, start: int) -> int:
         """Read an int, or a long if it needs one; the letter L says nothing."""
         digits = text.rstrip("lL")
         value = int(digits) if len(digits) <= _MOST_DIGITS else _MOST_LONG + 1
         if value > _MOST_LONG:
             raise FilterError(f"expected a number up to {_MOST_LONG}, found {digits[:40]}", self.text, start)
-        return Token(NUMBER, value if value <= _MOST_INT else Long(value), start)
+        return value if value <= _MOST_INT else Long(value)
 
-    def _float(self, text: str, start: int) -> Token:
+    def _float(self, text: str, start: int) -> float:
         value = float(text)
         if value == 0 or value == float("inf"):
             raise FilterError(f"expected a float that is neither 0 nor infinite, found {text[:40]}", self.text, start)
-        return Token(NUMBER, value, start)
+        return value
 
 
 _MAKERS: Final = (
     (_WORD, Tokens._word),  # noqa: SLF001 -- the table of the class above
-    (_FLOAT, Tokens._float),  # noqa: SLF001
-    (_INTEGER, Tokens._integer),  # noqa: SLF001
+    (_FLOAT, Tokens._number),  # noqa: SLF001
+    (_INTEGER, Tokens._number),  # noqa: SLF001
     (_STRING, Tokens._string),  # noqa: SLF001
     (_SYMBOL, Tokens._symbol),  # noqa: SLF001
 )

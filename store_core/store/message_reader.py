@@ -157,6 +157,14 @@ class _RangeReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks():
             yield from self._rows(chunk)
+        if self._filter.error_count:
+            _log.warning(
+                "%s: the filter failed on %d messages between offsets %d and %d, which do not match then",
+                self._range.segment.path,
+                self._filter.error_count,
+                self._range.begin,
+                self._range.end,
+            )
         if self._dropped:
             _log.warning(
                 "%s: left out %d damaged ranges or records of %d bytes in all, between offsets %d and %d",

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS, resolve_columns
+from store_core.format.message_selector import FILTER_TYPES, MessageSelector
 from store_core.format.properties import PropertyParser
+from store_core.store.option_checks import check_filter, check_filter_type, check_order, shown_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,6 +81,10 @@ class ReadOptions:
         Values of property TAGS; empty for all messages.
     key : str or None
         One of the keys in property KEYS, or the UNIQ_KEY.
+    filter : str or None
+        A consumer's filter: then the rows are those that RocketMQ gives such a consumer.
+    filter_type : str
+        The language of `filter`: ``"TAG"`` or ``"SQL92"``.
     starting_offsets, ending_offsets : OffsetBound
         The end is exclusive.
     starting_timestamp, ending_timestamp : int or None
@@ -108,6 +114,8 @@ class ReadOptions:
     queue_id: tuple[int, ...] = ()
     tag: tuple[str, ...] = ()
     key: str | None = None
+    filter: str | None = None
+    filter_type: str = "TAG"
     starting_offsets: OffsetBound = OffsetBound()
     ending_offsets: OffsetBound = OffsetBound()
     starting_timestamp: int | None = None
@@ -138,6 +146,8 @@ class ReadOptions:
         if options.is_permissive and "columns" not in parsed:
             options = cls(**parsed, columns=(*DEFAULT_COLUMNS, CORRUPT_RECORD))  # type: ignore[arg-type]  # as above
         _check_pairs(options)
+        if options.filter is not None and "filter_type" not in parsed:
+            check_filter_type(options.filter)
         return options
 
     @property
@@ -166,20 +176,18 @@ class ReadOptions:
         return self.ending_offsets if self.ending_timestamp is None else OffsetBound()
 
     @property
+    def selector(self) -> MessageSelector | None:
+        """The consumer's filter, compiled."""
+        return None if self.filter is None else MessageSelector.of(self.filter_type, self.filter, self.release)
+
+    @property
     def property_parser(self) -> PropertyParser:
         """How the chosen release reads a properties string."""
         return PropertyParser.of_release(self.release)
 
 
-def _shown(name: str) -> str:
-    """Show an option's name, in Spark's spelling too."""
-    head, *tail = name.split("_")
-    spark = head + "".join(part.capitalize() for part in tail)
-    return f"option {name}" if spark == name else f"option {name} ({spark} in Spark)"
-
-
 def _refuse(name: str, value: object, expected: str) -> NoReturn:
-    raise InvalidOptionError(f"{_shown(name)}: expected {expected}, found {value!r}")
+    raise InvalidOptionError(f"{shown_option(name)}: expected {expected}, found {value!r}")
 
 
 def _refuse_name(name: str) -> NoReturn:
@@ -213,7 +221,9 @@ def _pattern(name: str, value: object) -> str:
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise InvalidOptionError(f"{_shown(name)}: {text!r} is no regular expression of Python's: {error}") from error
+        raise InvalidOptionError(
+            f"{shown_option(name)}: {text!r} is no regular expression of Python's: {error}"
+        ) from error
     return text
 
 
@@ -253,6 +263,12 @@ def _key(name: str, value: object) -> str:
     return value
 
 
+def _filter(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        _refuse(name, value, "a consumer's filter: tags such as 'TagA || TagB', or an SQL92 expression")
+    return value
+
+
 def _offsets(edge: int) -> Callable[[str, object], OffsetBound]:
     """Make the parser of the bound at one edge of the log; the other edge would leave no rows, and is refused."""
 
@@ -274,7 +290,7 @@ def _json(name: str, text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidOptionError(f"{_shown(name)}: {text!r} is no JSON: {error}") from error
+        raise InvalidOptionError(f"{shown_option(name)}: {text!r} is no JSON: {error}") from error
 
 
 def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> list[tuple[str, int, int]]:
@@ -330,6 +346,10 @@ def _mode(name: str, value: object) -> ReadMode:
     return ReadMode[_one_of(*ReadMode.__members__)(name, value.upper() if isinstance(value, str) else value)]
 
 
+def _filter_type(name: str, value: object) -> str:
+    return _one_of(*FILTER_TYPES)(name, value.upper() if isinstance(value, str) else value)
+
+
 def _one_of(*allowed: str) -> Callable[[str, object], str]:
     def parse(name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else value
@@ -347,6 +367,8 @@ _PARSERS: Final[Mapping[str, Callable[[str, object], object]]] = {
     "queue_id": _queue_ids,
     "tag": _tags,
     "key": _key,
+    "filter": _filter,
+    "filter_type": _filter_type,
     "starting_offsets": _offsets(_EARLIEST),
     "ending_offsets": _offsets(_LATEST),
     "starting_timestamp": _timestamp,
@@ -363,22 +385,15 @@ _PARSERS: Final[Mapping[str, Callable[[str, object], object]]] = {
 }
 
 
-# --------------------------------------------------------------------------------------------- options that contradict
-
-
 def _check_pairs(options: ReadOptions) -> None:
     if options.topic and options.topics_pattern is not None:
-        raise InvalidOptionError(f"{_shown('topic')} and {_shown('topics_pattern')}: expected one of them, found both")
-    _check_order("timestamp", options.starting_timestamp, options.ending_timestamp)
+        shown = f"{shown_option('topic')} and {shown_option('topics_pattern')}"
+        raise InvalidOptionError(f"{shown}: expected one of them, found both")
+    if options.filter is not None:
+        check_filter(options.filter, options.filter_type, options.release)
+    check_order("timestamp", options.starting_timestamp, options.ending_timestamp)
     if options.starting_timestamp is None and options.ending_timestamp is None:
-        _check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)
+        check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)
         ends = {(topic, queue): offset for topic, queue, offset in options.ending_offsets.queues}
         for topic, queue, start in options.starting_offsets.queues:
-            _check_order("offsets", start, ends.get((topic, queue)), f" of queue {queue} of {topic}")
-
-
-def _check_order(kind: str, start: int | None, end: int | None, where: str = "") -> None:
-    if start is not None and end is not None and start > end:
-        raise InvalidOptionError(
-            f"{_shown(f'starting_{kind}')}: expected at most {_shown(f'ending_{kind}')}, {end}, found {start}{where}"
-        )
+            check_order("offsets", start, ends.get((topic, queue)), f" of queue {queue} of {topic}")

@@ -10,11 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.sql92_columns import evaluate_maps
+from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
+    from store_core.format.message_selector import MessageSelector
+    from store_core.format.sql92_expression import Sql92Expression
     from store_core.store.read_options import ReadOptions
 
     _Mask = npt.NDArray[np.bool_]
@@ -27,7 +32,7 @@ _LAST: Final = np.iinfo(np.int64).max
 
 
 class RowFilter:
-    """The filter of topics, queues, tags, keys and queue offsets.
+    """The filter of topics, queues, tags, keys, queue offsets, and of a consumer.
 
     Parameters
     ----------
@@ -37,21 +42,35 @@ class RowFilter:
     ----------
     columns : tuple of str
         What `select` looks at; empty if every row is asked for.
+    error_count : int
+        Rows that a consumer's SQL92 expression failed on, among those that all else asks for; they are left out.
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self._rules = tuple(_rules(options))
-        self.columns = tuple(dict.fromkeys(name for names, _ in self._rules for name in names))
+        selector = options.selector
+        self._rules = tuple(_rules(options, selector))
+        self._sql = None if selector is None else selector.sql
+        names = [name for names, _ in self._rules for name in names]
+        self.columns = tuple(dict.fromkeys([*names, "properties"] if self._sql else names))
+        self.error_count = 0
 
     def select(self, batch: pa.RecordBatch) -> _Mask:
         """Tell which rows of a batch with the filter's columns are asked for, shape (rows,)."""
         mask = np.ones(batch.num_rows, np.bool_)
         for _, rule in self._rules:
             mask &= rule(batch)
+        return mask if self._sql is None else self._evaluated(self._sql, batch, mask)
+
+    def _evaluated(self, sql: Sql92Expression, batch: pa.RecordBatch, mask: _Mask) -> _Mask:
+        """Evaluate an expression on the rows that all other rules leave."""
+        properties = batch.column("properties")
+        verdicts = evaluate_maps(sql, properties if mask.all() else properties.filter(pa.array(mask)))
+        self.error_count += verdicts.error_count
+        mask[mask] = verdicts.matches
         return mask
 
 
-def _rules(options: ReadOptions) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
+def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
     """Give the columns each rule looks at, and the rule."""
     if options.topic:
         yield ("topic",), _one_of("topic", pa.array(options.topic, pa.string()))
@@ -63,6 +82,10 @@ def _rules(options: ReadOptions) -> Iterator[tuple[tuple[str, ...], _Predicate]]
         yield ("tags",), _one_of("tags", pa.array(options.tag, pa.string()))
     if options.key is not None:
         yield ("keys", "unique_key"), _has_key(options.key)
+    if selector is not None:
+        yield ("sys_flag",), _is_queued
+        if not selector.is_all and selector.sql is None:
+            yield ("tags",), _one_of("tags", pa.array(sorted(selector.tags.tags), pa.string()))
     if options.start.queues or options.end.queues:
         yield ("topic", "queue_id", "queue_offset"), _QueueBounds(options)
 
@@ -76,6 +99,13 @@ def _mask(booleans: pa.BooleanArray) -> _Mask:
     """Turn an Arrow mask into numpy's; null is False."""
     found: _Mask = booleans.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- a value
     return found
+
+
+def _is_queued(batch: pa.RecordBatch) -> _Mask:
+    """Tell which records are in a queue, where alone a consumer finds them: not prepared and rolled-back ones."""
+    kinds = batch.column("sys_flag").to_numpy(zero_copy_only=False) & TRANSACTION_MASK
+    mask: _Mask = np.isin(kinds, [kind.value for kind in TransactionType if kind.is_queued])
+    return mask
 
 
 def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
