@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two fakes that queues stand on in their tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+
+@pytest.fixture
+def disk() -> FaultyFileSystem:
+    return FaultyFileSystem()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consume queues of ten units a file, and what one wants to know of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
+from store_core.queue.queue_rules import QueueRules, Release
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from store_core.queue.queue_extension import QueueExtension
+
+__all__ = ["FILE_SIZE", "RELEASES", "UNITS", "QueueMaker", "Unit", "put_all", "records", "state_of", "write_files"]
+
+RELEASES: Final[tuple[Release, ...]] = ("4.3", "4.9", "5.3")
+UNITS: Final = 10
+FILE_SIZE: Final = UNITS * CQ_STORE_UNIT_SIZE
+
+
+class Unit(NamedTuple):
+    """What a queue is given of a record."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    queue_offset: int
+
+
+class QueueMaker:
+    """Makes queues in one directory, on a disk and a clock that tests rule."""
+
+    def __init__(self, directory: Path, release: Release = "5.3") -> None:
+        self.directory = directory
+        self.disk = FaultyFileSystem()
+        self.clock = FakeClock()
+        self.errors = 0
+        self.is_writable = True
+        self.rules = QueueRules(release=release, consume_queue_file_size=FILE_SIZE)
+
+    def new(self, *, ext: QueueExtension | None = None, writable: bool = True) -> ConsumeQueue:
+        """Make a queue that has looked at nothing yet."""
+        return ConsumeQueue(
+            "T",
+            0,
+            self.directory,
+            self.rules,
+            self.disk,
+            self.clock,
+            can_write=lambda: self.is_writable,
+            on_error=self._note_error,
+            ext=ext,
+            writable=writable,
+        )
+
+    def _note_error(self) -> None:
+        self.errors += 1
+        self.is_writable = False
+
+    def opened(self, *, writable: bool = True) -> ConsumeQueue:
+        """Make a queue of what lies in the directory."""
+        queue = self.new(writable=writable)
+        queue.load()
+        queue.recover()
+        return queue
+
+    def file_bytes(self) -> dict[int, bytes]:
+        """Give the files by their offset."""
+        return {int(path.name): path.read_bytes() for path in sorted(self.directory.glob("*"))}
+
+
+def records(count: int, first: int = 0, size: int = 100) -> list[Unit]:
+    """Make the units of records one behind the other, the first of which has an index."""
+    return [Unit(1000 + (first + i) * size, size, 7 * (first + i), first + i) for i in range(count)]
+
+
+def put_all(queue: ConsumeQueue, units: Iterable[Unit]) -> list[bool]:
+    return [queue.put_message_position_info(*unit) for unit in units]
+
+
+def state_of(queue: ConsumeQueue) -> dict[str, object]:
+    """Give everything that a queue knows."""
+    files = queue.mapped_file_queue
+    return {
+        "max_physical_offset": queue.max_physical_offset,
+        "min_logic_offset": queue.min_logic_offset,
+        "max_offset": queue.max_offset_in_queue,
+        "misplaced": queue.misplaced,
+        "flushed_where": files.flushed_where,
+        "committed_where": files.committed_where,
+        "files": [(file.file_from_offset, file.wrote_position, file.flushed_position) for file in files.mapped_files],
+    }
+
+
+def write_files(directory: Path, units: Sequence[tuple[int, int, int]], *, start: int = 0) -> None:
+    """Write units as files, the last one filled up with zeros."""
+    directory.mkdir(parents=True, exist_ok=True)
+    array = np.zeros(-(-len(units) // UNITS) * UNITS, UNIT_DTYPE)
+    array[: len(units)] = np.array([tuple(unit) for unit in units], UNIT_DTYPE)
+    for index in range(0, len(array), UNITS):
+        offset = start + index * CQ_STORE_UNIT_SIZE
+        (directory / f"{offset:020d}").write_bytes(array[index : index + UNITS].tobytes())
