@@ -66,12 +66,15 @@ class IndexFile:
     path : Path
     size : int
         Bytes.
+    pending : int
+        Entries that were put since the last `write_back`.
     """
 
     def __init__(self, path: Path, rules: QueueRules, file_system: FileSystem, header: IndexHeader) -> None:
         self.path = path
         self.size = index_file_size(rules)
         self._rules = rules
+        self._counts_puts = rules.release == "4.3"  # hashSlotCount, in RocketMQ until 4.7.0
         self._file_system = file_system
         self._header = header
         self._stored_header = header.to_bytes()
@@ -79,7 +82,7 @@ class IndexFile:
         self._slots: IndexSlots | None = None
         self._file: OpenFile | None = None
         self._is_writable = False
-        self._pending = 0
+        self.pending = 0
         self._is_synced = True
         self._sync_error: OSError | None = None
         self._is_in_directory = True
@@ -171,11 +174,6 @@ class IndexFile:
         """Whether nothing can be put any more (``isWriteFull``): one entry fewer than ``maxIndexNum`` fit."""
         return self._header.index_count >= self._rules.max_index_num
 
-    @property
-    def pending(self) -> int:
-        """Entries that were put since the last `write_back`."""
-        return self._pending
-
     def put_key(self, key: str, physical_offset: int, store_timestamp: int) -> bool:
         """Put one key of a message; False if the file is full (``putKey``).
 
@@ -205,7 +203,7 @@ class IndexFile:
             slots[slot] = index
             header.add_slots(int(previous == 0 or self._counts_puts))
             header.add((physical_offset, store_timestamp), (physical_offset, store_timestamp))
-            self._pending += 1
+            self.pending += 1
             return True
 
     def put_entries(
@@ -252,12 +250,7 @@ class IndexFile:
             slots.undo()
             raise
         self._header = header
-        self._pending += hash_codes.size
-
-    @property
-    def _counts_puts(self) -> bool:
-        """Whether ``hashSlotCount`` counts entries: RocketMQ until 4.7.0."""
-        return self._rules.release == "4.3"
+        self.pending += hash_codes.size
 
     def select_physical_offsets(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
         """Find messages by key, newest first; keys with the same hash are found, too.
@@ -278,17 +271,17 @@ class IndexFile:
         """
         key_hash, slot_count = positive_hash(hash_code(key)), self._rules.max_hash_slot_num
         with self._lock:
-            header = self._header
-            limits = max_num, begin, end, header.begin_timestamp, header.index_count
-            query = IndexQuery(key_hash, slot_count, *limits)
-            slot = key_hash % slot_count
-            first = self._stored_slot(slot) if self._slots is None else self._slots[slot]
-            file = self._open()
-        return walk_chain(
-            query, first, lambda index, count: file.read(count * INDEX_DTYPE.itemsize, self._entry_position(index))
-        )
+            begins, count = self._header.begin_timestamp, self._header.index_count
+            first, file = self._slot(key_hash % slot_count), self._open()
 
-    def _stored_slot(self, slot: int) -> int:
+        def read(index: int, entries: int) -> bytes:
+            return file.read(entries * INDEX_DTYPE.itemsize, self._entry_position(index))
+
+        return walk_chain(IndexQuery(key_hash, slot_count, max_num, begin, end, begins, count), first, read)
+
+    def _slot(self, slot: int) -> int:
+        if self._slots is not None:
+            return self._slots[slot]
         stored = self._open().read(SLOT_SIZE, INDEX_HEADER_SIZE + slot * SLOT_SIZE)
         return int(_SLOT.unpack(stored.ljust(SLOT_SIZE, b"\0"))[0])
 
@@ -301,7 +294,7 @@ class IndexFile:
             As the system says; calling again tries again.
         """
         with self._lock:
-            if not self._pending:
+            if not self.pending:
                 return
             header = self._header.copy()
             header.end_physical_offset = self._stored_end_offset
@@ -312,7 +305,7 @@ class IndexFile:
             slots.mark_clean()
             self._write_header(self._header)
             self._stored_end_offset = self._header.end_physical_offset
-            self._pending = 0
+            self.pending = 0
             if self.is_full:
                 self._slots = None
 
@@ -360,7 +353,7 @@ class IndexFile:
         """Let go of the file, without a write; it opens again when it is used."""
         with self._lock:
             self._file = None  # dropped, not closed: a query may be reading it
-            if not self._pending:
+            if not self.pending:
                 self._slots = None
 
     def remove(self) -> None:

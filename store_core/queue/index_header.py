@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.format.layout import INDEX_HEADER
@@ -23,6 +24,8 @@ def unit_struct(unit: Unit) -> struct.Struct:
 
 
 _STRUCT: Final = unit_struct(INDEX_HEADER)
+
+_VALUES: Final = attrgetter(*(field.name for field in INDEX_HEADER.fields))
 
 INDEX_HEADER_SIZE: Final = _STRUCT.size
 """Bytes (RocketMQ: ``IndexHeader.INDEX_HEADER_SIZE``)."""
@@ -83,11 +86,11 @@ class IndexHeader:
 
     def to_bytes(self) -> bytes:
         """Write it."""
-        return _STRUCT.pack(*astuple(self))
+        return _STRUCT.pack(*_VALUES(self))
 
     def copy(self) -> Self:
         """Copy it."""
-        return replace(self)
+        return type(self)(*_VALUES(self))
 
     def add(self, first: tuple[int, int], last: tuple[int, int], count: int = 1) -> None:
         """Note that `count` entries were put; the first one of a file sets where it begins.

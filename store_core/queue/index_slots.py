@@ -103,9 +103,13 @@ class IndexSlots:
 
     def dirty(self) -> Iterator[tuple[int, memoryview]]:
         """Give what the file does not have yet, as runs of whole pages: the first slot's number and the bytes."""
-        edges = np.flatnonzero(np.diff(self._is_dirty, prepend=False, append=False)) * _PAGE_SLOTS
+        pages = np.flatnonzero(self._is_dirty)
+        if not pages.size:
+            return
         data = self._raw.view(np.uint8).data
-        for start, stop in edges.reshape(-1, 2).tolist():
+        ends = np.flatnonzero(pages[1:] - pages[:-1] > 1).tolist()
+        for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, pages.size - 1], strict=True):
+            start, stop = int(pages[begin]) * _PAGE_SLOTS, (int(pages[end]) + 1) * _PAGE_SLOTS
             yield start, data[start * SLOT_SIZE : stop * SLOT_SIZE]
 
     def mark_clean(self) -> None:

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What RocketMQ dispatched, put into an index of ours, makes RocketMQ's own index files, and answers as it does."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from store_core.files.file_system import OsFileSystem
+from store_core.queue.dispatch_batch import RequestBatch
+from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.store.store_checkpoint import StoreCheckpoint
+from tests.golden_replay import golden_puts
+from tests.golden_stores import find_golden_store, golden_stores
+from tests.store_core.queue.index_builders import (
+    ALWAYS,
+    contents,
+    golden_requests,
+    golden_rules,
+    index_service,
+    request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.queue.index_service import IndexService
+    from tests.golden_stores import UnpackedStore
+
+    Golden = Callable[[str], UnpackedStore]
+    Build = Callable[[IndexService, list[DispatchRequest]], None]
+
+pytestmark = pytest.mark.golden
+
+_NAMES: Final = [store.name for store in golden_stores()]
+_ANSWERED: Final = [name for name in _NAMES if not name.endswith("/live")]
+_MATRIX: Final = Path(__file__).parents[4] / "shared" / "golden" / "answers" / "time_index_matrix.jsonl.xz"
+_ROUNDS: Final = 3
+
+
+def _one_by_one(index: IndexService, requests: list[DispatchRequest]) -> None:
+    for each in requests:
+        index.build_index(each)
+
+
+def _in_batches(index: IndexService, requests: list[DispatchRequest]) -> None:
+    for start in range(0, len(requests), 300):
+        index.build_indexes(RequestBatch(requests[start : start + 300]), write_back=False)
+
+
+def _stored(store: UnpackedStore) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(store.root.joinpath(INDEX_DIRECTORY).iterdir())]
+
+
+def _rebuilt(store: UnpackedStore, directory: Path, golden: Golden, build: Build) -> IndexService:
+    """Build a store's index from what RocketMQ dispatched."""
+    index = index_service(directory, golden_rules(store))
+    if store.golden.is_torn:  # the index is older than the damage
+        store = golden(f"{store.golden.version}/crash")
+    if store.golden.scenario == "aged":
+        begin = int(store.segments[0].name)
+        build(index, [each for each in _puts(store) if each.physical_offset < begin] + golden_requests(store))
+        index.delete_expired_file(begin)
+        return index
+    build(index, golden_requests(store))
+    if store.golden.scenario == "live":
+        # Its broker was killed: the file that was not full was deleted, and the last message of the one before, whose
+        # offset is not before the index's end, was put again when the log was dispatched anew.
+        index.close()
+        index.files[-1].remove()
+        index = index_service(directory, golden_rules(store))
+        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        build(index, golden_requests(store))
+    return index
+
+
+def _puts(store: UnpackedStore) -> list[DispatchRequest]:
+    """Give the requests of a store whose log has lost its beginning, from what was put."""
+    lines = (put.line for put in golden_puts(store))
+    return [
+        request(
+            line["wroteOffset"],
+            line["properties"].get("KEYS", ""),
+            line["storeTimestamp"],
+            topic=line["topic"],
+            unique_key=line["properties"].get("UNIQ_KEY"),
+            sys_flag=line["sysFlag"],
+        )
+        for line in lines
+        if line["putStatus"] == "PUT_OK"
+    ]
+
+
+@pytest.mark.parametrize("build", [_one_by_one, _in_batches])
+@pytest.mark.parametrize("name", _NAMES)
+def test_what_rocketmq_dispatched_makes_its_index_files_byte_for_byte(
+    name: str, build: Build, golden: Golden, tmp_path: Path
+) -> None:
+    store = golden(name)
+
+    index = _rebuilt(store, tmp_path / "index", golden, build)
+    index.close()
+
+    assert _stored(store) == [data for _, data in contents(index)]
+
+
+def _as_asked(store: UnpackedStore, directory: Path) -> IndexService:
+    """Give the index that RocketMQ answered from: after a crash, what its recovery makes of it."""
+    shutil.copytree(store.root / INDEX_DIRECTORY, directory)
+    index = index_service(directory, golden_rules(store))
+    is_clean = not store.root.joinpath("abort").exists()
+    checkpoint = StoreCheckpoint(store.root, OsFileSystem(), store.golden.release).load()
+    index.load(is_clean, checkpoint.index_msg_timestamp)
+    if not is_clean:
+        _one_by_one(index, golden_requests(store))
+    return index
+
+
+@pytest.mark.parametrize("name", _ANSWERED)
+def test_queries_give_what_rocketmq_gave(name: str, golden: Golden, tmp_path: Path) -> None:
+    store = golden(name)
+    index = _as_asked(store, tmp_path / "index")
+    lines = [json.loads(line) for line in store.path.joinpath("index.jsonl").read_text().splitlines()]
+    assert lines
+
+    for line in lines:
+        answer = index.query_offset(line["topic"], line["key"], 64, *ALWAYS)
+
+        assert line["indexServiceOffsets"] == answer.physical_offsets
+        if line["offsets"]:
+            assert line["indexLastUpdateTimestamp"] == answer.index_last_update_timestamp
+            assert line["indexLastUpdatePhyoffset"] == answer.index_last_update_physical_offset
+
+
+def _query_message(index: IndexService, times: dict[int, int], line: dict[str, Any]) -> tuple[list[int], int, int]:
+    """Do what ``DefaultMessageStore.queryMessage`` does with the index; `times` stands for the log."""
+    end, found, last = line["end"], list[int](), (0, 0)
+    for _ in range(_ROUNDS):
+        answer = index.query_offset(line["topic"], line["key"], line["maxNum"], line["begin"], end)
+        offsets = sorted(answer.physical_offsets)
+        if not offsets:
+            break
+        last = answer.index_last_update_timestamp, answer.index_last_update_physical_offset
+        end = times.get(offsets[0], end)
+        found += [offset for offset in offsets if offset in times]
+        if found or end < line["begin"]:
+            break
+    return found, *last
+
+
+@pytest.mark.parametrize("answers", [_MATRIX] if _MATRIX.exists() else [])
+def test_queries_by_time_give_what_rocketmq_gave(answers: Path, golden: Golden, tmp_path: Path) -> None:
+    opened: dict[str, tuple[IndexService, dict[int, int]]] = {}
+    with lzma.open(answers, "rt") as lines:
+        asked = [json.loads(line) for line in lines if '"queryMessage"' in line]
+    assert len(asked) > 5000
+
+    for line in asked:
+        name = line["store"].removeprefix("golden/")
+        if name not in opened:
+            store = golden(find_golden_store(name).name)
+            times = {row["physical_offset"]: row["store_timestamp"] for row in store.expected()}
+            opened[name] = _as_asked(store, tmp_path / name), times
+        expected = line["answer"]
+
+        assert (
+            expected["physicalOffsets"],
+            expected["indexLastUpdateTimestamp"],
+            expected["indexLastUpdatePhyoffset"],
+        ) == _query_message(*opened[name], line)
