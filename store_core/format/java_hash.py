@@ -9,6 +9,8 @@ import numpy as np
 
 from store_core.format.properties import decode_text
 from store_core.format.slices import as_text, binary_parts, take_slices
+from store_core.format.spans import gather
+from store_core.format.words import WORD_SIZE, kept_bytes, piece_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,12 +22,11 @@ _WORD: Final = 1 << 32
 _SIGN: Final = 1 << 31
 _BASE: Final = 31
 _BASE_1, _BASE_2, _BASE_4 = (np.uint64(_BASE**count) for count in (1, 2, 4))
-_WORD_SIZE: Final = 8
 _BYTES: Final = np.uint64(0x00FF00FF00FF00FF)
 _HALVES: Final = np.uint64(0x0000FFFF0000FFFF)
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
-_KEPT: Final = np.array([(1 << 64) - (1 << 8 * (_WORD_SIZE - left)) for left in range(_WORD_SIZE + 1)], np.uint64)
-"""By how many bytes of a piece are left: what of a word that ends with them is the piece's."""
+_LONGEST_ALIKE: Final = 64
+"""Pieces of one length up to this are read whole; longer ones word by word, to stay in cache."""
 
 _CONTINUATION_MASK, _CONTINUATION, _FOUR_BYTES = 0xC0, 0x80, 0xF0
 
@@ -99,10 +100,10 @@ def hash_slices(
     fours.
     """
     lengths = stops - starts
-    words = -(-lengths // _WORD_SIZE)
-    if lengths.size and int((stops - words * _WORD_SIZE).min()) < 0:
-        data = np.concatenate([np.zeros(_WORD_SIZE, np.uint8), data])
-        starts, stops = starts + _WORD_SIZE, stops + _WORD_SIZE
+    words = -(-lengths // WORD_SIZE)
+    if lengths.size and int((stops - words * WORD_SIZE).min()) < 0:
+        data = np.concatenate([np.zeros(WORD_SIZE, np.uint8), data])
+        starts, stops = starts + WORD_SIZE, stops + WORD_SIZE
     hashes, wide = _fold_words(data, stops, lengths)
     if wide.size:
         hashes[wide], lengths[wide] = _wide_hashes(data, starts[wide], stops[wide])
@@ -115,22 +116,30 @@ def _fold_words(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Hash pieces as if each byte were a character; gives the rows where that is wrong too."""
+    size = int(lengths[0]) if lengths.size else 0
+    if 0 < size <= _LONGEST_ALIKE and (lengths == size).all():
+        return _fold_alike(data, stops, size)
     hashes, high = np.zeros(lengths.size, np.uint32), np.zeros(lengths.size, np.uint64)
-    items: npt.NDArray[np.void] = np.ndarray(
-        (max(data.size - _WORD_SIZE + 1, 0),), f"V{_WORD_SIZE}", data, strides=(1,)
-    )
-    for passed in range(0, int(lengths.max(initial=0)), _WORD_SIZE):
-        left = lengths - passed
-        rows: npt.NDArray[np.int64] | slice = slice(None)
-        if int(left.min()) <= 0:
-            rows = np.flatnonzero(left > 0)
-            left = left[rows]
-        words = items[stops[rows] - (passed + _WORD_SIZE)].view("<u8")
-        if int(left.min()) < _WORD_SIZE:
-            words &= _KEPT.take(left, mode="clip")
+    for passed, rows, words in piece_words(data, stops, lengths):
         high[rows] |= words
         hashes[rows] += _fold(words) * np.uint32(pow(_BASE, passed, _WORD))
     return hashes, np.flatnonzero(high & _HIGH_BITS)
+
+
+def _fold_alike(
+    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], size: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Do the same for pieces of one length, all words of a piece at once."""
+    count = -(-size // WORD_SIZE)
+    words = gather(data, stops - count * WORD_SIZE, np.dtype(f"V{count * WORD_SIZE}")).view("<u8").reshape(-1, count)
+    words[:, 0] &= kept_bytes(size - (count - 1) * WORD_SIZE)
+    folded = _fold(words)
+    hashes = folded[:, 0].copy()
+    for number in range(1, count):
+        hashes *= np.uint32(pow(_BASE, WORD_SIZE, _WORD))
+        hashes += folded[:, number]
+    high = words & _HIGH_BITS
+    return hashes, np.flatnonzero(high.any(axis=1)) if high.any() else np.empty(0, np.int64)
 
 
 def _fold(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:

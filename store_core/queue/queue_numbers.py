@@ -12,35 +12,24 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.properties import decode_text
-from store_core.format.spans import gather
+from store_core.format.words import WORD_SIZE, piece_words, words_before
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
 __all__ = ["QueueNumbers"]
 
-_WORD: Final = 8
-_WORD_DTYPE: Final = np.dtype(f"V{_WORD}")
 _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 """Odd numbers with their bits well spread, of which any three would do."""
 
 _SLOT_BITS: Final = 16
 _SLOT_SHIFT: Final = np.uint64(64 - _SLOT_BITS)
 _FOLD_SHIFT: Final = np.uint64(32)
-_KEPT: Final = np.array([(1 << 64) - (1 << 8 * (_WORD - left)) for left in range(_WORD + 1)], np.uint64)
-"""By how many bytes of a topic are left: what of a word that ends with them is the topic's."""
 
-
-def _words_before(
-    raw: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], left: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint64]:
-    """Read the eight bytes before each stop, zeros for those that are not among the `left` ones of a topic."""
-    words: npt.NDArray[np.uint64] = gather(raw, np.maximum(stops - _WORD, 0), _WORD_DTYPE).view("<u8")
-    if int(left.min()) < _WORD:
-        words &= _KEPT.take(left, mode="clip")
-    return words
+_KEPT_STEPS: Final = 8
+"""Words of a topic that are kept between mixing and comparing; those of longer ones are read again."""
 
 
 class _Names:
@@ -57,20 +46,20 @@ class _Names:
         self.stops = stops
         self.lengths = stops - starts
         self.queue_ids = queue_ids
+        self._steps: list[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]] | None = None
 
     def only(self, rows: npt.NDArray[np.int64]) -> _Names:
         """Give some of them."""
         return _Names(self._raw, self.stops[rows] - self.lengths[rows], self.stops[rows], self.queue_ids[rows])
 
-    def steps(self) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
-        """Give, for each word from the end, how many bytes lie behind it, the rows that go so far, and their words."""
-        for passed in range(0, int(self.lengths.max(initial=0)), _WORD):
-            left = self.lengths - passed
-            rows: npt.NDArray[np.int64] | slice = slice(None)
-            if int(left.min()) <= 0:
-                rows = np.flatnonzero(left > 0)
-                left = left[rows]
-            yield passed, rows, _words_before(self._raw, self.stops[rows] - passed, left)
+    def steps(self) -> Iterable[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
+        """Give the words of the topics; see `store_core.format.words.piece_words`."""
+        words = piece_words(self._raw, self.stops, self.lengths)
+        if int(self.lengths.max(initial=0)) > _KEPT_STEPS * WORD_SIZE:
+            return words
+        if self._steps is None:
+            self._steps = list(words)
+        return self._steps
 
     def mixed(self) -> npt.NDArray[np.uint64]:
         """Mix topic and queue id into 64 bits; different queues rarely give the same."""
@@ -78,7 +67,7 @@ class _Names:
         mixed *= _FACTORS[0]
         mixed += self.lengths.view(np.uint64)
         for _, rows, words in self.steps():
-            step = np.bitwise_xor(mixed[rows], words, out=words)
+            step = mixed[rows] ^ words
             step *= _FACTORS[1]
             step ^= step >> _FOLD_SHIFT
             mixed[rows] = step
@@ -91,12 +80,12 @@ class _Names:
         differ |= known.lengths.take(others) != self.lengths
         for passed, rows, words in self.steps():
             if known.stops.size < words.size:
-                table = _words_before(self._raw, known.stops - passed, known.lengths - passed)
+                table = words_before(self._raw, known.stops - passed, known.lengths - passed)
                 differ[rows] |= table.take(others[rows]) != words
             else:
                 same = others[rows]
                 stops, left = known.stops.take(same) - passed, known.lengths.take(same) - passed
-                differ[rows] |= _words_before(self._raw, stops, left) != words
+                differ[rows] |= words_before(self._raw, stops, left) != words
         return differ
 
     def followed_by(self, names: _Names) -> _Names:

@@ -13,13 +13,14 @@ import pyarrow as pa
 from store_core.errors import CorruptRecordError
 from store_core.format.delayed import SCHEDULE_TOPIC
 from store_core.format.java_hash import hash_code, hash_slices
-from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser, decode_text
+from store_core.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, PropertyParser, decode_text
 from store_core.format.property_columns import split_key_column
 from store_core.format.property_spans import PropertyFinder, PropertySpans
 from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM
 from store_core.format.slices import as_text, binary_parts, take_slices
 from store_core.format.spans import Heads, Spans, gather, measure
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.format.words import rows_with_byte
 from store_core.queue.dispatch_batch import DispatchBatch, IndexHashes
 from store_core.queue.message_check import check_message_and_return_size, delay_of_level
 from store_core.queue.queue_numbers import QueueNumbers
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["StoredBatch", "StoredFile"]
 
 _NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
+_BLANK: Final = ord(KEY_SEPARATOR)
 _NOT_DELAYED, _DELAYED, _ILLEGAL = range(3)
 _SCHEDULE_TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), f"V{len(SCHEDULE_TOPIC)}")
 
@@ -46,6 +48,16 @@ class StoredFile:
         self.rules = rules
         self.numbers = QueueNumbers(raw)
         self.finder = PropertyFinder(_NAMES, PropertyParser.of_release(rules.release))
+        self._prefixes = np.empty(0, np.int32)
+
+    def index_prefixes(self) -> npt.NDArray[np.int32]:
+        """Give the hash of what the index puts before a key, ``topic#``, by number of the queue."""
+        known = self._prefixes
+        if known.size < len(self.numbers.queues):
+            topics = (topic for topic, _ in self.numbers.queues[known.size :])
+            new = np.array([hash_code(f"{topic}#") for topic in topics], np.int32)
+            self._prefixes = np.concatenate([known, new])
+        return self._prefixes
 
     def request(self, start: int) -> DispatchRequest:
         """Make the request of a record that is known to be one."""
@@ -152,8 +164,9 @@ class StoredBatch(DispatchBatch):
     def delayed(self) -> Delays:
         """The records whose tags code is a time, and those with a level that can't be read."""
         rows = self._rows_with(DELAY)
-        if rows.size:
-            rows = rows[self._is_of_schedule_topic(rows)]
+        if not rows.size:
+            return Delays(rows, rows, rows)
+        rows = rows[self._is_of_schedule_topic(rows)]
         spans = self._property(DELAY)
         levels = take_slices(self._file.raw, spans.starts[rows], spans.stops[rows]).dictionary_encode()
         kinds, delays = _delays_of([decode_text(level) for level in levels.dictionary.to_pylist()], self._file.rules)
@@ -278,28 +291,45 @@ class StoredBatch(DispatchBatch):
         return self._file.request(int(self._starts[row]))
 
     def index_hashes(self) -> IndexHashes:  # noqa: D102
-        before = np.array([hash_code(f"{topic}#") for topic, _ in self.queues], np.int32)[self.queue_codes]
+        before = self._file.index_prefixes().take(self._numbered[0]).take(self.queue_codes)
         is_indexed = self.sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK_TYPE.value
         unique, keys = self._property(UNIQ_KEY), self._property(KEYS)
         unique_rows = np.flatnonzero(unique.present & is_indexed)
         unique_hashes = hash_slices(
-            self._file.raw, unique.starts[unique_rows], unique.stops[unique_rows], before[unique_rows]
+            self._file.raw, unique.starts.take(unique_rows), unique.stops.take(unique_rows), before.take(unique_rows)
         )
         key_rows, key_hashes = self._token_hashes(keys, np.flatnonzero(keys.present & is_indexed), before)
-        rows = np.concatenate([unique_rows, key_rows])
-        order = np.argsort(rows, kind="stable")
-        hashes = np.abs(np.concatenate([unique_hashes, key_hashes])[order])
-        return IndexHashes(rows[order], np.maximum(hashes, 0))
+        return _merged(unique_rows, unique_hashes, key_rows, key_hashes)
 
     def _token_hashes(
         self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Split KEYS of some rows at blanks; gives the row and the hash of each key."""
-        packed = take_slices(self._file.raw, keys.starts[rows], keys.stops[rows])
-        values = pa.Array.from_buffers(pa.string(), len(packed), packed.buffers())
-        lists = split_key_column(values)
+        raw, starts, stops = self._file.raw, keys.starts.take(rows), keys.stops.take(rows)
+        if not rows_with_byte(raw, stops, stops - starts, _BLANK).size:
+            return rows, hash_slices(raw, starts, stops, before.take(rows))
+        packed = take_slices(raw, starts, stops)
+        lists = split_key_column(pa.Array.from_buffers(pa.string(), len(packed), packed.buffers()))
         bounds = np.frombuffer(lists.buffers()[1], np.int32)[: rows.size + 1]
         offsets, data, _ = binary_parts(lists.values)
         owners = np.repeat(rows, np.diff(bounds))
-        stops = offsets.astype(np.int64)
-        return owners, hash_slices(data, stops[:-1], stops[1:], before[owners])
+        ends = offsets.astype(np.int64)
+        return owners, hash_slices(data, ends[:-1], ends[1:], before.take(owners))
+
+
+def _merged(
+    unique_rows: npt.NDArray[np.int64],
+    unique_hashes: npt.NDArray[np.int32],
+    key_rows: npt.NDArray[np.int64],
+    key_hashes: npt.NDArray[np.int32],
+) -> IndexHashes:
+    """Bring both kinds of keys into the order of rows, unique keys first; what Java can't negate becomes 0."""
+    if np.array_equal(unique_rows, key_rows):
+        rows, hashes = np.repeat(key_rows, 2), np.empty(2 * key_rows.size, np.int32)
+        hashes[0::2], hashes[1::2] = unique_hashes, key_hashes
+    else:
+        rows, hashes = np.concatenate([unique_rows, key_rows]), np.concatenate([unique_hashes, key_hashes])
+        order = np.argsort(rows, kind="stable")
+        rows, hashes = rows[order], hashes[order]
+    np.abs(hashes, out=hashes)
+    return IndexHashes(rows, np.maximum(hashes, 0, out=hashes))
