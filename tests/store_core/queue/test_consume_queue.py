@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_unit_is_offset_size_and_tags_code_in_big_endian(queue: ConsumeQueue, 
 
 
 def test_a_file_size_that_is_no_multiple_of_the_unit_is_rounded_up(maker: QueueMaker) -> None:
-    maker.rules = type(maker.rules)(consume_queue_file_size=FILE_SIZE - 19)
+    maker.rules = replace(maker.rules, consume_queue_file_size=FILE_SIZE - 19)
 
     assert FILE_SIZE == maker.new().mapped_file_queue.file_size
 
