@@ -98,6 +98,9 @@ class ConfigFields:
 
     def offsets(self) -> dict[int, int]:
         """Give all members as 32-bit integers, of queues or levels, to 64-bit offsets; bare or in quotes."""
+        missing = next((key for key, value in self.members.items() if value is None), None)
+        if missing is not None:
+            raise self.error(missing, "an offset")
         return {self._index(key): self.integer(key) for key in self.members}
 
     def texts(self) -> dict[str, str]:

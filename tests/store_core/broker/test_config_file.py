@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""File and backup: never both broken, and loaded as RocketMQ loads them."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.broker.config_fields import ConfigFields
+from store_core.broker.config_file import ConfigManager
+from store_core.errors import CorruptRecordError, UnsafeSizeError
+from tests.store_core.fakes import FaultyFileSystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonObject
+
+
+class Counter(ConfigManager):
+    """The smallest thing that can be kept."""
+
+    value = 0
+
+    def encode(self) -> JsonObject:
+        return {"value": self.value}
+
+    def decode(self, value: JsonObject, file: str) -> None:
+        self.value = ConfigFields(value, file).integer("value")
+
+
+class RenamingDisk(FaultyFileSystem):
+    """A disk that also notes, and can fail at, renaming."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.called("rename", target)
+        super().rename(source, target)
+
+
+@pytest.fixture
+def disk() -> FaultyFileSystem:
+    return RenamingDisk()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, disk: FaultyFileSystem) -> Counter:
+    return Counter(tmp_path / "config" / "counter.json", disk)
+
+
+def put(kept: Counter, text: str | None, backup: str | None) -> None:
+    kept.path.parent.mkdir(exist_ok=True)
+    for path, content in ((kept.path, text), (kept.backup_path, backup)):
+        if content is not None:
+            path.write_text(content)
+
+
+def loaded(kept: Counter) -> int:
+    again = Counter(kept.path, FaultyFileSystem())
+    again.load()
+    return again.value
+
+
+# ---- loading
+
+
+@pytest.mark.parametrize(
+    ("text", "backup", "value"),
+    [
+        (None, None, 0),
+        ("", None, 0),
+        ("", "", 0),
+        ('{"value":1}', None, 1),
+        ('{"value":1}', '{"value":2}', 1),
+        ('{"value":1}', "{", 1),
+        (None, '{"value":2}', 2),
+        ("", '{"value":2}', 2),
+        ("{", '{"value":2}', 2),
+        ('{"value":"x"}', '{"value":2}', 2),
+    ],
+)
+def test_the_backup_is_taken_where_the_file_is_missing_empty_or_broken(
+    kept: Counter, text: str | None, backup: str | None, value: int
+) -> None:
+    put(kept, text, backup)
+    kept.load()
+
+    assert value == kept.value
+
+
+def test_taking_the_backup_for_a_broken_file_is_told(kept: Counter) -> None:
+    put(kept, '{"value":', '{"value":2}')
+    kept.load()
+
+    assert 1 == len(kept.notes)
+    assert "counter.json.bak was taken" in kept.notes[0]
+    assert "offset 9" in kept.notes[0]
+
+
+@pytest.mark.parametrize("backup", [None, ""])
+def test_a_broken_file_without_a_backup_is_an_error_and_not_an_empty_table(kept: Counter, backup: str | None) -> None:
+    put(kept, "{", backup)
+    with pytest.raises(CorruptRecordError, match=r"counter\.json:"):
+        kept.load()
+
+
+def test_a_broken_backup_is_an_error(kept: Counter) -> None:
+    put(kept, "{", "}")
+    with pytest.raises(CorruptRecordError, match=r"counter\.json\.bak"):
+        kept.load()
+
+
+def test_a_file_beyond_all_measure_is_not_read(kept: Counter) -> None:
+    put(kept, "", None)
+    with kept.path.open("r+b") as file:
+        file.truncate((1 << 30) + 1)
+    with pytest.raises(UnsafeSizeError, match="1073741825 bytes"):
+        kept.load()
+
+
+# ---- persisting
+
+
+def test_the_backup_holds_what_the_file_held(kept: Counter) -> None:
+    for value in (1, 2, 3):
+        kept.value = value
+        kept.persist()
+
+    assert '{\n\t"value":3\n}' == kept.path.read_text()
+    assert '{\n\t"value":2\n}' == kept.backup_path.read_text()
+    assert ["counter.json", "counter.json.bak"] == sorted(path.name for path in kept.path.parent.iterdir())
+
+
+def test_every_file_is_synced_before_it_is_renamed(kept: Counter, disk: FaultyFileSystem) -> None:
+    kept.persist()
+    disk.calls.clear()
+    kept.persist()
+    steps = [call for call in disk.calls if call[0] in ("sync", "rename", "sync_directory")]
+
+    assert [
+        ("sync", "counter.json.tmp"),
+        ("rename", "counter.json"),
+        ("sync", "counter.json.bak.tmp"),
+        ("rename", "counter.json.bak"),
+        ("sync_directory", "config"),
+    ] == steps
+
+
+@pytest.mark.parametrize("operation", ["open", "read", "write", "sync", "rename", "sync_directory"])
+@pytest.mark.parametrize("after", range(3))
+def test_whatever_fails_while_persisting_a_whole_state_stays(
+    kept: Counter, disk: FaultyFileSystem, operation: str, after: int
+) -> None:
+    for kept.value in (1, 2):
+        kept.persist()
+    kept.value = 3
+    disk.fail(operation, errno.EIO, after=after)
+    try:
+        kept.persist()
+        expected = {3}
+    except OSError:
+        expected = {2, 3}
+    disk.heal()
+
+    assert loaded(kept) in expected
+    kept.persist()
+    assert 3 == loaded(kept)
+
+
+def test_a_full_disk_leaves_what_was_there(kept: Counter, disk: FaultyFileSystem) -> None:
+    kept.value = 1
+    kept.persist()
+    kept.value = 2
+    disk.free_blocks = 0
+    with pytest.raises(OSError, match="No space left"):
+        kept.persist()
+
+    assert 1 == loaded(kept)
+
+
+def test_what_an_earlier_crash_left_half_written_is_overwritten(kept: Counter) -> None:
+    kept.path.parent.mkdir()
+    kept.path.with_name("counter.json.tmp").write_text("x" * 1000)
+    kept.value = 1
+    kept.persist()
+
+    assert 1 == loaded(kept)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nearly JSON: read strictly, written as fastjson writes it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.broker.config_json import JsonObject, JsonValue, parse_config, write_config
+from store_core.errors import CorruptRecordError, UnsafeSizeError
+
+_FILE = "consumerOffset.json"
+
+# Printed by fastjson 1.2.83 (1.2.29 and 1.2.69 print the same), PrettyFormat.
+_PRETTY = (
+    '{\n\t"e":[],\n\t"ei":{},\n\t"i":{1:{\n\t\t\t"j":2,\n\t\t\t"k":1\n\t\t},2:{\n\t\t\t"j":3\n\t\t}\n\t},'
+    '\n\t"il":{3:[\n\t\t\t5,\n\t\t\t6\n\t\t]\n\t},\n\t"l":[\n\t\t1,\n\t\t2\n\t],\n\t"nm":{\n\t\t"b":"x"\n\t},\n\t"s":["a","b"]\n}'
+)
+_PRETTY_VALUE: JsonObject = {
+    "e": [],
+    "ei": {},
+    "i": {1: {"j": 2, "k": 1}, 2: {"j": 3}},
+    "il": {3: [5, 6]},
+    "l": [1, 2],
+    "nm": {"a": None, "b": "x"},
+    "s": ("a", "b"),
+}
+
+
+def parse(text: str) -> JsonObject:
+    return parse_config(text.encode(), _FILE)
+
+
+def refusal(text: str | bytes) -> CorruptRecordError:
+    with pytest.raises(CorruptRecordError) as raised:
+        parse_config(text.encode() if isinstance(text, str) else text, _FILE)
+    return raised.value
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{}", {}),
+        (' \t\r\n{ "a" : 1 } \n', {"a": 1}),
+        ("{0:5,17:6,-2:7}", {0: 5, 17: 6, -2: 7}),
+        ('{"0":5}', {"0": 5}),
+        ('{"a":{0:{"b":[]}}}', {"a": {0: {"b": []}}}),
+        ('{"a":true,"b":false,"c":null}', {"a": True, "b": False, "c": None}),
+        ('{"a":-0.5,"b":1E3,"c":-7}', {"a": -0.5, "b": 1000.0, "c": -7}),
+        ('{"a":"\\u00e9\\ud83d\\ude00\\n\\"\\/"}', {"a": 'é😀\n"/'}),
+        ('{"a":"é😀"}', {"a": "é😀"}),
+        ('{"a":1,"a":2}', {"a": 2}),
+        ('\ufeff{"a":1}', {"a": 1}),
+        ('{"a":[1,[2,{}],"x"]}', {"a": [1, [2, {}], "x"]}),
+        ('{"a":9223372036854775807}', {"a": 9223372036854775807}),
+    ],
+)
+def test_reads(text: str, value: JsonObject) -> None:
+    assert value == parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "expected"),
+    [
+        ("", 0, "'{'"),
+        ("   ", 3, "'{'"),
+        ("[1]", 0, "'{'"),
+        ("null", 0, "'{'"),
+        ("{", 1, "a key: a string in double quotes, or an integer"),
+        ("{a:1}", 1, "JSON"),
+        ("{'a':1}", 1, "JSON"),
+        ('{"a":1,}', 7, "a key: a string in double quotes, or an integer"),
+        ('{"a" 1}', 5, "':'"),
+        ('{"a":}', 5, "a value"),
+        ('{"a":1 "b":2}', 7, "',' or '}'"),
+        ('{"a":1]', 6, "',' or '}'"),
+        ('{"a":[1}', 7, "',' or ']'"),
+        ('{"a":[1,]}', 8, "a value"),
+        ('{"a":1}x', 7, "JSON"),
+        ('{"a":1} {', 8, "the end of the file"),
+        ('/*c*/{"a":1}', 0, "JSON"),
+        ("{1.5:1}", 1, "a key: a string in double quotes, or an integer"),
+        ("{01:5}", 1, "JSON"),
+        ('{"a":+1}', 5, "JSON"),
+        ('{"a":.5}', 5, "JSON"),
+        ('{"a":truex}', 5, "JSON"),
+        ('{"a":NaN}', 5, "JSON"),
+        ('{"a":"x', 5, "JSON"),
+        ('{"a":"x\ty"}', 5, "JSON"),
+        ('{"a":"\\x"}', 5, "JSON"),
+        ('{"a":"\\ud800"}', 5, "characters"),
+        ('{"a":' + "9" * 20 + "}", 5, "JSON"),
+        ('{"a":' + "9" * 1_000_000 + "}", 5, "JSON"),
+        ('{"é":x}', 6, "JSON"),
+    ],
+)
+def test_what_is_not_json_is_refused_where_it_is(text: str, offset: int, expected: str) -> None:
+    error = refusal(text)
+
+    assert (_FILE, offset, expected) == (error.file, error.offset, error.expected)
+    assert len(str(error)) < 300
+
+
+def test_a_refusal_names_line_and_way_on() -> None:
+    text = str(refusal('{\n\t"a":1,\n\tb:2\n}'))
+
+    assert "line 3" in text
+    assert ".bak" in text
+
+
+def test_a_refusal_pickles() -> None:
+    error = refusal("{")
+
+    assert str(error) == str(pickle.loads(pickle.dumps(error)))  # noqa: S301 -- our own bytes
+
+
+def test_bytes_that_are_no_utf_8_are_refused_where_they_are() -> None:
+    assert 6 == refusal(b'{"a":"\xff"}').offset
+
+
+@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]")])
+def test_depth_is_bounded(opening: str, closing: str) -> None:
+    deep = '{"a":' + opening * 63 + "1" + closing * 63 + "}"
+    deeper = '{"a":' + opening * 1_000_000
+
+    assert parse(deep)
+    with pytest.raises(UnsafeSizeError, match="nesting of at most 64"):
+        parse(deeper)
+
+
+# ---- writing
+
+
+def test_writes_as_fastjson_does() -> None:
+    assert _PRETTY == write_config(_PRETTY_VALUE)
+
+
+def test_escapes_what_fastjson_escapes() -> None:
+    plain = "é中😀'/\u00a0\u200b\ufeff"
+    escaped = {
+        '"': '\\"',
+        "\\": "\\\\",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\x00": "\\u0000",
+        "\x0b": "\\u000B",
+        "\x1f": "\\u001F",
+        "\x7f": "\\u007F",
+        "\x9f": "\\u009F",
+        "\u2028": "\\u2028",
+        "\u2029": "\\u2029",
+    }
+
+    assert f'"{plain}{"".join(escaped.values())}"' == write_config(plain + "".join(escaped))
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_KEYS = _TEXT | st.integers(-(2**31), 2**31 - 1)
+_VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(_KEYS, _VALUES, max_size=4))
+def test_what_was_written_reads_the_same(value: dict[str | int, JsonValue]) -> None:
+    assert value == parse(write_config(value))
+
+
+@given(st.dictionaries(_KEYS, _VALUES, min_size=1, max_size=3), st.data())
+def test_a_file_cut_short_is_never_taken_for_a_whole_one(
+    value: dict[str | int, JsonValue], data: st.DataObject
+) -> None:
+    whole = write_config(value).encode()
+    cut = data.draw(st.integers(0, len(whole) - 1))
+
+    assert refusal(whole[:cut]).offset <= cut
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        parse_config(b'{"a":' + data, _FILE)
+    except CorruptRecordError as error:
+        assert 0 <= error.offset <= len(data) + 5  # noqa: PT017 -- most bytes are refused, some are not

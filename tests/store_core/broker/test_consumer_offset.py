@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Committed offsets, and the file they are kept in."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.broker.config_json import write_config
+from store_core.broker.consumer_offset import ConsumerOffsetManager
+from store_core.broker.data_version import DataVersion
+from store_core.errors import CorruptRecordError
+from store_core.files.file_system import OsFileSystem
+from tests.golden_stores import golden_stores
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.queue.queue_rules import Release
+    from tests.golden_stores import UnpackedStore
+
+KEPT = [store.name for store in golden_stores() if store.scenario in ("delay", "live", "tx")]
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def offsets(tmp_path: Path) -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(tmp_path, FaultyFileSystem(), FakeClock())
+
+
+def release_4(root: Path) -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(root, FaultyFileSystem(), FakeClock(), "4.9")
+
+
+def commit(offsets: ConsumerOffsetManager, offset: int, queue_id: int = 0, topic: str = "orders") -> None:
+    offsets.commit_offset("10.0.0.1:4711", "billing", topic, queue_id, offset)
+
+
+def loaded(root: Path, text: str, release: Release = "5.3") -> ConsumerOffsetManager:
+    path = root / "config" / "consumerOffset.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    manager = ConsumerOffsetManager(root, OsFileSystem(), FakeClock(), release)
+    manager.load()
+    return manager
+
+
+# ---- committing
+
+
+def test_what_was_committed_is_answered(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+    commit(offsets, 7, queue_id=1)
+
+    assert (5, 7) == tuple(offsets.query_offset("billing", "orders", queue_id) for queue_id in (0, 1))
+    assert {0: 5, 1: 7} == offsets.query_offsets("billing", "orders")
+
+
+def test_what_was_never_committed_is_minus_one(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+
+    assert -1 == offsets.query_offset("billing", "orders", 1)
+    assert -1 == offsets.query_offset("other", "orders", 0)
+    assert offsets.query_offsets("other", "orders") is None
+
+
+def test_an_offset_may_go_back_with_a_warning(offsets: ConsumerOffsetManager, caplog: pytest.LogCaptureFixture) -> None:
+    commit(offsets, 5)
+    commit(offsets, 5)
+    quiet = not caplog.records
+    with caplog.at_level(logging.WARNING):
+        commit(offsets, 4)
+
+    assert quiet
+    assert 4 == offsets.query_offset("billing", "orders", 0)
+    assert "10.0.0.1:4711 commits offset 4 of orders@billing, queue 0, back from 5" in caplog.text
+
+
+@pytest.mark.parametrize(("queue_id", "offset"), [(1 << 31, 0), (-(1 << 31) - 1, 0), (0, 1 << 63)])
+def test_numbers_that_java_does_not_hold_are_refused(
+    offsets: ConsumerOffsetManager, queue_id: int, offset: int
+) -> None:
+    with pytest.raises(ValueError, match="bits"):
+        commit(offsets, offset, queue_id)
+
+
+def test_the_data_version_moves_on_after_so_many_commits(tmp_path: Path) -> None:
+    clock = FakeClock()
+    offsets = ConsumerOffsetManager(tmp_path, OsFileSystem(), clock, version_step=3)
+    clock.advance(1)
+    counters = []
+    for offset in range(7):
+        commit(offsets, offset)
+        counters.append(offsets.data_version.counter)
+
+    assert [0, 0, 1, 1, 1, 2, 2] == counters
+    assert DataVersion(NOW + 1000, 2) == offsets.data_version
+
+
+# ---- pulls and resets
+
+
+def test_a_pull_offset_goes_before_the_committed_one_until_it_is_cleared(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+    before = offsets.query_pull_offset("billing", "orders", 0)
+    offsets.commit_pull_offset("billing", "orders", 0, 9)
+    pulled = offsets.query_pull_offset("billing", "orders", 0), offsets.query_offset("billing", "orders", 0)
+    offsets.clear_pull_offset("billing", "orders")
+
+    assert (5, (9, 5), 5) == (before, pulled, offsets.query_pull_offset("billing", "orders", 0))
+
+
+def test_a_reset_goes_before_what_is_committed_until_it_is_taken(offsets: ConsumerOffsetManager) -> None:
+    offsets.assign_reset_offset("orders", "billing", 0, 2)
+    commit(offsets, 9)
+    waiting = offsets.has_offset_reset("orders", "billing", 0), offsets.query_offset("billing", "orders", 0)
+    taken = offsets.query_then_erase_reset_offset("orders", "billing", 0)
+
+    assert ((True, 2), 2, 9) == (waiting, taken, offsets.query_offset("billing", "orders", 0))
+    assert offsets.query_then_erase_reset_offset("orders", "billing", 0) is None
+
+
+def test_resets_are_passed_over_where_the_broker_has_them_off(tmp_path: Path) -> None:
+    off = ConsumerOffsetManager(tmp_path, OsFileSystem(), FakeClock(), uses_reset=False)
+    off.assign_reset_offset("orders", "billing", 0, 2)
+    commit(off, 9)
+
+    assert 9 == off.query_offset("billing", "orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "group", "queue_id", "offset"), [("", "g", 0, 0), ("t", "", 0, 0), ("t", "g", -1, 0), ("t", "g", 0, -1)]
+)
+def test_a_reset_that_makes_no_sense_is_passed_over(
+    offsets: ConsumerOffsetManager, topic: str, group: str, queue_id: int, offset: int
+) -> None:
+    offsets.assign_reset_offset(topic, group, queue_id, offset)
+
+    assert {} == offsets.offset_table()
+
+
+# ---- groups and topics
+
+
+def test_groups_and_topics_find_each_other(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 1)
+    commit(offsets, 1, topic="refunds")
+    commit(offsets, 1, topic="a@b")
+    offsets.commit_offset("", "audit", "orders", 0, 1)
+
+    assert {"orders", "refunds"} == offsets.which_topic_by_consumer("billing")
+    assert {"billing", "audit"} == offsets.which_group_by_topic("orders")
+
+
+def test_a_clone_goes_its_own_way(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+    offsets.clone_offset("billing", "audit", "orders")
+    commit(offsets, 6)
+
+    assert 5 == offsets.query_offset("audit", "orders", 0)
+
+
+def test_groups_and_topics_can_be_forgotten(offsets: ConsumerOffsetManager) -> None:
+    for topic in ("orders", "refunds"):
+        for group in ("billing", "audit"):
+            offsets.commit_offset("", group, topic, 0, 1)
+            offsets.commit_pull_offset(group, topic, 0, 2)
+    offsets.remove_offset("audit")
+    offsets.clean_offset_by_topic("refunds")
+
+    assert {"orders@billing": {0: 1}} == offsets.offset_table()
+    assert -1 == offsets.query_pull_offset("audit", "orders", 0)
+
+
+# ---- the file
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", KEPT)
+def test_golden_files_are_written_as_they_were_read(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden(name)
+    release: Release = "5.3" if store.golden.release == "5.3" else "4.9"
+    offsets = ConsumerOffsetManager(store.root, OsFileSystem(), FakeClock(), release)
+    offsets.load()
+
+    assert offsets.path.read_text() == write_config(offsets.encode())
+
+
+def test_the_file_is_what_fastjson_writes(offsets: ConsumerOffsetManager) -> None:
+    for queue_id in (2, 1, 0):
+        commit(offsets, 10 + queue_id, queue_id)
+    offsets.persist()
+
+    assert (
+        '{\n\t"dataVersion":{\n\t\t"counter":0,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
+        '\t"groupTopicMap":{\n\t\t"billing":["orders"]\n\t},\n'
+        '\t"offsetTable":{\n\t\t"orders@billing":{0:10,1:11,2:12\n\t\t}\n\t}\n}'
+    ) == offsets.path.read_text()
+
+
+def test_release_4_writes_the_offsets_alone(tmp_path: Path) -> None:
+    offsets = release_4(tmp_path)
+    commit(offsets, 5)
+    offsets.persist()
+
+    assert '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5\n\t\t}\n\t}\n}' == offsets.path.read_text()
+    assert 0 == offsets.data_version.counter
+
+
+def test_quoted_queue_ids_are_taken(tmp_path: Path) -> None:
+    offsets = loaded(tmp_path, '{"offsetTable":{"orders@billing":{"0":5,"1":"6"}}}')
+
+    assert {0: 5, 1: 6} == offsets.query_offsets("billing", "orders")
+
+
+def test_loading_replaces_what_is_there_and_keeps_what_a_file_lacks(tmp_path: Path) -> None:
+    offsets = loaded(tmp_path, '{"offsetTable":{"orders@billing":{0:5}}}')
+    version = offsets.data_version
+    commit(offsets, 7, topic="refunds")
+    offsets.load()
+
+    assert {"orders@billing": {0: 5}} == offsets.offset_table()
+    assert version == offsets.data_version
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"offsetTable":[]}', "offsetTable"),
+        ('{"offsetTable":{"t@g":5}}', "offsetTable.t@g"),
+        ('{"offsetTable":{"t@g":{0:"x"}}}', "offsetTable.t@g.0"),
+        ('{"offsetTable":{"t@g":{0:null}}}', "offsetTable.t@g.0"),
+        ('{"offsetTable":{"t@g":{0:true}}}', "offsetTable.t@g.0"),
+        ('{"offsetTable":{"t@g":{0:1.5}}}', "offsetTable.t@g.0"),
+        ('{"offsetTable":{"t@g":{0:9223372036854775808}}}', "offsetTable.t@g.0"),
+        ('{"offsetTable":{"t@g":{"x":1}}}', "offsetTable.t@g"),
+        ('{"offsetTable":{"t@g":{2147483648:1}}}', "offsetTable.t@g"),
+        ('{"offsetTable":{},"dataVersion":{"counter":"x"}}', "dataVersion.counter"),
+    ],
+)
+def test_a_hostile_file_is_refused_by_member_and_changes_nothing(tmp_path: Path, text: str, where: str) -> None:
+    with pytest.raises(CorruptRecordError) as raised:
+        loaded(tmp_path, text)
+
+    assert where in raised.value.problem
+    assert "consumerOffset.json" in raised.value.file
+
+
+_NAMES = st.text('ab@%-é"\\\n', min_size=1, max_size=4)
+_COMMITS = st.lists(
+    st.tuples(_NAMES, _NAMES, st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)), max_size=20
+)
+
+
+@given(_COMMITS)
+def test_what_was_persisted_is_loaded(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[tuple[str, str, int, int]]
+) -> None:
+    root = tmp_path_factory.mktemp("store")
+    offsets = ConsumerOffsetManager(root, FaultyFileSystem(), FakeClock())
+    for topic, group, queue_id, offset in commits:
+        offsets.commit_offset("", group, topic, queue_id, offset)
+    offsets.persist()
+    again = ConsumerOffsetManager(root, FaultyFileSystem(), FakeClock(0))
+    again.load()
+
+    assert (offsets.offset_table(), offsets.data_version) == (again.offset_table(), again.data_version)
+
+
+def test_other_json_readers_take_a_file_once_its_keys_are_quoted(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+    offsets.persist()
+    text = offsets.path.read_text().replace("{0:", '{"0":')
+
+    assert {"orders@billing": {"0": 5}} == json.loads(text)["offsetTable"]
