@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from store_core.format.layout import INDEX_UNIT, unit_dtype
-from store_core.queue.index_header import java_long, unit_struct
+from store_core.queue.index_header import INDEX_HEADER_SIZE, java_long, unit_struct
+from store_core.queue.index_slots import SLOT_SIZE
 
 if TYPE_CHECKING:
     from store_core.queue.index_header import IndexHeader
     from store_core.queue.index_slots import IndexSlots
+    from store_core.queue.queue_rules import QueueRules
 
 __all__ = [
     "INDEX_DTYPE",
@@ -35,6 +37,11 @@ _MAX_INT: Final = 2**31 - 1
 _MS: Final = 1000
 
 Longs = npt.NDArray[np.int64]
+
+
+def index_file_size(rules: QueueRules) -> int:
+    """Bytes of an index file: header, slots and entries."""
+    return INDEX_HEADER_SIZE + SLOT_SIZE * rules.max_hash_slot_num + INDEX_DTYPE.itemsize * rules.max_index_num
 
 
 def positive_hash(hash_code: int) -> int:

@@ -8,12 +8,19 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.file_system import write_all
 from store_core.format.java_hash import hash_code
-from store_core.queue.index_build import INDEX_DTYPE, INDEX_STRUCT, build_entries, positive_hash, time_diff
+from store_core.queue.index_build import (
+    INDEX_DTYPE,
+    INDEX_STRUCT,
+    build_entries,
+    index_file_size,
+    positive_hash,
+    time_diff,
+)
 from store_core.queue.index_chain import IndexQuery, walk_chain
 from store_core.queue.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.queue.index_slots import SLOT_SIZE, IndexSlots
+from store_core.queue.index_storage import IndexStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,19 +28,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.files.file_system import FileSystem, OpenFile
+    from store_core.files.file_system import FileSystem
     from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["IndexFile", "index_file_size"]
+__all__ = ["IndexFile"]
 
 _SLOT: Final = struct.Struct(">i")
 _BLOCK: Final = 32_768
 """Entries that are built and written at once."""
-
-
-def index_file_size(rules: QueueRules) -> int:
-    """Bytes of an index file: header, slots and entries."""
-    return INDEX_HEADER_SIZE + SLOT_SIZE * rules.max_hash_slot_num + INDEX_DTYPE.itemsize * rules.max_index_num
 
 
 class IndexFile:
@@ -64,28 +66,20 @@ class IndexFile:
     Attributes
     ----------
     path : Path
-    size : int
-        Bytes.
     pending : int
         Entries that were put since the last `write_back`.
     """
 
-    def __init__(self, path: Path, rules: QueueRules, file_system: FileSystem, header: IndexHeader) -> None:
-        self.path = path
-        self.size = index_file_size(rules)
+    def __init__(self, storage: IndexStorage, rules: QueueRules, header: IndexHeader) -> None:
+        self.path = storage.path
+        self.pending = 0
+        self._storage = storage
         self._rules = rules
         self._counts_puts = rules.release == "4.3"  # hashSlotCount, in RocketMQ until 4.7.0
-        self._file_system = file_system
         self._header = header
         self._stored_header = header.to_bytes()
         self._stored_end_offset = header.end_physical_offset
         self._slots: IndexSlots | None = None
-        self._file: OpenFile | None = None
-        self._is_writable = False
-        self.pending = 0
-        self._is_synced = True
-        self._sync_error: OSError | None = None
-        self._is_in_directory = True
         self._lock = RLock()
 
     @classmethod
@@ -99,29 +93,19 @@ class IndexFile:
     ) -> Self:
         """Make a file at its full size, all hole, and put down the end of the one before as its begin and end.
 
-        A crash in between leaves an empty file, or one of zeros: `load` takes both for a file with nothing in it.
+        A crash in between leaves an empty file, or one of zeros: `load` takes both for a file with nothing in it, and
+        `follow` says where it begins.
 
         Raises
         ------
         OSError
             As the system says; a file that was made is deleted again.
         """
-        stored = IndexHeader.following(end_physical_offset, end_timestamp).to_bytes()
-        file_system.make_directories(path.parent)
-        file = file_system.open(path, create=True)
-        try:
-            created = cls(path, rules, file_system, IndexHeader.from_bytes(stored))
-            file.grow(created.size)
-            if any(stored):
-                write_all(file, memoryview(stored), 0)
-        except OSError:
-            file.close()
-            file_system.remove(path)
-            raise
+        header = IndexHeader.following(end_physical_offset, end_timestamp)
+        stored = header.to_bytes(index_count=0)
+        created = cls(IndexStorage.create(path, index_file_size(rules), file_system, stored), rules, header)
         created._stored_header = stored
-        created._file, created._is_writable = file, True
         created._slots = IndexSlots(rules.max_hash_slot_num)
-        created._is_synced = created._is_in_directory = False
         return created
 
     @classmethod
@@ -136,19 +120,28 @@ class IndexFile:
         OSError
             As the system says.
         """
-        file = file_system.open(path, writable=False)
-        size, stored = file.size(), file.read(INDEX_HEADER_SIZE, 0)
-        file.close()
-        loaded = cls(path, rules, file_system, IndexHeader.from_bytes(stored))
-        if size not in (0, loaded.size):
+        storage = IndexStorage(path, index_file_size(rules), file_system)
+        size, stored = storage.reader().size(), storage.reader().read(INDEX_HEADER_SIZE, 0)
+        storage.close()
+        if size not in (0, storage.size):
             raise SegmentLayoutError(
-                f"{path} is no index file of this configuration: expected {loaded.size} bytes for "
+                f"{path} is no index file of this configuration: expected {storage.size} bytes for "
                 f"{rules.max_hash_slot_num} slots and {rules.max_index_num} entries, found {size}. Its keys are not "
                 f"found, and it is left as it is: open the store with the maxHashSlotNum and maxIndexNum it was made "
                 f"with, or move the file elsewhere"
             )
+        loaded = cls(storage, rules, IndexHeader.from_bytes(stored))
         loaded._stored_header = stored.ljust(INDEX_HEADER_SIZE, b"\0")
         return loaded
+
+    def follow(self, end_physical_offset: int, end_timestamp: int) -> None:
+        """Give a file that a crash left without a header the one it was to have, that of the end of the one before.
+
+        Without, everything that the files before hold would be put once more.
+        """
+        if self._header == IndexHeader():
+            self._header = IndexHeader.following(end_physical_offset, end_timestamp)
+            self._stored_end_offset = self._header.end_physical_offset
 
     def __repr__(self) -> str:
         return f"IndexFile({str(self.path)!r}, count={self._header.index_count})"
@@ -199,7 +192,9 @@ class IndexFile:
             slot, index = hashed % self._rules.max_hash_slot_num, header.index_count
             previous = slots[slot] if 0 < slots[slot] <= index else 0
             seconds = time_diff(store_timestamp, header.begin_timestamp)
-            self._write(INDEX_STRUCT.pack(hashed, physical_offset, seconds, previous), self._entry_position(index))
+            self._storage.write(
+                INDEX_STRUCT.pack(hashed, physical_offset, seconds, previous), self._entry_position(index)
+            )
             slots[slot] = index
             header.add_slots(int(previous == 0 or self._counts_puts))
             header.add((physical_offset, store_timestamp), (physical_offset, store_timestamp))
@@ -245,7 +240,7 @@ class IndexFile:
         slot_count = self._rules.max_hash_slot_num
         entries = build_entries(header, slots, slot_count, *columns, counts_puts=self._counts_puts)
         try:
-            self._write(entries.view("u1").data, self._entry_position(self._header.index_count))
+            self._storage.write(entries.view("u1").data, self._entry_position(self._header.index_count))
         except OSError:
             slots.undo()
             raise
@@ -272,7 +267,7 @@ class IndexFile:
         key_hash, slot_count = positive_hash(hash_code(key)), self._rules.max_hash_slot_num
         with self._lock:
             begins, count = self._header.begin_timestamp, self._header.index_count
-            first, file = self._slot(key_hash % slot_count), self._open()
+            first, file = self._slot(key_hash % slot_count), self._storage.reader()
 
         def read(index: int, entries: int) -> bytes:
             return file.read(entries * INDEX_DTYPE.itemsize, self._entry_position(index))
@@ -282,7 +277,7 @@ class IndexFile:
     def _slot(self, slot: int) -> int:
         if self._slots is not None:
             return self._slots[slot]
-        stored = self._open().read(SLOT_SIZE, INDEX_HEADER_SIZE + slot * SLOT_SIZE)
+        stored = self._storage.reader().read(SLOT_SIZE, INDEX_HEADER_SIZE + slot * SLOT_SIZE)
         return int(_SLOT.unpack(stored.ljust(SLOT_SIZE, b"\0"))[0])
 
     def write_back(self) -> None:
@@ -301,7 +296,7 @@ class IndexFile:
             self._write_header(header)
             slots = self._writable_slots()
             for first, data in slots.dirty():
-                self._write(data, INDEX_HEADER_SIZE + first * SLOT_SIZE)
+                self._storage.write(data, INDEX_HEADER_SIZE + first * SLOT_SIZE)
             slots.mark_clean()
             self._write_header(self._header)
             self._stored_end_offset = self._header.end_physical_offset
@@ -327,32 +322,12 @@ class IndexFile:
             self.write_back()
             if with_header and self._header.to_bytes() != self._stored_header:
                 self._write_header(self._header)
-            if self._is_synced:
-                return
-            self._sync()
-            self._is_synced = True
-
-    def _sync(self) -> None:
-        if self._sync_error is not None:
-            raise OSError(
-                self._sync_error.errno,
-                f"an earlier flush failed ({self._sync_error.strerror}), and the system may have dropped what it could "
-                f"not write: check the disk, then open the store again",
-                str(self.path),
-            )
-        try:
-            self._open().sync()
-            if not self._is_in_directory:
-                self._file_system.sync_directory(self.path.parent)
-                self._is_in_directory = True
-        except OSError as error:
-            self._sync_error = error
-            raise
+            self._storage.sync()
 
     def close(self) -> None:
         """Let go of the file, without a write; it opens again when it is used."""
         with self._lock:
-            self._file = None  # dropped, not closed: a query may be reading it
+            self._storage.close()
             if not self.pending:
                 self._slots = None
 
@@ -364,7 +339,7 @@ class IndexFile:
         OSError
             As the system says.
         """
-        self._file_system.remove(self.path)
+        self._storage.remove()
 
     def _entry_position(self, index: int) -> int:
         slots = SLOT_SIZE * self._rules.max_hash_slot_num
@@ -372,29 +347,12 @@ class IndexFile:
 
     def _write_header(self, header: IndexHeader) -> None:
         stored = header.to_bytes()
-        self._write(memoryview(stored), 0)
+        self._storage.write(stored, 0)
         self._stored_header = stored
-
-    def _write(self, data: memoryview | bytes, position: int) -> None:
-        self._is_synced = False
-        write_all(self._open_for_writing(), memoryview(data), position)
-
-    def _open(self) -> OpenFile:
-        if self._file is None:
-            self._file = self._file_system.open(self.path, writable=False)
-            self._is_writable = False
-        return self._file
-
-    def _open_for_writing(self) -> OpenFile:
-        if self._file is None or not self._is_writable:
-            self._file = self._file_system.open(self.path)
-            self._is_writable = True
-            self._file.grow(self.size)
-        return self._file
 
     def _writable_slots(self) -> IndexSlots:
         if self._slots is None:
             size = SLOT_SIZE * self._rules.max_hash_slot_num
-            stored = self._open().read(size, INDEX_HEADER_SIZE)
+            stored = self._storage.reader().read(size, INDEX_HEADER_SIZE)
             self._slots = IndexSlots(self._rules.max_hash_slot_num, stored.ljust(size, b"\0"))
         return self._slots

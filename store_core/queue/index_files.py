@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.segment_file import offset_of
-from store_core.queue.index_file import IndexFile, index_file_size
+from store_core.queue.index_build import index_file_size
+from store_core.queue.index_file import IndexFile
 from store_core.queue.index_name import index_file_name, is_index_file_name, next_index_file_name
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ class IndexFiles:
             notes.append(str(error))
             return
         if newest is None or file.end_timestamp <= newest or not self._is_writable:
+            last = self._last()
+            if last is not None:
+                file.follow(last.end_physical_offset, last.end_timestamp)
             with self._lock:
                 self._files.append(file)
             return

@@ -58,7 +58,7 @@ class IndexHeader:
     hash_slot_count : int
         Slots in use; release 4.3 counts the entries put.
     index_count : int
-        Number of the next entry. A file that nothing was put into has 0 on disk; entries are numbered from 1.
+        Number of the next entry, from 1. A file that nothing was put into has 0 on disk.
     """
 
     begin_timestamp: int = 0
@@ -66,7 +66,7 @@ class IndexHeader:
     begin_physical_offset: int = 0
     end_physical_offset: int = 0
     hash_slot_count: int = 0
-    index_count: int = 0
+    index_count: int = 1
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -84,9 +84,10 @@ class IndexHeader:
         offset, timestamp = max(0, end_physical_offset), max(0, end_timestamp)
         return cls(timestamp, timestamp, offset, offset)
 
-    def to_bytes(self) -> bytes:
-        """Write it."""
-        return _STRUCT.pack(*_VALUES(self))
+    def to_bytes(self, index_count: int | None = None) -> bytes:
+        """Write it, with another count if that is given."""
+        *others, count = _VALUES(self)
+        return _STRUCT.pack(*others, count if index_count is None else index_count)
 
     def copy(self) -> Self:
         """Copy it."""
