@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file system whose changes stay in memory, so that what would be done to a store can be done without touching it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from threading import RLock
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from store_core.files.file_system import FileStatus
+from store_core.files.overlay_file import OverlayFile, OverlayNode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["FileChange", "OverlayFileSystem"]
+
+_DEVICE: Final = -1
+"""Device number of files that are nowhere but here."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileChange:
+    """What became of a file or directory.
+
+    Attributes
+    ----------
+    path : Path
+    kind : str
+        ``"created"``, ``"removed"``, ``"written"`` or ``"truncated"``; a file that was moved is removed and created.
+    first_changed : int
+        The first byte that is another than before; 0 of a file that is created or removed.
+    size : int
+        Bytes now; of a removed file 0.
+    is_directory : bool
+    """
+
+    path: Path
+    kind: str
+    first_changed: int = 0
+    size: int = 0
+    is_directory: bool = False
+
+    def __str__(self) -> str:
+        what = f"directory {self.path}" if self.is_directory else f"{self.path}"
+        where = f" from byte {self.first_changed}" if self.kind in ("written", "truncated") else ""
+        return f"{self.kind} {what}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """A directory that is only here."""
+
+    modified_ms: int
+    identity: tuple[int, int]
+
+
+_Entry: TypeAlias = OverlayNode | _Directory | None
+"""A file, a directory, or None where something below is gone."""
+
+
+class OverlayFileSystem:
+    """What another file system holds, and changes to it that nobody else sees.
+
+    Nothing below is ever written, made, renamed or removed: a file that is changed becomes a private mapping of the one
+    below (``MAP_PRIVATE``), a new or longer one anonymous memory, so that only pages that are changed take memory.
+    Changes last as long as this object. `fileno` of a file here is refused: there is nothing to lock.
+
+    What somebody else writes below shows here as long as this has not changed the same page. A file below that is cut
+    short while it is used kills the process, as any mapping of it would; RocketMQ only ever deletes files.
+
+    Parameters
+    ----------
+    base : FileSystem
+        What is below.
+    clock : Clock
+        Dates changes.
+    """
+
+    def __init__(self, base: FileSystem, clock: Clock) -> None:
+        self._base = base
+        self._clock = clock
+        self._lock = RLock()
+        self._numbers = count()
+        # What differs from below, by directory and name.
+        self._entries: dict[Path, dict[str, _Entry]] = {}
+
+    # ---- what there is
+
+    def status(self, path: Path) -> FileStatus | None:
+        """Look at a path; None if there is nothing."""
+        with self._lock:
+            here = self._entries.get(path.parent, {})
+            if path.name not in here:
+                return self._base.status(path) if self._is_shown(path) else None
+            entry = here[path.name]
+            if entry is None:
+                return None
+            if isinstance(entry, _Directory):
+                return FileStatus(0, entry.modified_ms, is_directory=True, identity=entry.identity)
+            return FileStatus(entry.size, entry.modified_ms, is_directory=False, identity=entry.identity)
+
+    def _is_shown(self, path: Path) -> bool:
+        """Tell whether what is below a path may be seen: not if a directory above it was removed here."""
+        return not any(self._entries.get(above.parent, {}).get(above.name, self) is None for above in path.parents)
+
+    def names(self, directory: Path) -> list[str]:
+        """List a directory, sorted; empty if there is none."""
+        with self._lock:
+            if self._found(directory) is None:
+                return []
+            if not self._is_directory(directory):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+            below = self._base.status(directory)
+            names = set(self._base.names(directory)) if below is not None and below.is_directory else set()
+            here = self._entries.get(directory, {})
+            gone = {name for name, entry in here.items() if entry is None}
+            return sorted((names | here.keys()) - gone)
+
+    def used_percent(self, path: Path) -> int:
+        """Percentage of the disk in use below, rounded up; -1 if the path is not there."""
+        if self.status(path) is None:
+            return -1
+        there = next(each for each in (path, *path.parents) if self._base.status(each) is not None)
+        return self._base.used_percent(there)
+
+    @property
+    def changes(self) -> tuple[FileChange, ...]:
+        """What differs from what is below, in the order of paths."""
+        with self._lock:
+            entries = [(above / name, entry) for above, here in self._entries.items() for name, entry in here.items()]
+            found = [change for path, entry in entries if (change := self._change(path, entry)) is not None]
+        return tuple(sorted(found))
+
+    def _change(self, path: Path, entry: _Entry) -> FileChange | None:
+        before = self._base.status(path)
+        if entry is None:
+            return FileChange(path, "removed", is_directory=before.is_directory) if before is not None else None
+        if isinstance(entry, _Directory):
+            was_here = before is not None and before.is_directory
+            return None if was_here else FileChange(path, "created", is_directory=True)
+        if entry.is_new or entry.identity != (before.identity if before is not None else None):
+            return FileChange(path, "created", size=entry.size)
+        if entry.first_changed is None:
+            return None
+        kind = "truncated" if before is not None and entry.size < before.size else "written"
+        return FileChange(path, kind, entry.first_changed, entry.size)
+
+    # ---- files
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OverlayFile:
+        """Open a file; with `create`, make it if it isn't there. What it holds stays."""
+        with self._lock:
+            return OverlayFile(self._node(path, create=create), writable=writable)
+
+    def _node(self, path: Path, *, create: bool = False) -> OverlayNode:
+        entry = self._entries.get(path.parent, {}).get(path.name)
+        if isinstance(entry, OverlayNode):
+            return entry
+        status = self._found(path)
+        if status is None and create and self._is_directory(path.parent):
+            node = OverlayNode(None, 0, self._clock, self._identity())
+        elif status is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        elif status.is_directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        else:
+            below = partial(self._base.open, path, writable=False)
+            node = OverlayNode(below, status.size, self._clock, status.identity, status.modified_ms)
+        self._set(path, node)
+        return node
+
+    def _set(self, path: Path, entry: _Entry) -> None:
+        self._entries.setdefault(path.parent, {})[path.name] = entry
+
+    def _identity(self) -> tuple[int, int]:
+        return _DEVICE, next(self._numbers)
+
+    def _found(self, path: Path) -> FileStatus | None:
+        """Look at a path; what would lie below a file is refused."""
+        status = self.status(path)
+        if status is None:
+            above = next((found for each in path.parents if (found := self.status(each)) is not None), None)
+            if above is not None and not above.is_directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        return status
+
+    def _is_directory(self, path: Path) -> bool:
+        status = self.status(path)
+        return status is not None and status.is_directory
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file over another in one step; a directory can't be moved here."""
+        with self._lock:
+            node = self._node(source)
+            status = self._found(target)
+            if status is not None and status.is_directory:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+            if not self._is_directory(target.parent):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target))
+            self._forget(source)
+            self._set(target, node)
+
+    def remove(self, path: Path) -> None:
+        """Delete a file; one that is gone already is fine."""
+        with self._lock:
+            status = self._found(path)
+            if status is not None and status.is_directory:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            self._forget(path)
+
+    def _forget(self, path: Path) -> None:
+        self._entries.get(path.parent, {}).pop(path.name, None)
+        if self._base.status(path) is not None:
+            self._set(path, None)
+
+    # ---- directories
+
+    def make_directories(self, path: Path) -> None:
+        """Make a directory and those above it."""
+        with self._lock:
+            for each in (*reversed(path.parents), path):
+                status = self.status(each)
+                if status is None:
+                    self._set(each, _Directory(self._clock.now_ms(), self._identity()))
+                elif not status.is_directory:
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(each))
+
+    def remove_directory(self, path: Path) -> None:
+        """Delete a directory if it is empty; else it stays."""
+        with self._lock:
+            status = self._found(path)
+            if status is None:
+                return
+            if not status.is_directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+            if not self.names(path):
+                self._forget(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """Do nothing: there is no disk."""
+        status = self._found(path)
+        if status is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if not status.is_directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
