@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.format.checksums import body_crcs
 from store_core.format.layout import MagicCode
 from store_core.format.lockstep import chain
-from store_core.format.message import CRC_MASK
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch_batch import DispatchBatch, RequestBatch
 from store_core.queue.dispatch_request import MessageCheck
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DispatchReader"]
 
-_BATCH_ROWS: Final = 1 << 16
+_BATCH_ROWS: Final = 1 << 14
+"""Arrays of so many rows stay in cache, and below the size at which allocating them costs a system call."""
+
 _BATCH_BYTES: Final = 64 << 20
 """Most bytes of the file that a batch covers, but for one record."""
 
@@ -186,6 +187,5 @@ class DispatchReader:
 def _wrong_bodies(raw: npt.NDArray[np.uint8], batch: StoredBatch) -> npt.NDArray[np.int64]:
     """Find the rows whose body does not match its checksum; bodies of no bytes are not checked."""
     starts, stops = batch.spans.body_start, batch.spans.body_stop
-    bodies = map(raw.data.__getitem__, map(slice, starts.tolist(), stops.tolist()))
-    found = np.fromiter(map(zlib.crc32, bodies), np.int64, starts.size) & CRC_MASK
+    found = body_crcs(raw, starts, stops)
     return np.flatnonzero((found != batch.heads.leading("body_crc")) & (stops > starts))

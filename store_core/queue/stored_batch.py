@@ -291,7 +291,8 @@ class StoredBatch(DispatchBatch):
         return self._file.request(int(self._starts[row]))
 
     def index_hashes(self) -> IndexHashes:  # noqa: D102
-        before = self._file.index_prefixes().take(self._numbered[0]).take(self.queue_codes)
+        occurring, codes = self._numbered
+        before = self._file.index_prefixes().take(occurring).take(codes)
         is_indexed = self.sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK_TYPE.value
         unique, keys = self._property(UNIQ_KEY), self._property(KEYS)
         unique_rows = np.flatnonzero(unique.present & is_indexed)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs for those who dispatch: what reaches queues and index by special properties, besides what any log has."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, get_args
+
+import numpy as np
+from hypothesis import strategies as st
+
+from store_core.queue.dispatch_batch import RequestBatch
+from store_core.queue.dispatch_reader import DispatchReader
+from store_core.queue.message_check import check_message_and_return_size
+from store_core.queue.queue_rules import QueueRules, Release
+from tests import strategies
+from tests.builders import Record, blank_record, pack_properties
+from tests.strategies import Log
+
+if TYPE_CHECKING:
+    from store_core.queue.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch_request import DispatchRequest, MessageCheck
+
+__all__ = [
+    "DELAYS",
+    "RELEASES",
+    "assert_reads_as_loop",
+    "assert_same_columns",
+    "dispatch_logs",
+    "read_one_by_one",
+    "readings",
+    "with_property_crc",
+]
+
+RELEASES: Final[tuple[Release, ...]] = get_args(Release)
+DELAYS: Final = (1000, 5000, 10_000)
+
+_COLUMNS: Final = (
+    "starts",
+    "physical_offset",
+    "message_size",
+    "tags_code",
+    "store_timestamp",
+    "queue_offset",
+    "queue_id",
+    "sys_flag",
+    "is_queued",
+    "prepared_transaction_offset",
+    "message_base_offset",
+    "batch_size",
+    "multi_dispatch_rows",
+    "inner_batch_rows",
+)
+_TEXTS: Final = ("topic", "keys", "unique_key")
+
+_NUMBERS: Final = st.sampled_from(
+    [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "-1",
+        "+2",
+        "007",
+        "\u0663",
+        "\U0001d7cf",
+        "",
+        "x",
+        "1 ",
+        "2147483648",
+        "99999999999999999999",
+        "32768",
+    ]
+)
+_TEXT: Final = st.sampled_from(
+    ["TagA", "a b", " a  b ", "日本", "x 日本 😀", "7F0000010A1B18B4AAC2000000000001", "k" * 70, "", "a\x01b", "\x01"]
+)
+_SPECIAL: Final = st.dictionaries(
+    st.sampled_from(["DELAY", "INNER_NUM", "INNER_BASE", "INNER_NUMB", "DELA"]), _NUMBERS, max_size=3
+)
+_PLAIN: Final = st.dictionaries(
+    st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "UNIQ_KEYS", "INNER_MULTI_DISPATCH", "DUP_INFO", "W"]),
+    _TEXT | st.sampled_from(["a_b", "a_b_", "_b", "a_", "%LMQ%a,%LMQ%b"]),
+    max_size=4,
+)
+
+
+def _properties(special: dict[str, str], plain: dict[str, str], end: int) -> bytes:
+    stored = pack_properties(plain | special)
+    return stored[: len(stored) - end]
+
+
+def with_property_crc(record: Record) -> Record:
+    """Put the checksum of the whole record at the end of its properties, as RocketMQ 5.2 and later can."""
+    stored = record.properties if isinstance(record.properties, bytes) else pack_properties(record.properties)
+    bare = replace(record, properties=stored + b"__CRC32#\x010000000000\x02")
+    digits = str(zlib.crc32(bare.encode()[:-20]) & 0x7FFFFFFF)[::-1].ljust(10, "0")
+    return replace(record, properties=stored + f"__CRC32#\x01{digits}\x02".encode())
+
+
+_ours: Final = st.builds(
+    Record,
+    body=st.sampled_from([b"", b"body", bytes(1100)]),
+    topic=st.sampled_from(["SCHEDULE_TOPIC_XXXX", "orders", "SCHEDULE_TOPIC_XXXY", b"\xff", b"\xfe", "t" * 70]),
+    queue_id=st.sampled_from([0, 1, -1, 1 << 30]),
+    properties=st.builds(_properties, _SPECIAL, _PLAIN, st.sampled_from([0, 0, 1])),
+    sys_flag=st.sampled_from([0, 0, 4, 8, 12, 0xC0]),
+    version=st.sampled_from([1, 1, 1, 2]),
+    store_timestamp=st.sampled_from([0, 1_700_000_000_000, -(1 << 63)]),
+    born_host=st.sampled_from([("10.1.2.3", 1), ("10.1.2.3", 1), ("::1", 2)]),
+)
+_alike: Final = st.builds(
+    Record,
+    body=st.just(b"of one length"),
+    properties=st.sampled_from(["TagA", "TagB", "T\xe9g"]).map(
+        lambda tag: pack_properties({"KEYS": "k", "TAGS": tag, "UNIQ_KEY": "7F0000010A1B18B4"})
+    ),
+)
+_one: Final = st.one_of(_alike, _ours, strategies.records(), _ours.map(with_property_crc))
+_ENDS: Final = st.sampled_from(
+    [
+        b"",
+        b"\xda",
+        bytes(7),
+        bytes(300),
+        blank_record(8),
+        blank_record(200),
+        b"\x7f\xff\xff\xff" + blank_record(40)[4:],
+        b"\x80\0\0\0" + blank_record(40)[4:],
+        Record(b"torn").encode()[:-3],
+        b"\0\0\0\x1e\xda\xa3\x20\xa7" + bytes(200),
+        b"\x7f\xff\xff\xff\xda\xa3\x20\xa7" + bytes(300),
+    ]
+)
+
+
+@st.composite
+def dispatch_logs(draw: st.DrawFn) -> Log:
+    """Draw the log of up to 14 records, which mostly say where they are."""
+    start_offset = draw(strategies.start_offsets)
+    data, starts = bytearray(), []
+    for record in draw(st.lists(_one, max_size=14)):
+        starts.append(len(data))
+        offset = start_offset + len(data) + draw(st.sampled_from([0, 0, 0, 7]))
+        data += replace(record, physical_offset=offset).encode()
+    return Log(bytes(data) + draw(_ENDS), start_offset, starts)
+
+
+@st.composite
+def readings(draw: st.DrawFn) -> tuple[QueueRules, dict[str, bool]]:
+    """Draw rules and what is to be checked."""
+    rules = QueueRules(
+        release=draw(st.sampled_from(RELEASES)),
+        delay_levels=draw(st.sampled_from([DELAYS, DELAYS, ()])),
+        verify_property_crc=draw(st.sampled_from([False, False, False, True])),
+    )
+    checks = {name: draw(st.booleans()) for name in ("check_crc", "read_body")}
+    return rules, {**checks, "check_dup_info": draw(st.sampled_from([False, False, False, True]))}
+
+
+def read_one_by_one(
+    data: bytes, position: int, rules: QueueRules, **checks: bool
+) -> tuple[list[DispatchRequest], list[int], int, MessageCheck]:
+    """Give the requests, where their records start, and where and how they end: by the definition."""
+    view = memoryview(data)
+    requests, starts = [], []
+    while (check := check_message_and_return_size(view, position, len(view), rules, **checks)).request is not None:
+        requests.append(check.request)
+        starts.append(position)
+        position += check.size
+    return requests, starts, position, check
+
+
+def assert_reads_as_loop(log: Log, position: int, rules: QueueRules, checks: dict[str, bool], batch_rows: int) -> None:
+    """Compare a reader with the loop over the definition: requests, columns, and the end."""
+    requests, starts, stop, end = read_one_by_one(log.data, position, rules, **checks)
+    raw = np.frombuffer(log.data, np.uint8)
+    reader = DispatchReader(raw, log.start_offset, position, rules, **checks, batch_rows=batch_rows)
+    first = 0
+    for batch in reader:
+        expected = requests[first : first + len(batch)]
+        assert list(batch.requests()) == expected
+        assert_same_columns(RequestBatch(expected, starts[first : first + len(batch)]), batch)
+        assert 0 < len(batch) <= batch_rows
+        first += len(batch)
+    assert (len(requests), stop, end) == (first, reader.position, reader.end)
+
+
+def assert_same_columns(expected: DispatchBatch, actual: DispatchBatch) -> None:
+    """Compare two batches, their types included."""
+    for name in _COLUMNS:
+        column, other = getattr(expected, name), getattr(actual, name)
+        assert (name, column.dtype, column.tolist()) == (name, other.dtype, other.tolist())
+    for name in _TEXTS:
+        getattr(actual, name).validate(full=True)
+        assert (name, getattr(expected, name).to_pylist()) == (name, getattr(actual, name).to_pylist())
+    assert [expected.queues[code] for code in expected.queue_codes] == [
+        actual.queues[code] for code in actual.queue_codes
+    ]
+    assert sorted(expected.queues) == sorted(actual.queues)
+    hashes, others = expected.index_hashes(), actual.index_hashes()
+    assert (hashes.rows.tolist(), hashes.hashes.tolist()) == (others.rows.tolist(), others.hashes.tolist())
+    assert (hashes.rows.dtype, hashes.hashes.dtype) == (others.rows.dtype, others.hashes.dtype)
