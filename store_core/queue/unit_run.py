@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["UnitRun"]
 
-_FIRST_WINDOW: Final = 64
-_LAST_WINDOW: Final = 1 << 16
+_SMALLEST_WINDOW: Final = 64
+_FIRST_WINDOW: Final = 4096
+_LARGEST_WINDOW: Final = 1 << 16
 
 
 class UnitRun:
     """Columns of units and a place in them.
 
-    Each method looks at a window of the next units, which grows while whole windows share one fate: so a run costs what
-    its length costs, however the fates alternate.
+    Each method looks at a window of the next units, which grows while whole windows share one fate, and shrinks when
+    they do not: so a run costs what its length costs, however the fates alternate.
 
     Parameters
     ----------
@@ -110,9 +111,9 @@ class UnitRun:
     def _count(self, fates: npt.NDArray[np.bool_]) -> int:
         """Count the leading trues, and choose the next window by them."""
         if fates.all():
-            self._window = min(2 * self._window, _LAST_WINDOW)
+            self._window = min(2 * self._window, _LARGEST_WINDOW)
             return len(fates)
         count = int(fates.argmin())
         if count:
-            self._window = max(self._window // 2, _FIRST_WINDOW)
+            self._window = max(self._window // 2, _SMALLEST_WINDOW)
         return count

@@ -7,12 +7,14 @@ import errno
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from store_core.queue import unit_run
 from store_core.queue.dispatch_request import DispatchRequest
 from tests.store_core.queue.consume_queues import RELEASES, UNITS, QueueMaker, Unit, put_all, records, state_of
 
@@ -71,10 +73,13 @@ def journeys(draw: st.DrawFn) -> list[Unit]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("window", [2, 4096])
+@settings(max_examples=60)
 @given(journeys(), st.integers(1, 40))
 @example([*records(5), Unit(9000, 100, 0, 2), Unit(9100, 100, 0, 0), Unit(9200, 100, 0, 6)], 40)
-def test_bulk_equals_one_by_one(release: Release, units: list[Unit], pieces: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+def test_bulk_equals_one_by_one(release: Release, window: int, units: list[Unit], pieces: int) -> None:
+    windows = patch.multiple(unit_run, _FIRST_WINDOW=window, _SMALLEST_WINDOW=min(window, 64))
+    with tempfile.TemporaryDirectory() as directory, windows:
         plain, bulk = QueueMaker(Path(directory, "plain"), release), QueueMaker(Path(directory, "bulk"), release)
         queues = plain.new(), bulk.new()
         border = len(units) * pieces // 40
