@@ -221,6 +221,18 @@ def test_filters_leave_the_rows_asked_for(
     assert offsets(root, max_records_per_batch=rows, **options) == expected
 
 
+def test_messages_that_a_filter_fails_on_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = LogBuilder()
+    for value in ("5", "x", "6", "y"):
+        log.append(Record(b"body", properties={"a": value}))
+    table = read_messages(log.write(tmp_path / "store"), filter="a < 6", filter_type="SQL92").read_all()
+
+    assert table["physical_offset"].to_pylist() == [0]
+    assert "the filter failed on 2 messages between offsets 0 and " in caplog.text
+
+
 def test_physical_offsets_need_not_be_those_of_records(root: Path, log: LogBuilder) -> None:
     begin, end = log.records[3].physical_offset - 5, log.records[20].physical_offset + 1
 

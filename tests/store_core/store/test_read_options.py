@@ -11,6 +11,7 @@ import pytest
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
+from store_core.format.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.store.read_options import _PARSERS, OffsetBound, ReadMode, ReadOptions
 
@@ -45,6 +46,7 @@ def test_options_survive_pickling() -> None:
         ("queue_id", "7", 7),
         ("tag", "TagA || TagB", "TagA||TagB"),
         ("key", "k 1", "k 1"),
+        ("filter", "TagA || TagB", "TagA || TagB"),
         ("starting_offsets", "12", 12),
         ("starting_offsets", " 12 ", np.int64(12)),
         ("ending_offsets", '{"t":{"0":12,"1":-1}}', {"t": {0: 12, 1: -1}}),
@@ -90,6 +92,12 @@ def test_text_and_values_mean_the_same(name: str, text: str, value: object) -> N
         ("tag", " || ", "a tag expression such as 'TagA || TagB'"),
         ("tag", ["TagA"], "a tag expression"),
         ("key", "", "one key"),
+        ("filter", 5, "a consumer's filter: tags such as"),
+        ("filter", "||", "separators alone, filter '||'; option filter_type (filterType in Spark) is TAG"),
+        ("filter", "a = 5", "which looks like SQL92; say which it is by option filter_type (filterType in Spark)"),
+        ("filter", "TAGS is  not null", "which looks like SQL92"),
+        ("filter_type", "SQL", "one of TAG, SQL92"),
+        ("filter_type", 92, "one of TAG, SQL92"),
         ("starting_offsets", "latest", "a physical offset, earliest,"),
         ("starting_offsets", "-1", "a physical offset"),
         ("starting_offsets", -1, "a physical offset"),
@@ -210,6 +218,20 @@ def test_a_tag_expression_is_that_of_a_subscription() -> None:
     assert parse(tag=" TagA||TagB || ||TagC").tag == ("TagA", "TagB", "TagC")
     assert parse(tag="*").tag == ()
     assert parse(tag="* || TagA").tag == ("*", "TagA")
+
+
+def test_a_filter_is_read_in_the_language_and_by_the_release_that_are_named() -> None:
+    assert parse(filter="a CONTAINS 'b'", filter_type="sql92").selector == MessageSelector.by_sql("a CONTAINS 'b'")
+    assert parse(filter="a = 5", filter_type="TAG").selector == MessageSelector.by_tag("a = 5")
+    assert parse(filter="TagA").selector == MessageSelector.by_tag("TagA")
+    assert parse().selector is None
+    with pytest.raises(InvalidOptionError, match="expected a truth"):
+        parse(filter="5 CONTAINS 'b'", filter_type="SQL92", release="4.9")
+
+
+def test_a_filter_that_does_not_compile_is_refused_with_the_place_of_the_error() -> None:
+    with pytest.raises(InvalidOptionError, match=r"option filter: expected a name.* at character 3 of filter 'a >'"):
+        parse(filter="a >", filter_type="SQL92")
 
 
 def test_permissive_reads_also_the_damaged_bytes_unless_columns_are_named() -> None:

@@ -57,6 +57,44 @@ def test_a_key_is_one_of_the_keys_or_the_unique_key() -> None:
     assert selected({"keys": keys, "unique_key": unique}, key="k2") == [0, 1, 4]
 
 
+NOT_TYPE, PREPARED, COMMIT, ROLLBACK = 0x00, 0x04, 0x08, 0x0C
+
+
+def test_a_consumer_of_tags_gets_those_that_are_in_a_queue() -> None:
+    values: Columns = {
+        "tags": ["A", "B", None, "A", "A", "C", "A || C"],
+        "sys_flag": [NOT_TYPE, NOT_TYPE, NOT_TYPE, PREPARED, COMMIT | 0x01, ROLLBACK, NOT_TYPE],
+    }
+
+    assert selected(values, filter="A || C") == [0, 4]
+    assert selected(values, filter=" || ") == []
+    assert selected({"sys_flag": values["sys_flag"]}, filter="*") == [0, 1, 2, 4, 6]
+
+
+def test_a_consumer_of_an_expression_gets_those_it_is_true_for() -> None:
+    rows = [{"a": "6"}, {"a": "5"}, {}, {"a": "x"}, {"a": "7"}, {"a": "8"}]
+    values: Columns = {
+        "properties": [list(row.items()) for row in rows],
+        "sys_flag": [NOT_TYPE, NOT_TYPE, NOT_TYPE, NOT_TYPE, NOT_TYPE, PREPARED],
+    }
+
+    assert selected(values, filter="a > 5", filter_type="SQL92") == [0, 4]
+    assert selected(values, filter="a > 5 OR TRUE", filter_type="sql92") == [0, 1, 2, 4]
+
+
+def test_an_expression_is_evaluated_on_the_rows_that_all_else_leaves() -> None:
+    options = ReadOptions.parse(filter="a = 5", filter_type="SQL92", topic="t")
+    row_filter = RowFilter(options)
+    maps = [[("a", value)] for value in ("5", "x", "x", "5")]
+    columns: Columns = {"topic": ["t", "t", "u", "u"], "sys_flag": [NOT_TYPE] * 4, "properties": [*maps]}
+    batch = pa.RecordBatch.from_pydict(columns, schema=arrow_schema([*columns]))
+
+    assert [True, False, False, False] == row_filter.select(batch).tolist()
+    assert row_filter.error_count == 1
+    row_filter.select(batch)
+    assert row_filter.error_count == 2
+
+
 def test_queue_offsets_narrow_the_queues_that_are_named() -> None:
     values: Columns = {
         "topic": ["t", "t", "t", "t", "u", "u"],
