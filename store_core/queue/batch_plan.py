@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,14 +14,25 @@ from store_core.queue.unit_rows import LightRow, UnitRows
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from store_core.queue.consume_queue_table import ConsumeQueueTable
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["BatchPlan", "plan_batch"]
+__all__ = ["BatchPlan", "QueueNames", "plan_batch"]
 
 _SAFE_OFFSET: Final = 2**57
 """Below it, an index is far from every limit."""
+
+
+class QueueNames(Protocol):
+    """Which queues there are, as `store_core.queue.consume_queue_table.ConsumeQueueTable` says."""
+
+    def __contains__(self, name: tuple[str, int]) -> bool:
+        """Whether there is a queue of this topic and id."""
+        ...
+
+    def has_room(self, queues: int) -> bool:
+        """Whether so many may be added."""
+        ...
 
 
 class BatchPlan(NamedTuple):
@@ -31,7 +42,7 @@ class BatchPlan(NamedTuple):
     queues: list[tuple[str, int]]
 
 
-def plan_batch(batch: DispatchBatch, table: ConsumeQueueTable, rules: QueueRules) -> BatchPlan | None:
+def plan_batch(batch: DispatchBatch, table: QueueNames, rules: QueueRules) -> BatchPlan | None:
     """Assign the records of a batch to queues.
 
     Preconditions, else None: every queue has a name that can be a path, and is not one too many; indexes and batch

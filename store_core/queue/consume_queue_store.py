@@ -255,6 +255,10 @@ class ConsumeQueueStore:
         if last is not None:
             self._on_put(last[1])
 
+    def put_units(self, topic: str, queue_id: int, units: UnitRows) -> bool:
+        """Put units of one queue that were planned elsewhere, in log order; False as of `ConsumeQueue.put_units`."""
+        return self._put_units(self._table.find_or_create(topic, queue_id), units)
+
     def _put_units(self, queue: Queue, units: UnitRows) -> bool:
         if isinstance(queue, BatchConsumeQueue):
             return queue.put_units(

@@ -88,9 +88,10 @@ class UnitRows(NamedTuple):
         """Give the number of each queue, and its units."""
         starts = np.flatnonzero(np.diff(self.code, prepend=-1)).tolist()
         for start, stop in zip(starts, [*starts[1:], len(self.code)], strict=True):
-            yield int(self.code[start]), self._slice(start, stop)
+            yield int(self.code[start]), self.slice(start, stop)
 
-    def _slice(self, start: int, stop: int) -> UnitRows:
+    def slice(self, start: int, stop: int) -> UnitRows:
+        """Give the units of some places; no copy."""
         part = slice(start, stop)
         return UnitRows(
             self.row[part],
