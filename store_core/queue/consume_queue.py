@@ -50,7 +50,11 @@ class ConsumeQueue(QueueReader):
     Unit `k` stands at byte ``20 * k`` of the files' byte space. Offsets named `queue_offset` count units, physical
     offsets are bytes of the commit log, logic offsets are bytes of the queue's own files.
 
-    One thread puts units and corrects bounds; others may read meanwhile.
+    One thread puts units and corrects bounds; others may read meanwhile. What the system refuses is an `OSError`, but
+    for a unit that can't be put.
+
+    **After a crash** the queue ends before the first unit that did not reach the disk, if it is in the last three
+    files; the log has what came after.
 
     **Ghosts.** When RocketMQ truncates a queue it only moves the end, and the units behind it stay on disk. As units
     always align, a later restart reads on into them, and serves what is no longer there. Here, what lies behind the end
@@ -133,8 +137,6 @@ class ConsumeQueue(QueueReader):
         ------
         SegmentLayoutError
             If the directory holds what the release refuses to load; see `store_core.files.segment_listing`.
-        OSError
-            As the system says.
         """
         notes = self.mapped_file_queue.load(self.rules.release)
         return notes if self.ext is None else (*notes, *self.ext.load())
@@ -149,11 +151,6 @@ class ConsumeQueue(QueueReader):
         -------
         tuple of str
             What was dropped.
-
-        Raises
-        ------
-        OSError
-            As the system says.
         """
         queue = self.mapped_file_queue
         found = bounds.recover(queue, self.rules.release, clear_tail=queue.writable)
@@ -357,11 +354,6 @@ class ConsumeQueue(QueueReader):
         -------
         tuple of str
             What was dropped.
-
-        Raises
-        ------
-        OSError
-            As the system says.
         """
         queue, release = self.mapped_file_queue, self.rules.release
         self.max_physical_offset = physical_offset - (release == "4.3")

@@ -546,3 +546,18 @@ def test_a_closed_queue_can_still_be_read(queue: MappedFileQueue) -> None:
 def test_a_file_size_is_positive(directory: Path, disk: FaultyFileSystem, clock: FakeClock, size: int) -> None:
     with pytest.raises(ValueError, match="file_size must be positive"):
         MappedFileQueue(SegmentPaths((directory,)), size, disk, clock)
+
+
+def test_files_of_a_queue_that_must_not_be_written_stay_on_disk(
+    queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem, clock: FakeClock
+) -> None:
+    append(queue, data_of(2 * SIZE + 10))
+    reader = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, clock, writable=False)
+    reader.load()
+
+    reader.truncate_dirty_files(SIZE + 7)
+    assert [0, SIZE] == starts(reader)
+    assert SIZE + 7 == reader.max_offset
+    reader.destroy()
+    assert [] == starts(reader)
+    assert [0, SIZE, 2 * SIZE] == names(directory)
