@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.java_hash import hash_code, hash_codes, tags_code
+from store_core.format.java_hash import hash_code, hash_codes, hash_slices, tags_code
+from store_core.format.properties import decode_text
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,30 @@ def test_hashes_of_a_slice_are_those_of_its_texts(texts: list[str | None], begin
     expected = [hash_code(text or "") for text in texts[begin : begin + length]]
 
     assert hash_codes(pa.array(texts, pa.string()).slice(begin, length)).tolist() == expected
+
+
+any_bytes = (
+    st.text().map(str.encode)
+    | st.binary(max_size=9)
+    | st.sampled_from(
+        [b"", b"12345678", b"x" * 64, b"x" * 65, b"\xed\xa0\x80", b"\xe4\xb8", "a\U0001f600".encode() * 40]
+    )
+)
+same_length = st.integers(1, 70).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), max_size=9))
+texts_before = st.lists(st.text(max_size=5), min_size=60, max_size=60)
+
+
+@given(st.lists(any_bytes, max_size=60) | same_length, texts_before)
+def test_hashes_of_slices_are_those_of_the_texts_that_java_reads(pieces: list[bytes], before: list[str]) -> None:
+    texts = [decode_text(piece) for piece in pieces]
+    stops = np.cumsum([0, *map(len, pieces)]).astype(np.int64)
+    data = np.frombuffer(b"".join(pieces), np.uint8)
+    prefixes = np.array([hash_code(text) for text in before[: len(pieces)]], np.int32)
+
+    assert [hash_code(text) for text in texts] == hash_slices(data, stops[:-1], stops[1:]).tolist()
+
+    joined = hash_slices(data, stops[:-1], stops[1:], prefixes).tolist()
+    assert [hash_code(first + text) for first, text in zip(before, texts, strict=False)] == joined
 
 
 @pytest.mark.parametrize(
