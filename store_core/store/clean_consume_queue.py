@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.store.clean_service import CleanService
+from store_core.store.correct_batch_queue import needs_correction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["CleanConsumeQueueService", "ExpiringFiles", "ExpiringQueues"]
 
 _MS: Final = 1000.0
+_DEEP_EVERY: Final = 300.0
+"""Seconds between two looks at the first units of batch consume queues (``correctLogicMinOffsetForceInterval``)."""
 
 
 class ExpiringFiles(Protocol):
@@ -39,6 +43,9 @@ class CleanConsumeQueueService(CleanService):
 
     Whenever the log's min offset has grown: each queue loses its leading files whose **last** unit points below it, and
     finds its new min offset; the index loses its leading files that end below it. The last file of each stays.
+
+    In 5.x batch consume queues that begin before the log are put right in every round, too, and looked at more closely
+    every five minutes (RocketMQ: ``CorrectLogicOffsetService``).
 
     Parameters
     ----------
@@ -68,10 +75,34 @@ class CleanConsumeQueueService(CleanService):
         self._queues = queues
         self._index = index
         self._last_min_offset = 0
+        self._corrects = config.release == "5.3"
+        self._last_deep: float | None = None
 
     def run_once(self) -> None:
-        """Delete what points below the log, if the log has become shorter at its start."""
+        """Put batch queues right; delete what points below the log, if the log has become shorter at its start."""
+        if self._corrects:
+            self.correct_batch_queues()
         self.delete_expired_files()
+
+    def correct_batch_queues(self) -> int:
+        """Let batch consume queues that begin before the log find their start, and give their number.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        now = self._clock.monotonic()
+        is_deep = self._last_deep is None or now - self._last_deep > _DEEP_EVERY
+        if is_deep:
+            self._last_deep = now
+        min_offset = self._min_offset()
+        corrected = 0
+        for queue in self._queues.queues():
+            if isinstance(queue, BatchConsumeQueue) and needs_correction(queue, min_offset, is_deep=is_deep):
+                queue.delete_expired_file(min_offset)
+                corrected += 1
+        return corrected
 
     def delete_expired_files(self) -> int:
         """Delete files of queues and index behind the log, and give the number of queue files.

@@ -105,7 +105,8 @@ class SpaceVerdict:
 class DiskSpace:
     """Measures the disks of a store.
 
-    ``replicasPerDiskPartition``, by which 5.x lets several brokers share a disk, is not followed.
+    Two things are not followed: ``replicasPerDiskPartition``, by which 5.x lets several brokers share a disk; and how
+    4.3 measures, which divides by all blocks, those included that only root may use, and does not round.
 
     Parameters
     ----------

@@ -8,24 +8,46 @@ from typing import TYPE_CHECKING, Final
 from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.transient_store_pool import TransientStorePool
+from store_core.store.disk_space import DiskSpace
 from store_core.store.log_flusher import uses_pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.config import MessageStoreConfig
 
-__all__ = ["allocate_service", "log_paths"]
+__all__ = ["allocate_service", "disk_space", "log_paths"]
 
 _COMMIT_LOG: Final = "commitlog"
+_CONSUME_QUEUE: Final = "consumequeue"
 
 
-def log_paths(root: Path, config: MessageStoreConfig) -> SegmentPaths:
-    """Give the commit log's directories: ``commitlog`` below the root, unless they are configured."""
+def _none_full() -> Collection[Path]:
+    return ()
+
+
+def log_paths(
+    root: Path, config: MessageStoreConfig, full_paths: Callable[[], Collection[Path]] = _none_full
+) -> SegmentPaths:
+    """Give the commit log's directories: ``commitlog`` below the root, unless they are configured.
+
+    Parameters
+    ----------
+    root : Path
+    config : MessageStoreConfig
+    full_paths : callable
+        Gives those that get no new segments at the moment: `DiskSpace.full_paths`.
+    """
     paths = config.store_path_commit_log or str(root / _COMMIT_LOG)
-    return SegmentPaths.parse(paths, config.read_only_commit_log_store_paths or "")
+    return SegmentPaths.parse(paths, config.read_only_commit_log_store_paths or "", full_paths)
+
+
+def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:
+    """Make what measures the disks of commit log and queues."""
+    return DiskSpace(config, log_paths(root, config).paths, root / _CONSUME_QUEUE, file_system)
 
 
 def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store_core.files.clock import SystemClock
 from store_core.store.clean_consume_queue import CleanConsumeQueueService
+from store_core.store.clean_services import CleanServices
+from store_core.store.commit_log import CommitLog
 from store_core.store.config import MessageStoreConfig
-from tests.store_core.fakes import FakeClock
+from store_core.store.store_layout import disk_space, log_paths
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 
 @dataclass
@@ -102,3 +107,16 @@ def test_without_an_index_queues_are_cleaned_alone(store: Store) -> None:
     service.run_once()
 
     assert [1000] == store.files[0].asked
+
+
+def test_both_services_start_and_end_together(tmp_path: Path) -> None:
+    config, disk = MessageStoreConfig(), FaultyFileSystem()
+    space = disk_space(tmp_path, config, disk)
+    log = CommitLog(log_paths(tmp_path, config, space.full_paths), config, disk, SystemClock())
+    services = CleanServices(config, log, space, Store(), None, SystemClock())
+    services.start()
+    running = services.commit_log_service.is_running, services.queue_service.is_running
+    ended = services.shutdown()
+
+    assert ((True, True), True) == (running, ended)
+    assert not services.commit_log_service.is_running

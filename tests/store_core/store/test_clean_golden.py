@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from store_core.files.segment_paths import SegmentPaths
+from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index_service import IndexService
-from store_core.store.clean_commit_log import CleanCommitLogService
-from store_core.store.clean_consume_queue import CleanConsumeQueueService
+from store_core.store.clean_services import CleanServices
 from store_core.store.commit_log import CommitLog
 from store_core.store.config import MessageStoreConfig
-from store_core.store.disk_space import DiskSpace
+from store_core.store.store_layout import disk_space, log_paths
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
@@ -63,8 +62,8 @@ class Store:
             max_index_num=400,
             delete_when=";".join(map(str, range(24))),
         )
-        paths = SegmentPaths((root / "commitlog",))
-        self.log = CommitLog(paths, config, disk, clock)
+        space = disk_space(root, config, disk)
+        self.log = CommitLog(log_paths(root, config, space.full_paths), config, disk, clock)
         self.log.load()
         queue = self.log.mapped_file_queue
         queue.truncate_dirty_files(end_offset)
@@ -75,11 +74,7 @@ class Store:
         self.queues.correct_min_offset(self.log.min_offset)
         self.index = IndexService(root / "index", rules, disk, clock)
         self.index.load(last_exit_ok=True, index_msg_timestamp=0)
-        space = DiskSpace(config, paths.paths, root / "consumequeue", disk)
-        self.services = (
-            CleanCommitLogService(config, queue, self.log.running_flags, space, clock, time_zone=UTC),
-            CleanConsumeQueueService(config, lambda: self.log.min_offset, self.queues, self.index, clock),
-        )
+        self.services = CleanServices(config, self.log, space, self.queues, self.index, clock, time_zone=UTC)
         self.clock = clock
 
     def age(self, count: int) -> None:
@@ -91,8 +86,7 @@ class Store:
     def clean(self) -> Counter[str]:
         """Run both services once, and count the files that are gone by directory."""
         before = self._files()
-        for service in self.services:
-            service.run_once()
+        self.services.run_once()
         gone = before - self._files()
         return Counter(path.parent.as_posix() for path in gone)
 
@@ -120,3 +114,46 @@ def test_deletion_leaves_what_rocketmq_left(case: str, golden: Callable[[str], U
     assert expected["log"] == [store.log.min_offset, store.log.max_offset]
     assert expected["queues"] == store.bounds()
     assert not store.clean()
+
+
+def test_a_batch_queue_that_begins_before_the_log_is_put_right(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(golden("5.3.3/bcq").root, root)
+    store = Store(root, golden("5.3.3/bcq"), CLEANED["5.3.3/bcq 1"]["log"][1])
+    right = store.bounds()
+    service = store.services.queue_service
+    sound = service.correct_batch_queues()
+    queue = store.queues.get("bcq_topic", 0)
+    assert isinstance(queue, BatchConsumeQueue)
+    store.age(3)
+    store.services.commit_log_service.run_once()
+    soon = service.correct_batch_queues()
+    store.clock.advance(301)
+    late = service.correct_batch_queues()
+
+    assert (0, 0, 3) == (sound, soon, late)
+    assert right != store.bounds()
+    assert CLEANED["5.3.3/bcq 3"]["queues"]["bcq_topic 0"] == store.bounds()["bcq_topic 0"]
+
+
+def test_a_batch_queue_whose_first_file_hangs_is_put_right_at_once(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(golden("5.3.3/bcq").root, root)
+    store = Store(root, golden("5.3.3/bcq"), CLEANED["5.3.3/bcq 1"]["log"][1])
+    queue = store.queues.get("bcq_topic", 0)
+    assert isinstance(queue, BatchConsumeQueue)
+    hung = queue.mapped_file_queue.mapped_files[0]
+    hung.hold()
+    store.age(3)
+    store.clean()
+    bounds_while_hung = store.bounds()["bcq_topic 0"]
+    hung.release()
+    corrected = store.services.queue_service.correct_batch_queues()
+
+    assert 1 == corrected
+    assert CLEANED["5.3.3/bcq 3"]["queues"]["bcq_topic 0"] == store.bounds()["bcq_topic 0"] != bounds_while_hung
+    assert not hung.path.exists()
