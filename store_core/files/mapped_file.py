@@ -11,6 +11,7 @@ from store_core.files.reference_resource import ReferenceResource
 from store_core.files.segment_file import SegmentFile, offset_of
 from store_core.files.transient_store_pool import anonymous_memory
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+from store_core.format.layout import head_dtype
 from store_core.format.scan import BLANK_SIZE
 
 if TYPE_CHECKING:
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 
-__all__ = ["OS_PAGE_SIZE", "MappedFile"]
+__all__ = ["OS_PAGE_SIZE", "RECORD_SEAL", "MappedFile"]
 
 OS_PAGE_SIZE: Final = 4096
 """Unit of the page rules, in bytes, whatever the machine's pages are (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""
+
+RECORD_SEAL: Final = head_dtype()["total_size"].itemsize
+"""Bytes that make a record one: while its size is 0, a log ends before it."""
 
 _LOG: Final = logging.getLogger("store_core")
 
@@ -130,11 +134,17 @@ class MappedFile(ReferenceResource):
         status = self._file_system.status(self.path)
         return status.modified_ms if status is not None else 0
 
-    def append(self, data: Buffer) -> bool:
+    def append(self, data: Buffer, *, seal: int = 0) -> bool:
         """Append bytes as they are; False if they do not fit, and then nothing changes.
 
         The bulk path: no callback, and one copy, into the page cache or the write buffer. `store_timestamp` is the
         caller's to set.
+
+        Parameters
+        ----------
+        data : buffer
+        seal : int
+            `RECORD_SEAL` for records: they are in the file when that is, see `SegmentFile`.
 
         Raises
         ------
@@ -146,7 +156,7 @@ class MappedFile(ReferenceResource):
         if len(view) > self.file_size - position:
             return False
         if self._write_buffer is None:
-            self._write(view, position)
+            self._write(view, position, seal)
         else:
             self._write_buffer[position : position + len(view)] = view
         self.wrote_position = position + len(view)
@@ -192,7 +202,7 @@ class MappedFile(ReferenceResource):
         if self._write_buffer is None and result.wrote_bytes:
             is_blank = result.status is AppendMessageStatus.END_OF_FILE
             stored = min(BLANK_SIZE, result.wrote_bytes) if is_blank else result.wrote_bytes
-            self._file.write(area[:stored], position)
+            self._file.write(area[:stored], position, seal=RECORD_SEAL)
 
     def _append_area(self, position: int) -> memoryview:
         """Give the place a callback writes to: the write buffer, or memory that is copied to the file afterwards."""
@@ -202,9 +212,9 @@ class MappedFile(ReferenceResource):
             self._scratch = anonymous_memory(self.file_size)
         return self._scratch[: self.file_size - position]
 
-    def _write(self, view: memoryview, position: int) -> None:
+    def _write(self, view: memoryview, position: int, seal: int) -> None:
         try:
-            self._file.write(view, position)
+            self._file.write(view, position, seal=seal)
         except OSError as error:
             self.write_error = error
             raise
@@ -226,7 +236,7 @@ class MappedFile(ReferenceResource):
                 return self.wrote_position
             start, stop = self.committed_position, self.wrote_position
             if held and self._is_enough(stop, start, least_pages):
-                self._write(buffer[start:stop], start)
+                self._write(buffer[start:stop], start, RECORD_SEAL)
                 self.committed_position = stop
                 if stop == self.file_size:
                     self._return_write_buffer()

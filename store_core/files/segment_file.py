@@ -61,6 +61,11 @@ class SegmentFile:
     **A write that failed leaves nothing.** The bytes it had put down are zeros again, so that a restart can't read half
     a record, or half a batch. If not even that succeeds, the next write starts with it, and fails as long as it does.
 
+    **A process that is killed within a write leaves nothing that counts**, if the write has a `seal`: its first bytes
+    go in last, and until then the place reads as not written. Linux ends a ``pwrite`` between two pages when a kill
+    comes, and what is there then may look like a whole record whose topic or properties end in zeros: the checksum
+    covers the body alone. Who reads the file meanwhile sees all of the data, or none.
+
     **A sync that failed is not repeated.** After an error Linux may drop the pages it could not write, and a second
     ``fsync`` succeeds without them. So the file counts as unsynced until the store is opened anew. (RocketMQ logs the
     error and counts the bytes as flushed: ``MappedFile.flush``.)
@@ -124,8 +129,16 @@ class SegmentFile:
                 if error.errno not in _CANNOT_RESERVE:
                     raise
 
-    def write(self, data: memoryview, position: int) -> None:
+    def write(self, data: memoryview, position: int, *, seal: int = 0) -> None:
         """Write all of `data` at `position`, or nothing.
+
+        Parameters
+        ----------
+        data : memoryview
+        position : int
+            Bytes from the start of the file.
+        seal : int
+            How many of the first bytes are written last.
 
         Raises
         ------
@@ -137,7 +150,9 @@ class SegmentFile:
             self.clear(position, self._torn_until)
             self._torn_until = 0
         try:
-            write_all(file, data, position)
+            if seal:
+                write_all(file, data[seal:], position + seal)
+            write_all(file, data[:seal] if seal else data, position)
         except OSError as error:
             _LOG.error("write of %d bytes at %d of %s failed: %s", len(data), position, self.path, error)
             self._erase(position, position + len(data))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store_core.files.mapped_file import RECORD_SEAL
 from store_core.format.append import BLANK_SIZE, write_blank
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.batch_append import complete_batch
@@ -136,7 +137,7 @@ def _append(
 ) -> bool:
     offset = file.file_from_offset + file.wrote_position
     try:
-        file.append(complete_batch(batch, rows, offset, queue_offsets, store_timestamp))
+        file.append(complete_batch(batch, rows, offset, queue_offsets, store_timestamp), seal=RECORD_SEAL)
     except OSError:
         return False
     file.store_timestamp = store_timestamp

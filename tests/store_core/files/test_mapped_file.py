@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.mapped_file import MappedFile
+from store_core.files.mapped_file import RECORD_SEAL, MappedFile
 from store_core.files.segment_file import file_name_of, offset_of
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
@@ -445,6 +445,32 @@ def test_half_a_record_that_could_not_be_erased_is_erased_first_thing(
 
     assert file.append(b"one")
     assert path.read_bytes() == b"one" + bytes(SIZE - 3)
+
+
+def append_in_bulk(file: MappedFile) -> None:
+    file.append(b"SIZErecord", seal=RECORD_SEAL)
+
+
+def append_one(file: MappedFile) -> None:
+    file.append_with(writing(b"SIZErecord"))
+
+
+def append_and_commit(file: MappedFile) -> None:
+    file.append(b"SIZErecord")
+    file.commit(0)
+
+
+@pytest.mark.parametrize(("put", "buffers"), [(append_in_bulk, 0), (append_one, 0), (append_and_commit, 1)])
+def test_the_first_bytes_of_a_record_are_written_last(
+    make: MakeFile, disk: FaultyFileSystem, path: Path, put: Callable[[MappedFile], None], buffers: int
+) -> None:
+    file = make(TransientStorePool(buffers, SIZE) if buffers else None)
+    before: list[bytes] = []
+    disk.before["write"] = lambda: before.append(path.read_bytes()[:11])
+    put(file)
+
+    assert before == [bytes(11), b"\0\0\0\0record\0"]
+    assert path.read_bytes()[:11] == b"SIZErecord\0"
 
 
 def test_a_commit_that_failed_is_tried_again(make: MakeFile, disk: FaultyFileSystem, path: Path) -> None:

@@ -1,23 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that puts messages until it is killed, and says which ones it was told are safe.
 
-Run as ``python appender.py STORE FIRST FILE_SIZE``: messages are numbered from FIRST on; after each put that returned
-PUT_OK its number goes to standard output.
+Run as ``python appender.py STORE FIRST FILE_SIZE [CALLS]``: messages are numbered from FIRST on; after each put that
+returned PUT_OK its number goes to standard output. With CALLS it kills itself at its so many-th call that changes a
+file or directory, opening included; of a write a part is done.
 """
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import sys
 from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, PutMessageStatus
+from store_core.files.file_system import OsFileSystem, OsOpenFile
 
-if __name__ == "__main__":
-    path, first, file_size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    config = MessageStoreConfig(mapped_file_size_commit_log=file_size, flush_disk_type="SYNC_FLUSH")
-    store = DefaultMessageStore.open(path, config)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Fate:
+    """Counts calls down, and kills the process at the last one."""
+
+    def __init__(self, calls: int) -> None:
+        self._left = calls
+        self._lock = Lock()  # another thread's call must not be done between the last one and the end
+
+    def meet(self, file: OsOpenFile | None = None, data: memoryview | None = None, offset: int = 0) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                if file is not None and data is not None:
+                    part = random.Random(offset).randrange(len(data) + 1)  # noqa: S311 -- no secret
+                    OsOpenFile.write(file, data[:part], offset)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FatedFile(OsOpenFile):
+    def __init__(self, file: OsOpenFile, fate: Fate) -> None:
+        super().__init__(os.dup(file.fileno()))
+        file.close()
+        self._fate = fate
+
+    def write(self, data: memoryview, offset: int) -> int:
+        self._fate.meet(self, data, offset)
+        return super().write(data, offset)
+
+    def sync(self) -> None:
+        self._fate.meet()
+        super().sync()
+
+    def grow(self, size: int) -> None:
+        self._fate.meet()
+        super().grow(size)
+
+
+class FatedFileSystem(OsFileSystem):
+    """The real file system, until its hour has come."""
+
+    def __init__(self, fate: Fate) -> None:
+        self._fate = fate
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        if create:
+            self._fate.meet()
+        return FatedFile(super().open(path, create=create, writable=writable), self._fate)
+
+    def make_directories(self, path: Path) -> None:
+        self._fate.meet()
+        super().make_directories(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._fate.meet()
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._fate.meet()
+        super().remove(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._fate.meet()
+        super().sync_directory(path)
+
+
+def append(store: DefaultMessageStore, first: int) -> None:
+    """Put messages, one by one and in bulk, for ever."""
     for number in count(first):
         body = b"%d:" % number + b"x" * (number * 37 % 700)
         if number % 5 == 0:
@@ -28,3 +101,9 @@ if __name__ == "__main__":
             sys.exit(f"put {number}: {status}")
         sys.stdout.write(f"{number}\n")
         sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    config = MessageStoreConfig(mapped_file_size_commit_log=int(sys.argv[3]), flush_disk_type="SYNC_FLUSH")
+    fate = FatedFileSystem(Fate(int(sys.argv[4]))) if len(sys.argv) > 4 else None
+    append(DefaultMessageStore.open(sys.argv[1], config, file_system=fate), int(sys.argv[2]))

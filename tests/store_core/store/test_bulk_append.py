@@ -121,7 +121,7 @@ def test_messages_before_a_file_that_can_not_be_made_stay(tmp_path: Path) -> Non
 
 def test_blank_record_that_can_not_be_written_is_tried_again(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    log.disk.fail("write", errno.EIO, after=1)
+    log.disk.fail("write", errno.EIO, after=2)
     result = log.log.append_batch(small(6))
 
     assert (PutMessageStatus.UNKNOWN_ERROR, 4) == (result.status, result.msg_num)

@@ -353,11 +353,11 @@ def test_spinning_lets_others_run() -> None:
 def test_lock_time_runs_while_an_append_is_under_way(log: Log) -> None:
     seen: list[int] = []
 
-    def slow_write() -> None:
+    def slow_creation() -> None:
         log.clock.advance(0.25)
         seen.append(log.log.lock_time_ms)
 
-    log.disk.before["write"] = slow_write
+    log.disk.before["grow"] = slow_creation
     result = log.log.put_message(message())
 
     assert [250] == seen
@@ -368,7 +368,7 @@ def test_lock_time_runs_while_an_append_is_under_way(log: Log) -> None:
 def test_append_of_over_half_a_second_is_logged(
     log: Log, caplog: pytest.LogCaptureFixture, seconds: float, is_told: bool
 ) -> None:
-    log.disk.before["write"] = lambda: log.clock.advance(seconds)
+    log.disk.before["grow"] = lambda: log.clock.advance(seconds)
     log.log.put_message(message())
 
     assert is_told is ("held the lock for" in caplog.text)

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
+import signal
 import subprocess
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,12 +33,17 @@ _FILE_SIZE = 1 << 14
 _PAGE = 4096
 
 
+def start(store: Path, first: int, *more: int) -> subprocess.Popen[str]:
+    """Start an appender whose first message has a number."""
+    command = [sys.executable, str(_APPENDER), str(store), *map(str, (first, _FILE_SIZE, *more))]
+    return subprocess.Popen(  # noqa: S603 -- our own script
+        command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(_ROOT), "PATH": ""}, text=True
+    )
+
+
 def run_and_kill(store: Path, first: int, acknowledgements: int) -> int:
     """Let an appender work until it has had some acknowledgements, kill it, and give the last number it wrote down."""
-    command = [sys.executable, str(_APPENDER), str(store), str(first), str(_FILE_SIZE)]
-    with subprocess.Popen(  # noqa: S603 -- our own script
-        command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(_ROOT), "PATH": ""}, text=True
-    ) as process:
+    with start(store, first) as process:
         assert process.stdout is not None
         for _ in range(acknowledgements):
             process.stdout.readline()
@@ -43,21 +52,44 @@ def run_and_kill(store: Path, first: int, acknowledgements: int) -> int:
     return int(numbers[-1]) if numbers else first + acknowledgements - 1
 
 
+def run_until_call(store: Path, first: int, calls: int) -> int:
+    """Let an appender kill itself at a call, and give the last number it wrote down, or the one before its first."""
+    with start(store, first, calls) as process:
+        assert process.stdout is not None
+        numbers = process.stdout.read().split()
+    assert process.returncode == -signal.SIGKILL
+    return int(numbers[-1]) if numbers else first - 1
+
+
+def check_recovery(store: Path, last: int) -> int:
+    """Open a store whose writer was killed after message `last`, and give the number of messages it has then."""
+    with DefaultMessageStore.open(store, MessageStoreConfig(mapped_file_size_commit_log=_FILE_SIZE)) as opened:
+        end = opened.max_physical_offset
+    stored = messages_of(store / "commitlog") if end else []
+
+    assert list(range(len(stored))) == [each.queue_offset for each in stored]
+    assert list(range(len(stored))) == [int(each.body.partition(b":")[0]) for each in stored]
+    assert last < len(stored)
+    return len(stored)
+
+
 @pytest.mark.slow
 def test_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(4)  # noqa: S311 -- no secret
-    config = MessageStoreConfig(mapped_file_size_commit_log=_FILE_SIZE)
     following = 0
     for _ in range(4):
         last = run_and_kill(tmp_path, following, chance.randrange(1, 120))
-        with DefaultMessageStore.open(tmp_path, config) as store:
-            assert not store.recovery_report.last_exit_ok
-        stored = messages_of(tmp_path / "commitlog")
+        assert (tmp_path / "abort").exists()
+        following = check_recovery(tmp_path, last)
 
-        assert list(range(len(stored))) == [each.queue_offset for each in stored]
-        assert list(range(len(stored))) == [int(each.body.partition(b":")[0]) for each in stored]
-        assert last < len(stored)
-        following = len(stored)
+
+@pytest.mark.slow
+def test_process_killed_within_any_call_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    chance = random.Random(5)  # noqa: S311 -- no secret
+    following = 0
+    for calls in [chance.randrange(1, 30) for _ in range(6)] + [chance.randrange(30, 300) for _ in range(6)]:
+        last = run_until_call(tmp_path, following, calls)
+        following = check_recovery(tmp_path, last)
 
 
 class LosingDisk(FaultyFileSystem):
@@ -114,3 +146,72 @@ def test_machine_that_loses_power_loses_nothing_that_was_acknowledged(
     assert [each.body for each in written[: len(found) - 1]] == [each.body for each in found[:-1]]
     assert (b"next", len(found) - 1) == (found[-1].body, found[-1].queue_offset)
     shutil.rmtree(root)
+
+
+class Trouble(Enum):
+    """What is wrong with a disk while a message is put."""
+
+    NONE = "nothing"
+    WRITE = "the first write fails"
+    SEAL = "the second write fails"
+    FULL = "no blocks are left but one"
+    FULL_AND_DEAF = "so it is, and what was written can't be erased"
+    OPEN = "no file can be opened"
+    SYNC = "a sync fails"
+
+
+def make_trouble(disk: FaultyFileSystem, trouble: Trouble) -> None:
+    disk.heal()
+    if trouble in (Trouble.WRITE, Trouble.SEAL):
+        disk.fail("write", errno.EIO, after=int(trouble is Trouble.SEAL))
+    if trouble in (Trouble.FULL, Trouble.FULL_AND_DEAF):
+        disk.free_blocks = 1
+    if trouble is Trouble.FULL_AND_DEAF:
+        disk.fail("read", errno.EIO, times=9)
+    if trouble is Trouble.OPEN:
+        disk.fail("open", errno.EACCES, times=9)
+    if trouble is Trouble.SYNC:
+        disk.fail("sync", errno.EIO)
+
+
+puts = st.tuples(st.integers(1, 6), st.integers(0, 3000), st.booleans(), st.sampled_from(Trouble))
+
+
+@given(st.lists(puts, max_size=20))
+def test_messages_that_a_failing_disk_took_are_there_and_no_others(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, bool, Trouble]]
+) -> None:
+    root, disk = tmp_path_factory.mktemp("trouble"), FaultyFileSystem()
+    config = MessageStoreConfig(mapped_file_size_commit_log=_FILE_SIZE, flush_disk_type="SYNC_FLUSH")
+    log = CommitLog(SegmentPaths((root / "commitlog",)), config, disk, FakeClock())
+    group_commit = log.flusher.group_commit
+    assert group_commit is not None
+    taken: list[bytes] = []
+    acknowledged = 0
+    for number, (count, size, in_bulk, trouble) in enumerate(steps):
+        bodies = [b"%d-%d:" % (number, each) + b"x" * size for each in range(count if in_bulk else 1)]
+        make_trouble(disk, trouble)
+        if in_bulk:
+            table = pa.table({"topic": ["orders"] * count, "body": bodies})
+            taken += bodies[: log.append_batch(table, waits=False).msg_num]
+            group_commit.step()
+        else:
+            future = log.async_put_message(message(bodies[0]))
+            group_commit.step()
+            taken += bodies if future.result(0).is_ok else []
+            acknowledged = len(taken) if future.result(0).status is PutMessageStatus.PUT_OK else acknowledged
+    shutil.copytree(root / "commitlog", root / "store" / "commitlog") if taken else None
+
+    assert log.flushed_where >= (log_end(root / "commitlog", acknowledged) if acknowledged else 0)
+    with DefaultMessageStore.open(root / "store", config, file_system=FaultyFileSystem()) as store:
+        store.put_message(message(b"next"))
+    found = messages_of(root / "store" / "commitlog")
+    assert [*taken, b"next"] == [each.body for each in found]
+    assert list(range(len(found))) == [each.queue_offset for each in found]
+    shutil.rmtree(root)
+
+
+def log_end(directory: Path, messages: int) -> int:
+    """Give the offset behind so many messages."""
+    last = messages_of(directory)[messages - 1]
+    return last.physical_offset + last.store_size

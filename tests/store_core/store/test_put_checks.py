@@ -369,7 +369,7 @@ def test_checks_leave_a_good_message_as_it_is(tmp_path: Path) -> None:
 
 def test_put_times_and_failures_are_counted(store: Callable[..., Store], caplog: pytest.LogCaptureFixture) -> None:
     taken = store()
-    taken.log.disk.before["write"] = lambda: taken.log.clock.advance(0.6)
+    taken.log.disk.before["grow"] = lambda: taken.log.clock.advance(0.6)
     taken.status(message())
     taken.log.disk.before.clear()
     taken.status(message(b"x" * 5000))
