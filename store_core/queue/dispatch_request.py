@@ -83,8 +83,8 @@ class MessageCheck:
     request : DispatchRequest or None
         Of a record only.
     parsed : int
-        Bytes that were read before the check ended; where a record of the wrong size is skipped, RocketMQ goes on
-        right behind them.
+        Bytes that were read before the check ended, 0 where that was by an exception of Java's; where a record of the
+        wrong size is skipped, RocketMQ goes on right behind them.
     """
 
     is_success: bool

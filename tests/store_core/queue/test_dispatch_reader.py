@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 REPUT = {"check_crc": False, "read_body": False, "check_dup_info": False}
 RECOVERY = {"check_crc": True, "read_body": True, "check_dup_info": False}
+MOST_MEMORY = 16 << 20
 Reading = tuple[QueueRules, dict[str, bool]]
 
 batch_rows = st.sampled_from([1, 2, 5, 1 << 14])
@@ -169,8 +171,14 @@ def test_absurd_sizes_end_the_log_without_their_memory(size: int, release: Relea
     damaged = bytearray(Record(b"x" * 100).encode())
     struct.pack_into(">i", damaged, 0, size)
     log = log_of(*many(5), bytes(damaged), bytes(500))
+    tracemalloc.start()
+    try:
+        assert_reads_as_loop(log, 0, QueueRules(release=release), RECOVERY, 1 << 14)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
 
-    assert_reads_as_loop(log, 0, QueueRules(release=release), RECOVERY, 1 << 14)
+    assert peak < MOST_MEMORY
 
 
 def test_every_record_of_another_queue_and_long_topics_read_as_the_loop() -> None:
@@ -185,6 +193,19 @@ def test_properties_of_separators_alone_read_as_the_loop() -> None:
     log = log_of(*(Record(properties=row) for row in rows * 2))
 
     assert_reads_as_loop(log, 0, QueueRules(), REPUT, 1 << 14)
+
+
+def test_strings_full_of_separators_take_bounded_memory() -> None:
+    raw = np.frombuffer(log_of(*[Record(properties=b"\x02" * 32_767)] * 300).data, np.uint8)
+    tracemalloc.start()
+    try:
+        rows = sum(map(len, DispatchReader(raw, 0, 0, QueueRules(), **REPUT)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert rows == 300
+    assert peak < 10 * MOST_MEMORY
 
 
 def test_batches_of_one_file_number_their_own_queues_only() -> None:
