@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,8 +24,12 @@ _MOST_GATHERED: Final = 1 << 20
 
 _NEEDED: Final = ("physical_offset", "size", "tags_code", "queue_offset")
 _FURTHER: Final = ("store_timestamp", "message_base_offset", "batch_size", "is_light")
-_TYPES: Final = {"size": np.dtype("<i4"), "batch_size": np.dtype("<i2"), "is_light": np.dtype("?")}
 _LONG: Final = np.dtype("<i8")
+_TYPES: Final[dict[str, np.dtype[Any]]] = dict.fromkeys(_NEEDED + _FURTHER, _LONG) | {
+    "size": np.dtype("<i4"),
+    "batch_size": np.dtype("<i2"),
+    "is_light": np.dtype("?"),
+}
 
 
 class PieceFormat:
@@ -39,14 +43,14 @@ class PieceFormat:
 
     def __init__(self, *, is_whole: bool) -> None:
         self._names = _NEEDED + _FURTHER if is_whole else _NEEDED
-        self._unit_size = sum(_TYPES.get(name, _LONG).itemsize for name in self._names)
+        self._unit_size = sum(_TYPES[name].itemsize for name in self._names)
 
     def pack(self, pieces: Iterable[UnitRows]) -> bytes:
         """Make the bytes of units that follow one another."""
         parts = list(pieces)
         columns = (np.concatenate([getattr(part, name) for part in parts]) for name in self._names)
         typed = zip(self._names, columns, strict=True)
-        return b"".join(column.astype(_TYPES.get(name, _LONG), copy=False).tobytes() for name, column in typed)
+        return b"".join(column.astype(_TYPES[name], copy=False).tobytes() for name, column in typed)
 
     def unpack(self, packed: bytes | memoryview) -> UnitRows:
         """Read the units back; columns that were not carried are those of plain messages.
@@ -59,14 +63,14 @@ class PieceFormat:
         count, rest = divmod(len(packed), self._unit_size)
         if rest:
             raise ValueError(f"{len(packed)} bytes are no units of {self._unit_size} bytes")
-        columns: dict[str, npt.NDArray[np.generic]] = {}
+        columns: dict[str, npt.NDArray[Any]] = {}
         position = 0
         for name in self._names:
-            kind = _TYPES.get(name, _LONG)
+            kind = _TYPES[name]
             columns[name] = np.frombuffer(packed, kind, count, position)
             position += kind.itemsize * count
         columns["size"] = columns["size"].astype(np.int64)
-        plain = {
+        plain: dict[str, npt.NDArray[Any]] = {
             "row": np.zeros(count, np.int64),
             "code": np.zeros(count, np.int64),
             "store_timestamp": np.zeros(count, np.int64),

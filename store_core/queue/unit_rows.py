@@ -105,3 +105,8 @@ class UnitRows(NamedTuple):
             self.batch_size[part],
             self.is_light[part],
         )
+
+    def since(self, physical_offset: int) -> UnitRows:
+        """Give the units of records that begin at or behind an offset of the log; themselves if that is all."""
+        kept = self.physical_offset >= physical_offset
+        return self if kept.all() else UnitRows(*(column[kept] for column in self))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Index entries as bytes, to be carried from the process that reads the log to the one that writes the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["IndexEntries", "pack_entries", "unpack_entries"]
+
+_LONG: Final = np.dtype("<i8")
+_INT: Final = np.dtype("<i4")
+_MESSAGE_SIZE: Final = 2 * _LONG.itemsize
+_ENTRY_SIZE: Final = 2 * _INT.itemsize
+
+
+class IndexEntries(NamedTuple):
+    """Keys of messages that follow one another; the arguments of `IndexService.put_entries`.
+
+    Attributes
+    ----------
+    physical_offsets, store_timestamps : numpy.ndarray
+        int64, shape (n,): of each message.
+    rows : numpy.ndarray
+        int64, shape (k,), ascending: the message of each key.
+    hashes : numpy.ndarray
+        int32, shape (k,).
+    """
+
+    physical_offsets: npt.NDArray[np.int64]
+    store_timestamps: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.int32]
+
+
+def pack_entries(entries: IndexEntries) -> bytes:
+    """Make the bytes of some entries.
+
+    Messages without keys are left out but for the last one: it alone can make the index begin a new file.
+    """
+    count = entries.physical_offsets.size
+    has_keys = np.zeros(count, np.bool_)
+    has_keys[entries.rows] = True
+    has_keys[-1:] = True
+    places = np.cumsum(has_keys) - 1
+    kept = np.flatnonzero(has_keys)
+    parts = (
+        np.array([kept.size], _LONG),
+        entries.physical_offsets[kept].astype(_LONG, copy=False),
+        entries.store_timestamps[kept].astype(_LONG, copy=False),
+        places[entries.rows].astype(_INT),
+        entries.hashes.astype(_INT, copy=False),
+    )
+    return b"".join(part.tobytes() for part in parts)
+
+
+def unpack_entries(packed: bytes | memoryview) -> IndexEntries:
+    """Read the entries back.
+
+    Raises
+    ------
+    ValueError
+        If `packed` is not what `pack_entries` makes.
+    """
+    messages = int(np.frombuffer(packed, _LONG, 1)[0]) if len(packed) >= _LONG.itemsize else -1
+    entries, rest = divmod(len(packed) - _LONG.itemsize - messages * _MESSAGE_SIZE, _ENTRY_SIZE)
+    if messages < 0 or entries < 0 or rest:
+        raise ValueError(f"{len(packed)} bytes are no index entries")
+    times_at = _LONG.itemsize * (1 + messages)
+    rows_at = times_at + _LONG.itemsize * messages
+    return IndexEntries(
+        np.frombuffer(packed, _LONG, messages, _LONG.itemsize),
+        np.frombuffer(packed, _LONG, messages, times_at),
+        np.frombuffer(packed, _INT, entries, rows_at).astype(np.int64),
+        np.frombuffer(packed, _INT, entries, rows_at + _INT.itemsize * entries),
+    )
