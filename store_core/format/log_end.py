@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.salvage import Damage, Run, SegmentWalk
@@ -38,11 +38,15 @@ class LogEnd:
         Why there is no record at `position`.
     stale : int
         Position of the first sound record behind it that is older, so no data; -1 without any.
+    runs : tuple of Run
+        The chain that led there from the segment's first byte, not measured: for another walk over the same bytes.
+        Empty where there was damage.
     """
 
     position: int
     reason: StopReason
     stale: int = -1
+    runs: tuple[Run, ...] = field(default=(), compare=False, repr=False)
 
 
 def find_log_end(
@@ -73,12 +77,12 @@ def find_log_end(
     """
     walk, tail = _walk(raw, start_offset, next_data, measured_from=0)
     is_whole = not walk.reason.is_damage and all(isinstance(part, Run) for part in tail)
+    runs = _runs(tail)
     if not is_whole or not _ends_sound(raw, start_offset, tail):
         walk, tail = _walk(raw, start_offset, next_data, measured_from=None)
-    if not verify_crc:
-        return LogEnd(walk.stop, walk.reason, walk.stale)
-    torn = _torn_tail(raw, tail)
-    return LogEnd(walk.stop, walk.reason, walk.stale) if torn is None else LogEnd(*torn, walk.stale)
+        runs = ()
+    torn = _torn_tail(raw, tail) if verify_crc else None
+    return LogEnd(*(torn or (walk.stop, walk.reason)), walk.stale, runs)
 
 
 def _walk(
@@ -98,6 +102,12 @@ def _walk(
         if isinstance(part, Damage) and measured_from is not None:
             break
     return walk, tail
+
+
+def _runs(tail: deque[Run | Damage]) -> tuple[Run, ...]:
+    """Give the runs of a walk without damage, if they reach back to its begin."""
+    runs = tuple(part for part in tail if isinstance(part, Run))
+    return runs if runs and not runs[0].starts[0] else ()
 
 
 def _ends_sound(raw: npt.NDArray[np.uint8], start_offset: int, tail: deque[Run | Damage]) -> bool:

@@ -24,7 +24,7 @@ from store_core.format.spans import Heads
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -124,6 +124,8 @@ class SegmentWalk:
     measured_from : int, optional
         From here on runs are chains of sizes and magic codes alone, for a user who measures the records anyway
         (`store_core.format.spans.measure`) and tells the walk of the first that is not sound: see `go_back`.
+    known : sequence of Run
+        Chains of another walk over the same bytes, from their first one on; they are not followed again.
 
     Attributes
     ----------
@@ -145,6 +147,7 @@ class SegmentWalk:
         until: int | None = None,
         next_data: Callable[[int], int] = _no_holes,
         measured_from: int | None = None,
+        known: Sequence[Run] = (),
     ) -> None:
         self.stop = 0
         self.reason = StopReason.LIMIT
@@ -158,6 +161,7 @@ class SegmentWalk:
         self._candidates = CandidateFinder(raw, start_offset, next_data)
         self._last_sound = self._last_before = -1
         self._measured_from = raw.size if measured_from is None else measured_from
+        self._known = {int(run.starts[0]): run for run in known}
         self._is_back = False
         self._unread = 2 * raw.size
         """Bytes of bodies that searching may still read. Sound candidates overlap only in a file that was made to keep
@@ -206,6 +210,9 @@ class SegmentWalk:
         """Follow the chain as far as the window goes; tell also whether its records are proven."""
         end = begin + min(window, self._until - begin)
         if begin >= self._measured_from and window > _SHORTEST_WINDOW:
+            known = self._known.get(begin)
+            if known is not None and known.stop <= self._until:
+                return Scan(known.starts, known.stop, StopReason.LIMIT), False
             return chain(self._raw, begin, end, self._start_offset), False
         return self._scan(begin, min(end, self._measured_from) if begin < self._measured_from else end), True
 

@@ -20,7 +20,7 @@ from store_core.format.salvage import Damage, Run, SegmentWalk
 from store_core.format.scan import StopReason
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read_options import ReadOptions
-from store_core.store.read_plan import plan_ranges
+from store_core.store.read_plan import plan_and_walk
 from store_core.store.row_filter import RowFilter
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import SegmentBytes
     from store_core.files.store_path import StorePaths
     from store_core.format.decode_batch import DecodedBatch, Fault
-    from store_core.store.read_plan import ReadRange
+    from store_core.store.read_plan import ReadRange, WalkedSegment
 
 __all__ = ["read_messages", "read_range"]
 
@@ -72,8 +72,8 @@ def read_messages(path: StorePaths, **options: Any) -> pa.RecordBatchReader:  # 
     >>> table = read_messages(store, columns=["topic", "body"], topic="orders").read_all()  # doctest: +SKIP
     """
     parsed = ReadOptions.parse(**options)
-    plan = plan_ranges(path, parsed)
-    batches = (batch for part in plan.ranges for batch in read_range(part, parsed))
+    plan, walked = plan_and_walk(path, parsed)
+    batches = (batch for part in plan.ranges for batch in _read_range(part, parsed, walked))
     return pa.RecordBatchReader.from_batches(arrow_schema(parsed.columns, nullable=parsed.is_permissive), batches)
 
 
@@ -98,6 +98,11 @@ def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch
     SegmentVanishedError
         If the segment was deleted since the plan was made, unless `fail_on_data_loss` is off.
     """
+    yield from _read_range(part, options, None)
+
+
+def _read_range(part: ReadRange, options: ReadOptions, walked: WalkedSegment | None) -> Iterator[pa.RecordBatch]:
+    """Read one range; its segment need not be mapped and walked again if that is the one that was walked."""
     keep_freed_memory()
     try:
         segment = open_segment(part.segment)
@@ -107,7 +112,8 @@ def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch
         _log.warning("%s", error)
         return
     with segment:
-        yield from _RangeReader(part, options, segment).batches()
+        mine = walked if walked is not None and walked.segment == part.segment else None
+        yield from _RangeReader(part, options, segment, mine).batches()
 
 
 @dataclass(slots=True)
@@ -142,13 +148,17 @@ class _Chunk:
 
 
 class _RangeReader:
-    def __init__(self, part: ReadRange, options: ReadOptions, segment: SegmentBytes) -> None:
+    def __init__(
+        self, part: ReadRange, options: ReadOptions, segment: SegmentBytes, walked: WalkedSegment | None
+    ) -> None:
         self._range = part
         self._options = options
         self._start_offset = part.segment.start_offset
         self._begin = part.begin - self._start_offset
         self._end = part.end - self._start_offset
-        self._raw = segment.raw[: part.data_end - self._start_offset]
+        raw = segment.raw if walked is None else walked.raw
+        self._raw = raw[: part.data_end - self._start_offset]
+        self._known = () if walked is None else walked.runs
         self._next_data = segment.next_data
         self._filter = RowFilter(options)
         self._dropped = 0
@@ -187,6 +197,7 @@ class _RangeReader:
             until=self._end,
             next_data=self._next_data,
             measured_from=self._begin,
+            known=self._known,
         )
         for part in walk:
             if isinstance(part, Run):

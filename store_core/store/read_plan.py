@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.log_end import LogEnd
+    from store_core.format.salvage import Run
     from store_core.store.read_options import ReadOptions
 
-__all__ = ["ReadPlan", "ReadRange", "plan_ranges"]
+__all__ = ["ReadPlan", "ReadRange", "WalkedSegment", "plan_and_walk", "plan_ranges"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -81,6 +82,24 @@ class ReadPlan:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WalkedSegment:
+    """What planning leaves behind of the segment that the log ends in, for a reader in the same process.
+
+    Attributes
+    ----------
+    segment : Segment
+    raw : numpy.ndarray
+        uint8, shape (segment.size,): its bytes, already mapped.
+    runs : tuple of Run
+        Its chain, not measured, as in `store_core.format.log_end.LogEnd`; 8 bytes a record.
+    """
+
+    segment: Segment
+    raw: npt.NDArray[np.uint8]
+    runs: tuple[Run, ...]
+
+
 def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
     """Plan the reading of a log: runs once, before any range is read.
 
@@ -97,9 +116,15 @@ def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
     SegmentLayoutError
         If the files do not form one log, unless the options allow for that.
     """
+    return plan_and_walk(paths, options)[0]
+
+
+def plan_and_walk(paths: StorePaths, options: ReadOptions) -> tuple[ReadPlan, WalkedSegment | None]:
+    """Plan as `plan_ranges` does, and give the walk that was made for it, unless there is none or it met damage."""
     for attempt in range(_ATTEMPTS):
         try:
-            return _Planner(paths, options).plan()
+            planner = _Planner(paths, options)
+            return planner.plan(), planner.walked
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -112,6 +137,7 @@ class _Planner:
         self._segments, notes = list_segments(paths)
         self._notes = list(notes)
         self._usual_size = usual_size(self._segments)
+        self.walked: WalkedSegment | None = None
 
     def plan(self) -> ReadPlan:
         self._check_layout()
@@ -148,6 +174,7 @@ class _Planner:
                 )
                 is_foreign = not parts and end.position == 0 and _is_foreign(opened.raw, last.begin)
             self._note_end(last, end)
+            self.walked = WalkedSegment(last.segment, opened.raw, end.runs) if end.runs else None
             is_lost = last.is_cut and end.reason is StopReason.TORN  # no writer leaves a record that runs past its file
             position = last.segment.size if is_foreign or is_lost else end.position
             if position:

@@ -23,6 +23,7 @@ from store_core import (
     read_range,
 )
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
+from store_core.format.lockstep import chain
 from tests.builders import (
     BODY_AT,
     BODY_LENGTH_AT,
@@ -38,6 +39,11 @@ from tests.builders import (
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from store_core.format.scan import Scan
 
 SIZE = 1536
 
@@ -547,3 +553,16 @@ def test_no_message_of_an_error_needs_the_working_directory(log: LogBuilder, tmp
     break_field(log, 17, MAGIC_AT, 1)
 
     assert re.search(r" of /\S+/commitlog/\d{20}: ", str(Read(log.write(tmp_path)).error))
+
+
+def test_a_read_walks_every_segment_once(root: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[int] = []
+
+    def counted(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int) -> Scan:
+        walked.append(start_offset + begin)
+        return chain(raw, begin, end, start_offset)
+
+    monkeypatch.setattr("store_core.format.salvage.chain", counted)
+
+    assert offsets(root) == without(log)
+    assert sorted(walked) == [0, SIZE, 2 * SIZE, 3 * SIZE]  # the last one is pre-allocated
