@@ -128,13 +128,17 @@ class ExpressionMessageFilter:
         CorruptRecordError
             If the bytes are no record.
         """
+        return self._is_matched(lambda: record_properties(record, self._parser))
+
+    def is_matched_by_properties(self, properties: Mapping[str, str]) -> bool:
+        """Tell the same from the properties alone, as they are known when a message arrives."""
+        return self._is_matched(lambda: properties)
+
+    def _is_matched(self, properties: Callable[[], Mapping[str, str]]) -> bool:
         subscription = self.subscription
         if subscription is None or subscription.is_class_filter_mode or subscription.is_by_tag:
             return True
-        return self.filter_data is None or _is_true(self.filter_data, lambda: self._properties(record))
-
-    def _properties(self, record: memoryview) -> Mapping[str, str]:
-        return record_properties(record, self._parser)
+        return self.filter_data is None or _is_true(self.filter_data, properties)
 
 
 class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
@@ -168,18 +172,17 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
         self._find_filter_data = find_filter_data
         self._is_5 = release not in ("4.3", "4.9")
 
-    def is_matched_by_commit_log(self, record: memoryview) -> bool:
-        """Tell from a record whether the message matches."""
+    def _is_matched(self, properties: Callable[[], Mapping[str, str]]) -> bool:
         subscription = self.subscription
         if subscription is None or subscription.is_class_filter_mode:
             return True
         is_retry = subscription.topic.startswith(RETRY_PREFIX)
         if not is_retry or (self._is_5 and subscription.is_by_tag):
-            return super().is_matched_by_commit_log(record)
-        properties = self._properties(record)
-        topic = properties.get(_RETRY_TOPIC)
+            return super()._is_matched(properties)
+        known = properties()
+        topic = known.get(_RETRY_TOPIC)
         data = None if topic is None else self._find_filter_data(topic, self._group(subscription.topic))
-        return data is None or _is_true(data, lambda: properties)
+        return data is None or _is_true(data, lambda: known)
 
     def _group(self, retry_topic: str) -> str:
         """Cut the group out of the name of its retry topic; in 5.x also of ``%RETRY%group+topic``."""

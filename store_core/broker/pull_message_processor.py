@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answering pulls, as a broker does, but in this process: there is no network."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from store_core.broker.offset_moved_event import OffsetMovedEvent
+from store_core.broker.pull_request import PullMessageResponse, PullSysFlag
+from store_core.broker.response_code import ResponseCode
+from store_core.store.get_result import GetMessageResult, GetMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.broker.consumer_offset import ConsumerOffsetManager
+    from store_core.broker.pull_checks import CheckedPull, PullChecks
+    from store_core.broker.pull_request import PullMessageRequest
+    from store_core.broker.pull_request_hold_service import PullRequestHoldService
+    from store_core.broker.readable_store import ServedStore
+    from store_core.files.clock import Clock
+    from store_core.store.broker_config import BrokerConfig
+
+__all__ = ["PullMessageProcessor"]
+
+_LOG: Final = logging.getLogger("store_core")
+_MASTER_ID: Final = 0
+
+
+class PullMessageProcessor:
+    """Answers pulls (RocketMQ: ``PullMessageProcessor``, ``DefaultPullMessageResultHandler``).
+
+    Left out are: topics whose queues are spread over brokers (static topics), offsets of broadcasting consumers kept by
+    the broker, flow control of cold data, hooks and statistics.
+
+    Parameters
+    ----------
+    store : ServedStore
+        Its configuration says which release is followed, and what the broker's role is.
+    broker : BrokerConfig
+    checks : PullChecks
+    offsets : ConsumerOffsetManager
+    hold_service : PullRequestHoldService
+        Keeps pulls that wait for messages.
+    clock : Clock
+    min_broker_id_in_group : int
+        Smallest broker id among the brokers of this name that are alive; 0 if the master is.
+    """
+
+    def __init__(  # noqa: PLR0913 -- what a broker is made of
+        self,
+        store: ServedStore,
+        broker: BrokerConfig,
+        checks: PullChecks,
+        offsets: ConsumerOffsetManager,
+        hold_service: PullRequestHoldService,
+        clock: Clock,
+        *,
+        min_broker_id_in_group: int = _MASTER_ID,
+    ) -> None:
+        self._store = store
+        self._config = store.config
+        self._is_5 = store.config.release == "5.3"
+        self._broker = broker
+        self._checks = checks
+        self._offsets = offsets
+        self._hold_service = hold_service
+        self._clock = clock
+        self.min_broker_id_in_group = min_broker_id_in_group
+
+    @property
+    def rejects_requests(self) -> bool:
+        """Whether a 5.x broker does not even look at pulls, and answers SYSTEM_BUSY: a slave not meant to be read."""
+        return self._is_5 and self._is_slave and not self._broker.slave_read_enable
+
+    def process_request(
+        self,
+        request: PullMessageRequest,
+        *,
+        client_host: str = "",
+        on_response: Callable[[PullMessageResponse], object] | None = None,
+    ) -> PullMessageResponse | None:
+        """Answer a pull, or let it wait.
+
+        Parameters
+        ----------
+        request : PullMessageRequest
+        client_host : str
+            Who asks; for the log.
+        on_response : callable, optional
+            Gets the answer of a pull that had to wait. Without it none waits, whatever its flags say.
+
+        Returns
+        -------
+        PullMessageResponse or None
+            None if the pull waits.
+
+        Notes
+        -----
+        The steps: 1. check permissions and subscription; 2. get messages, or serve a reset of the offset; 3. keep the
+        offset that the request commits; 4. wait, if there are none and the request may; or note that the offset was
+        moved. When its waiting ends, a pull is processed anew: then it neither waits nor commits.
+        """
+        if on_response is None:
+            return self._process(request, client_host, None, is_first=True)
+
+        def again() -> None:
+            response = self._process(request, client_host, None, is_first=False)
+            if response is not None:
+                on_response(response)
+
+        return self._process(request, client_host, again, is_first=True)
+
+    def _process(
+        self, request: PullMessageRequest, client_host: str, again: Callable[[], None] | None, *, is_first: bool
+    ) -> PullMessageResponse | None:
+        checked = self._checks.check(request)
+        if isinstance(checked, PullMessageResponse):
+            return checked
+        result = self._get(request, checked)
+        if result is None and self._is_5:
+            return _without_result()
+        self._commit(request, client_host, result, is_first=is_first)
+        if result is None:
+            return _without_result()
+        response = self._compose(request, result, checked)
+        if response.code is ResponseCode.PULL_NOT_FOUND and again is not None and request.has(PullSysFlag.SUSPEND):
+            self._hold_service.suspend_pull_request(request, checked.message_filter, self._patience(request), again)
+            return None
+        if response.code is ResponseCode.PULL_OFFSET_MOVED:
+            self._note_moved_offset(request, response, checked)
+        return response
+
+    def _patience(self, request: PullMessageRequest) -> int:
+        """Give how long a pull may wait, ms."""
+        if self._broker.long_polling_enable:
+            return request.suspend_timeout_millis
+        return self._broker.short_polling_time_mills
+
+    # ---- getting and committing
+
+    def _get(self, request: PullMessageRequest, checked: CheckedPull) -> GetMessageResult | None:
+        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
+        if self._is_5:
+            reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
+            if reset is not None and self._broker.use_server_side_reset_offset:
+                return self._reset(topic, queue_id, reset)
+        return self._store.get_message(
+            group, topic, queue_id, request.queue_offset, request.max_msg_nums, checked.message_filter
+        )
+
+    def _reset(self, topic: str, queue_id: int, offset: int) -> GetMessageResult:
+        """Send the consumer where the server wants it, instead of giving messages."""
+        return GetMessageResult(
+            GetMessageStatus.OFFSET_RESET,
+            offset,
+            self._store.get_min_offset_in_queue(topic, queue_id),
+            self._store.get_max_offset_in_queue(topic, queue_id),
+            release=self._config.release,
+        )
+
+    def _commit(
+        self, request: PullMessageRequest, client_host: str, result: GetMessageResult | None, *, is_first: bool
+    ) -> None:
+        """Keep what the group has consumed, if the request says so; 4.x on masters only."""
+        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
+        if self._is_5 and result is not None:
+            self._offsets.commit_pull_offset(group, topic, queue_id, result.next_begin_offset)
+        may_commit = is_first and (self._is_5 or not self._is_slave)
+        if may_commit and request.has(PullSysFlag.COMMIT_OFFSET):
+            self._offsets.commit_offset(client_host, group, topic, queue_id, request.commit_offset)
+
+    # ---- the answer
+
+    @property
+    def _is_slave(self) -> bool:
+        return self._config.broker_role == "SLAVE"
+
+    def _compose(
+        self, request: PullMessageRequest, result: GetMessageResult, checked: CheckedPull
+    ) -> PullMessageResponse:
+        response = PullMessageResponse(
+            code=ResponseCode.of_status(result.status, request.queue_offset),
+            remark=result.status.name,
+            next_begin_offset=result.next_begin_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            suggest_which_broker_id=self._suggested_broker(result, checked),
+            result=result,
+        )
+        if self._is_5:
+            response.topic_sys_flag = checked.topic.topic_sys_flag
+            response.group_sys_flag = checked.group.group_sys_flag
+            self._redirect_to_master(response, result)
+        return response
+
+    def _suggested_broker(self, result: GetMessageResult, checked: CheckedPull) -> int:
+        """Say where to pull next: where slaves may be read, as the group is configured."""
+        if not self._broker.slave_read_enable:
+            return _MASTER_ID
+        if result.suggest_pulling_from_slave:
+            return checked.group.which_broker_when_consume_slowly
+        return checked.group.broker_id
+
+    def _redirect_to_master(self, response: PullMessageResponse, result: GetMessageResult) -> None:
+        """Send consumers that keep up from a slave back to the master, if that is alive (5.x).
+
+        In 4.x a slave that is not meant to be read sets PULL_RETRY_IMMEDIATELY, too, but every status of a get then
+        overwrites it: such a slave answers as a master does.
+        """
+        is_at_home = self._broker.broker_id == _MASTER_ID or result.suggest_pulling_from_slave
+        if is_at_home or self.min_broker_id_in_group != _MASTER_ID:
+            return
+        response.suggest_which_broker_id = _MASTER_ID
+        if result.status is not GetMessageStatus.FOUND:
+            response.code = ResponseCode.PULL_RETRY_IMMEDIATELY
+
+    def _note_moved_offset(
+        self, request: PullMessageRequest, response: PullMessageResponse, checked: CheckedPull
+    ) -> None:
+        """Say that a consumer is sent elsewhere: 4.x stores an event; a slave that moves no offsets lets it retry."""
+        if self._is_slave and not self._config.offset_check_in_slave:
+            response.suggest_which_broker_id = checked.group.broker_id
+            response.code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            return
+        event = OffsetMovedEvent(
+            consumer_group=request.consumer_group,
+            topic=request.topic,
+            broker_name=self._broker.broker_name,
+            queue_id=request.queue_id,
+            offset_request=request.queue_offset,
+            offset_new=response.next_begin_offset,
+        )
+        _LOG.warning("the offset of a pull is moved: %s", event)
+        if not self._is_5:
+            put = self._store.put_message(event.to_message(self._broker.store_host, self._clock.now_ms()))
+            if not put.is_ok:
+                _LOG.warning("the event is not stored: %s", put.status.name)
+
+
+def _without_result() -> PullMessageResponse:
+    return PullMessageResponse(code=ResponseCode.SYSTEM_ERROR, remark="the store can't be read at the moment")

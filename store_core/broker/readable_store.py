@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a broker needs of a store that it serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from store_core.format.message import Message
+    from store_core.format.message_filter import MessageFilter
+    from store_core.store.config import MessageStoreConfig
+    from store_core.store.get_result import GetMessageResult
+    from store_core.store.put_result import PutMessageResult
+
+__all__ = ["ReadableStore", "ServedStore"]
+
+
+class ReadableStore(Protocol):
+    """A store that consumers can be served from; `DefaultMessageStore` is one, whether opened for writing or not."""
+
+    @property
+    def config(self) -> MessageStoreConfig:
+        """How it behaves."""
+        ...
+
+    def get_message(  # noqa: PLR0913 -- RocketMQ's own
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None = None,
+        /,
+    ) -> GetMessageResult | None:
+        """Get messages of a queue; None if the store is shut down, or not readable."""
+        ...
+
+    def get_min_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
+        """Give the index of the first message of a queue."""
+        ...
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
+        """Give the index behind the last message of a queue."""
+        ...
+
+
+class ServedStore(ReadableStore, Protocol):
+    """A store that takes messages, too."""
+
+    def put_message(self, message: Message, /) -> PutMessageResult:
+        """Put a message."""
+        ...
