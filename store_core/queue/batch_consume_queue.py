@@ -59,7 +59,7 @@ class BatchConsumeQueue:
     A unit says which indexes its record covers, so units are found by searching, and file names, which count bytes,
     say nothing of indexes. One thread puts units and corrects bounds; others may read meanwhile.
 
-    **Ghosts**: bytes behind the end are zeroed when the end moves back, as in `store_core.queue.consume_queue`.
+    **Ghosts**: bytes behind the end are zeroed when it moves back, as in `store_core.queue.consume_queue`.
 
     Parameters
     ----------
@@ -123,6 +123,7 @@ class BatchConsumeQueue:
         self._can_write = can_write
         self._on_error = on_error
         self._writable = writable
+        self._is_recovering = False
 
     def __repr__(self) -> str:
         return (
@@ -136,16 +137,13 @@ class BatchConsumeQueue:
         return self.mapped_file_queue.load(self.rules.release)
 
     def recover(self) -> tuple[str, ...]:
-        """Find the queue's end: the first unit of the last three files that can't be one; files behind it go.
+        """Find the queue's end: the first unit of the last three files that can't be one; say what was dropped.
 
-        A queue without files stays as it is.
-
-        Returns
-        -------
-        tuple of str
-            What was dropped.
+        Files behind it go; units behind it stay in the file until `clear_tail`, as in a `ConsumeQueue`. A queue without
+        files stays as it is.
         """
-        found = bounds.recover(self.mapped_file_queue, clear_tail=self._writable)
+        self._is_recovering = True
+        found = bounds.recover(self.mapped_file_queue, clear_tail=False)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
@@ -277,7 +275,7 @@ class BatchConsumeQueue:
             file = queue.get_last_mapped_file(queue.max_offset)
             if file is None:
                 return 0
-            if not file.wrote_position and not file.is_new:
+            if not file.wrote_position and not file.is_new and not self._is_recovering:
                 file.set_position(0, clear_tail=True)
             count = min(len(units), (file.file_size - file.wrote_position) // BATCH_UNIT_SIZE)
             if not file.append(units[:count].view(np.uint8).data):
@@ -366,6 +364,13 @@ class BatchConsumeQueue:
         self._find_min()
         self._find_max()
         return found.notes
+
+    def clear_tail(self) -> None:
+        """Zero what lies behind the end in the last file, so that the next restart does not take it for units."""
+        self._is_recovering = False
+        last = self.mapped_file_queue.last_mapped_file
+        if last is not None and self._writable:
+            last.clear_tail()
 
     def delete_expired_file(self, min_physical_offset: int) -> int:
         """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.

@@ -14,6 +14,7 @@ from store_core.queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
 from store_core.queue.light_units import UnfitListsError, is_light, light_units
+from store_core.queue.unit_sequences import UnitSequences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -244,16 +245,23 @@ class ConsumeQueueStore:
             self._put_plan(plan)
 
     def _put_plan(self, plan: BatchPlan) -> None:
-        last = None
-        for code, units in plan.units.by_queue():
+        units = plan.units
+        is_put = ~units.is_light
+        runs = UnitSequences(units, self._rules.release)
+        for code, start, stop in units.bounds():
             queue = self._table.find_or_create(*plan.queues[code])
-            if not self._put_units(queue, units):
-                continue
-            own = np.flatnonzero(~units.is_light)
-            if len(own) and (last is None or units.row[own[-1]] > last[0]):
-                last = int(units.row[own[-1]]), int(units.store_timestamp[own[-1]])
-        if last is not None:
-            self._on_put(last[1])
+            done = start + self._append_sequence(queue, runs, start, stop)
+            if done < stop and not self._put_units(queue, units.slice(done, stop)):
+                is_put[start:stop] = False
+        if is_put.any():
+            last = np.where(is_put, units.row, -1).argmax()
+            self._on_put(int(units.store_timestamp[last]))
+
+    def _append_sequence(self, queue: Queue, runs: UnitSequences, start: int, stop: int) -> int:
+        """Append units of a queue if they are a sequence that follows on its last one; give how many."""
+        if not isinstance(queue, ConsumeQueue) or queue.ext is not None or not self._can_write():
+            return 0
+        return runs.append(queue, start, stop)
 
     def put_units(self, topic: str, queue_id: int, units: UnitRows) -> bool:
         """Put units of one queue that were planned elsewhere, in log order; False as of `ConsumeQueue.put_units`."""
@@ -299,6 +307,17 @@ class ConsumeQueueStore:
             notes += queue.truncate_dirty_logic_files(physical_offset)
         self.notes += notes
         return tuple(notes)
+
+    def clear_tails(self) -> None:
+        """Zero what lies behind the queues' ends; the last step of a recovery, see `ConsumeQueue.clear_tail`.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        for queue in self.queues():
+            queue.clear_tail()
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """Delete files of which every unit points below the log's start, and correct the queues' first indexes.

@@ -10,7 +10,7 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError, Unsupporte
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.open_queues import OpenQueues
+from store_core.queue.open_queues import MAX_OPEN_QUEUES, OpenQueues
 from store_core.queue.queue_path import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
@@ -76,7 +76,7 @@ class ConsumeQueueTable:
         writable: bool,
         max_queues: int,
     ) -> None:
-        self.in_use = OpenQueues()
+        self.in_use = OpenQueues(MAX_OPEN_QUEUES // 2 if rules.is_ext_enabled else MAX_OPEN_QUEUES)
         self._root = root
         self._rules = rules
         self._file_system = file_system

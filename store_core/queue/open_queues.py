@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 __all__ = ["MAX_OPEN_QUEUES", "OpenQueues"]
 
-MAX_OPEN_QUEUES: Final = 128
-"""A queue in use has a descriptor or two for its last file, and as many for an extension: some 512 in all, half of what
-a process may usually have."""
+MAX_OPEN_QUEUES: Final = 256
+"""A queue in use has a descriptor or two for its last file: some 512 in all, half of what a process may usually have.
+Those of an extension count as a queue of their own."""
 
 
 class _Closeable(Protocol):

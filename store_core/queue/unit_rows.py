@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch_batch import DispatchBatch
 
 __all__ = ["LightRow", "UnitRows"]
+
+_SMALL: Final = 2**15 - 1
 
 
 class LightRow(NamedTuple):
@@ -66,10 +68,10 @@ class UnitRows(NamedTuple):
         """Take some rows of a batch, and further units of them."""
         extra = np.array(light, np.int64).reshape(-1, len(LightRow._fields))
         all_rows = np.concatenate((rows, extra[:, 0]))
-        codes = np.concatenate((batch.queue_codes[rows], extra[:, 1]))
+        codes: npt.NDArray[np.int64] = np.concatenate((batch.queue_codes[rows], extra[:, 1]))
         offsets = np.concatenate((batch.queue_offset[rows], extra[:, 2]))
         # Stable, so that a record's own unit stays before its further ones.
-        order = np.lexsort((all_rows, codes)) if light else np.argsort(codes, kind="stable")
+        order = np.lexsort((all_rows, codes)) if light else _sorted_places(codes)
         ordered = all_rows[order]
         return cls(
             ordered,
@@ -86,27 +88,41 @@ class UnitRows(NamedTuple):
 
     def by_queue(self) -> Iterator[tuple[int, UnitRows]]:
         """Give the number of each queue, and its units."""
-        starts = np.flatnonzero(np.diff(self.code, prepend=-1)).tolist()
-        for start, stop in zip(starts, [*starts[1:], len(self.code)], strict=True):
-            yield int(self.code[start]), self.slice(start, stop)
+        for code, start, stop in self.bounds():
+            yield code, self.slice(start, stop)
+
+    def bounds(self) -> Iterator[tuple[int, int, int]]:
+        """Give the number of each queue, and where its units begin and end."""
+        starts = np.flatnonzero(np.diff(self.code, prepend=-1))
+        stops = np.append(starts[1:], len(self.code))
+        return zip(self.code[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
 
     def slice(self, start: int, stop: int) -> UnitRows:
         """Give the units of some places; no copy."""
-        part = slice(start, stop)
-        return UnitRows(
-            self.row[part],
-            self.code[part],
-            self.physical_offset[part],
-            self.size[part],
-            self.tags_code[part],
-            self.queue_offset[part],
-            self.store_timestamp[part],
-            self.message_base_offset[part],
-            self.batch_size[part],
-            self.is_light[part],
-        )
+        return _take(self, slice(start, stop))
 
     def since(self, physical_offset: int) -> UnitRows:
         """Give the units of records that begin at or behind an offset of the log; themselves if that is all."""
         kept = self.physical_offset >= physical_offset
-        return self if kept.all() else UnitRows(*(column[kept] for column in self))
+        return self if kept.all() else _take(self, kept)
+
+
+def _sorted_places(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sort stably; 16 bits, where they are enough, are sorted without comparing."""
+    few = len(codes) > 0 and int(codes.max()) <= _SMALL
+    return np.argsort(codes.astype(np.int16) if few else codes, kind="stable")
+
+
+def _take(units: UnitRows, part: slice | npt.NDArray[np.bool_]) -> UnitRows:
+    return UnitRows(
+        units.row[part],
+        units.code[part],
+        units.physical_offset[part],
+        units.size[part],
+        units.tags_code[part],
+        units.queue_offset[part],
+        units.store_timestamp[part],
+        units.message_base_offset[part],
+        units.batch_size[part],
+        units.is_light[part],
+    )

@@ -256,6 +256,7 @@ def test_units_behind_the_end_are_not_revived(maker: _Maker) -> None:
     _put(maker.new(), _records([1] * 4))
     _damage(maker, 1, "store_size", 0)
     queue = maker.opened()
+    queue.clear_tail()
     _put(queue, [_Unit(1100, 100, 0, 0, 1, 1)])
 
     assert maker.opened().max_offset_in_queue == 2
