@@ -300,6 +300,16 @@ class MappedFile(ReferenceResource):
             self.committed_position = min(self.committed_position, position) if buffered else position
             self.flushed_position = min(self.flushed_position, position) if buffered else position
 
+    def clear_tail(self) -> None:
+        """Overwrite what lies behind the wrote position with zeros.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._file.clear(self.wrote_position, self.file_size)
+
     def select(self, position: int, size: int | None = None) -> memoryview | None:
         """View `size` bytes at `position`, or all up to the read position; None if they are not all there.
 

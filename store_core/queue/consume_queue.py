@@ -118,6 +118,8 @@ class ConsumeQueue(QueueReader):
         self._file_system = file_system
         self._clock = clock
         self._can_write = can_write
+        # Until `clear_tail`, what RocketMQ counts once more is kept, also of files that 4.3 did not load.
+        self._is_recovering = False
         self._on_error = on_error
 
     def __repr__(self) -> str:
@@ -145,15 +147,17 @@ class ConsumeQueue(QueueReader):
         """Find the queue's end: the first unit of the last three files that can't be one; files behind it go.
 
         Pre-fill units count, and set `max_physical_offset` until a real one follows (RocketMQ:
-        ``ConsumeQueue.recover``). A queue without files stays as it is.
+        ``ConsumeQueue.recover``). A queue without files stays as it is. Units behind the end stay in the file, since
+        `truncate_dirty_logic_files` counts them once more; `clear_tail` takes what is left of them away.
 
         Returns
         -------
         tuple of str
             What was dropped.
         """
+        self._is_recovering = True
         queue = self.mapped_file_queue
-        found = bounds.recover(queue, self.rules.release, clear_tail=queue.writable)
+        found = bounds.recover(queue, self.rules.release, clear_tail=False)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
@@ -238,7 +242,7 @@ class ConsumeQueue(QueueReader):
         file = queue.get_last_mapped_file(wanted)
         if file is None or file.wrote_position:
             return file
-        if not file.is_new:
+        if not file.is_new and not self._is_recovering:
             file.set_position(0, clear_tail=True)
         if file.first_create_in_queue and queue_offset:
             self.min_logic_offset = queue.flushed_where = queue.committed_where = wanted
@@ -365,6 +369,16 @@ class ConsumeQueue(QueueReader):
         elif self.ext is not None:
             self.ext.truncate_by_max_address(_NO_EXT_ADDRESS)
         return found.notes
+
+    def clear_tail(self) -> None:
+        """Zero what lies behind the end in the last file, so that the next restart does not take it for units.
+
+        RocketMQ leaves it there: units that a recovery dropped are back after the next one.
+        """
+        self._is_recovering = False
+        last = self.mapped_file_queue.last_mapped_file
+        if last is not None and self.mapped_file_queue.writable:
+            last.clear_tail()
 
     def delete_expired_file(self, min_physical_offset: int) -> int:
         """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.

@@ -181,6 +181,20 @@ class CommitLog:
         return self.mapped_file_queue.flushed_where
 
     @property
+    def confirm_offset(self) -> int:
+        """Offset up to which messages may be dispatched (``CommitLog.getConfirmOffset``).
+
+        That is the end of the log. In release 5.3 with synchronous flush, what is on disk; with ``duplicationEnable``
+        what is noted as confirmed, and before 5.3 nothing is.
+        """
+        if self.config.duplication_enable:
+            noted = self._checkpoint.confirm_physical_offset if self._checkpoint is not None else -1
+            return noted if self.config.release == "5.3" else -1
+        if self.config.release == "5.3" and self.config.flush_disk_type == "SYNC_FLUSH":
+            return self.flushed_where
+        return self.max_offset
+
+    @property
     def is_flushed(self) -> bool:
         """Whether everything is on disk."""
         return self.flushed_where >= self.mapped_file_queue.max_wrote_position

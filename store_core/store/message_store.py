@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.errors import StoreNotFoundError
+from store_core.errors import StoreError, StoreNotFoundError
 from store_core.files.abort_file import AbortFile
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.append_result import PutMessageStatus
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.commit_log import CommitLog
 from store_core.store.config import MessageStoreConfig
-from store_core.store.log_recovery import RecoveryReport, recover_log
+from store_core.store.derived import DerivedStructures
 from store_core.store.put_checks import default_hooks
 from store_core.store.put_outcome import as_future, wait_for
 from store_core.store.put_result import PutMessageResult
@@ -32,11 +34,16 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.overlay_file_system import FileChange
     from store_core.format.batch_append import EncodedBatch
     from store_core.format.message import Message
+    from store_core.queue.consume_queue_store import ConsumeQueueStore
+    from store_core.queue.index_service import IndexService
     from store_core.store.bulk_append import AppendBatchResult
     from store_core.store.put_checks import PutMessageHook
+    from store_core.store.recovery_report import RecoveryReport
     from store_core.store.replication import ReplicaService
+    from store_core.store.reput import ReputMessageService
     from store_core.store.running_flags import RunningFlags
     from store_core.store.store_stats import StoreStats
 
@@ -77,7 +84,8 @@ class DefaultMessageStore:
         self.config = config
         self.is_read_only = read_only
         self._clock = clock
-        self._file_system = file_system
+        self._overlay = OverlayFileSystem(file_system, clock) if read_only else None
+        file_system = self._overlay or file_system
         self._batch_topics = frozenset(batch_topics)
         self._is_shutdown = read_only
         self._lock = StoreLock(path, file_system)
@@ -94,11 +102,14 @@ class DefaultMessageStore:
             checkpoint=self.checkpoint,
             replicas=replicas,
             is_batch_topic=self.is_batch_topic,
-            writable=not read_only,
+        )
+        rules, is_master = config.queue_rules(self._batch_topics), broker.broker_id == 0
+        self._derived = DerivedStructures(
+            path, self.commit_log, self.checkpoint, rules, file_system, clock, is_master=is_master
         )
         self.put_message_hooks: list[PutMessageHook] = default_hooks(config, self) if broker_hooks else []
         self._puts = PutService(self.commit_log, self, self.put_message_hooks)
-        self.recovery_report = RecoveryReport()
+        self.recovery_report = self._derived.recovery.report
 
     @classmethod
     def open(  # noqa: PLR0913 -- a path and a configuration do; the rest is for brokers and tests
@@ -116,9 +127,8 @@ class DefaultMessageStore:
     ) -> Self:
         """Open a store, or make one.
 
-        Steps: 1. lock it; 2. see whether it was closed, and read the checkpoint; 3. load the files; 4. find the end of
-        the log and the queues' next indexes, and cut off what lies behind; 5. start the services; 6. leave an ``abort``
-        file until it is closed.
+        Steps: 1. lock it; 2. see whether it was closed; 3. load log, queues, checkpoint and index, and bring them to
+        one end, see `store_core.store.recovery`; 4. start the services; 5. leave an ``abort`` file until it is closed.
 
         Parameters
         ----------
@@ -126,8 +136,8 @@ class DefaultMessageStore:
             The store's root.
         config : MessageStoreConfig, optional
         read_only : bool
-            Take no lock, write nothing, start nothing. A store that a broker is writing may be opened so, and is seen
-            as it was then.
+            Take no lock, write nothing, start nothing. The same is done as for writing, but in memory; the report's
+            `changes` tell what. A store that a broker is writing may be opened so, and is seen as it was then.
         broker : BrokerConfig, optional
         broker_hooks : bool
             With release 5.3: check and rewrite messages as a broker's hooks do. Without them only inner batches are
@@ -162,9 +172,7 @@ class DefaultMessageStore:
             broker_hooks=broker_hooks,
         )
         if read_only:
-            if not root.is_dir():
-                raise StoreNotFoundError(f"there is no store at {root}")
-            store._load()
+            store._load_to_read()
             return store
         store._lock.acquire()
         try:
@@ -181,66 +189,95 @@ class DefaultMessageStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _load(self) -> None:
-        last_exit_ok = not self._abort.exists
-        self.checkpoint.load()
-        notes = list(self.commit_log.load())
-        queue = self.commit_log.mapped_file_queue
-        notes += queue.check_self()
-        files = len(queue.mapped_files)
-        found = recover_log(queue, self.config, self.commit_log.queue_offsets)
-        self._cut(found.end_offset)
-        self.recovery_report = RecoveryReport(
-            last_exit_ok,
-            len(queue.mapped_files),
-            found.records,
-            queue.min_offset,
-            queue.max_offset,
-            found.reason,
-            files - len(queue.mapped_files),
-            (*notes, *found.notes),
-        )
+    @classmethod
+    def dry_run(
+        cls,
+        path: str | os.PathLike[str],
+        config: MessageStoreConfig | None = None,
+        *,
+        batch_topics: Collection[str] = (),
+        clock: Clock | None = None,
+        file_system: FileSystem | None = None,
+    ) -> RecoveryReport:
+        """Tell what opening a store for writing would do, and do it in memory only.
 
-    def _cut(self, end_offset: int) -> None:
-        """End the log; what lies behind in its last file becomes zeros, so that no later restart finds it again."""
-        queue = self.commit_log.mapped_file_queue
-        if not self.is_read_only:
-            queue.truncate_dirty_files(end_offset, clear_tail=True)
-        else:
-            queue.forget([file for file in queue.mapped_files if file.file_from_offset > end_offset])
-            for file in queue.mapped_files[-1:]:
-                file.set_position(min(end_offset - file.file_from_offset, file.file_size))
-        queue.flushed_where = queue.committed_where = end_offset
+        It is the same code, so the report is that of the opening itself, with `changes`. A store that would be refused
+        gives a report that says why.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If there is nothing.
+        OSError
+            As the system says.
+        """
+        store = cls(
+            Path(path),
+            config or MessageStoreConfig(),
+            BrokerConfig(),
+            clock or SystemClock(),
+            file_system or OsFileSystem(),
+            None,
+            batch_topics,
+            read_only=True,
+            broker_hooks=False,
+        )
+        try:
+            store._load_to_read()
+        except StoreNotFoundError:
+            raise
+        except StoreError as error:
+            return replace(store._derived.recovery.refuse(error), changes=store._changes)
+        finally:
+            store._let_go()
+        return store.recovery_report
+
+    def _load_to_read(self) -> None:
+        if not self.path.is_dir():
+            raise StoreNotFoundError(f"there is no store at {self.path}")
+        self._load()
+        self.recovery_report = replace(self.recovery_report, changes=self._changes)
+
+    @property
+    def _changes(self) -> tuple[FileChange, ...]:
+        return self._overlay.changes if self._overlay is not None else ()
+
+    def _load(self) -> None:
+        self.recovery_report = self._derived.recover(last_exit_ok=not self._abort.exists)
 
     def _start(self) -> None:
         self._allocate.start()
         self.commit_log.start()
+        self._derived.start()
         self._abort.create(os.getpid(), self.config.release)
 
     def close(self) -> None:
         """Close the store: it takes no more messages, and everything is flushed.
 
-        Steps: 1. refuse messages; 2. end the services, which flush the log; 3. delete files made ahead; 4. write the
-        checkpoint; 5. delete ``abort``, if all that succeeded and the store was writeable; 6. let go of files and lock.
-        Closing twice is fine.
+        Steps: 1. refuse messages; 2. flush the log; 3. dispatch what is left, and flush queues and index; 4. delete
+        files made ahead; 5. write the checkpoint; 6. delete ``abort``, if all that succeeded, everything is dispatched
+        and the store was writeable; 7. let go of files and lock. Closing twice is fine.
         """
         if self.is_read_only:
-            self.commit_log.close()
+            self._let_go()
             return
         if self._is_shutdown:
             return
         self._is_shutdown = True
         try:
-            flushed = self.commit_log.shutdown()
-            ended = self._allocate.shutdown()
+            ended = self.commit_log.shutdown()
+            ended = self._derived.shutdown() and ended
+            ended = self._allocate.shutdown() and ended
             self.checkpoint.flush()
-            if flushed and ended and self.commit_log.is_flushed and self.is_writeable:
+            done = self.commit_log.is_flushed and self._derived.dispatch_behind_bytes == 0
+            if ended and done and self.is_writeable:
                 self._abort.remove()
         finally:
             self._let_go()
 
     def _let_go(self) -> None:
         self.checkpoint.close()
+        self._derived.close()
         self.commit_log.close()
         self._lock.release()
 
@@ -290,9 +327,62 @@ class DefaultMessageStore:
         """Of the oldest byte; -1 without a file."""
         return self.commit_log.min_offset
 
-    def get_max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Give the index that the next message of a queue gets."""
-        return self.commit_log.queue_offsets.next_offset(topic, queue_id)
+    # ---- queues and index
+
+    @property
+    def consume_queue_store(self) -> ConsumeQueueStore:
+        """The consume queues."""
+        return self._derived.queues
+
+    @property
+    def index_service(self) -> IndexService:
+        """The key index."""
+        return self._derived.index
+
+    @property
+    def reput_message_service(self) -> ReputMessageService:
+        """What follows the log and fills queues and index; who waits for messages is in its `listeners`."""
+        return self._derived.reput
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Bytes of the log that are not in queues and index yet."""
+        return self._derived.dispatch_behind_bytes
+
+    def dispatch_now(self) -> None:
+        """Bring what may be dispatched to queues and index, and wait for that; a service does it all the time.
+
+        With synchronous flush and release 5.3 that is what is on disk, and with write buffers what is committed.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        if self.dispatch_behind_bytes > 0 and not self.is_read_only:
+            self._derived.reput.run_once()
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
+        """Give the index behind the last message of a queue; 0 if there is none.
+
+        Parameters
+        ----------
+        topic : str
+        queue_id : int
+        committed : bool
+            Count what can be read; else the index that the next message gets, which may be ahead of that.
+        """
+        if not committed:
+            return self.commit_log.queue_offsets.next_offset(topic, queue_id)
+        self.dispatch_now()
+        queue = self.consume_queue_store.get(topic, queue_id)
+        return queue.max_offset_in_queue if queue is not None else 0
+
+    def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Give the index of the first message of a queue that is still there; -1 if there is no such queue."""
+        self.dispatch_now()
+        queue = self.consume_queue_store.get(topic, queue_id)
+        return queue.min_offset_in_queue if queue is not None else -1
 
     # ---- putting
 

@@ -60,6 +60,11 @@ class QueueOffsets:
         """Say where a queue stands."""
         self._next[topic, queue_id] = offset
 
+    def replace(self, offsets: Mapping[tuple[str, int], int], light: Mapping[str, int]) -> None:
+        """Take other tables, as recovery learns them from the queues (``CommitLog.setTopicQueueTable``)."""
+        self._next = dict(offsets)
+        self._light = dict(light)
+
     def as_mapping(self) -> Mapping[tuple[str, int], int]:
         """Copy the table: topic and queue id to next index."""
         return dict(self._next)

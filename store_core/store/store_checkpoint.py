@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -32,7 +33,8 @@ _MARGIN_MS: Final = 3000
 class StoreCheckpoint:
     """The ``checkpoint`` file (RocketMQ: ``StoreCheckpoint``): abnormal recovery starts from it.
 
-    Values are set freely and reach the disk by `flush`. A file that is not there counts as all zero.
+    Values are set freely and reach the disk by `flush`, both from any thread. A file that is not there counts as all
+    zero.
 
     Attributes
     ----------
@@ -48,6 +50,8 @@ class StoreCheckpoint:
         self.path = root / CHECKPOINT_FILE
         self._file_system = file_system
         self._file: OpenFile | None = None
+        self._lock = Lock()
+        self._flushed: bytes | None = None
         self._size = _DTYPE.itemsize if release == "5.3" else _SIZE_BEFORE_5
         self.physic_msg_timestamp = 0
         self.logics_msg_timestamp = 0
@@ -71,6 +75,17 @@ class StoreCheckpoint:
             setattr(self, field.name, int(values[field.name]))
         return self
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether there are values that `flush` has not brought to disk."""
+        return self._flushed != self._encoded()
+
+    def _encoded(self) -> bytes:
+        values = np.zeros((), _DTYPE)
+        for field in CHECKPOINT.fields:
+            values[field.name] = getattr(self, field.name)
+        return values.tobytes()[: self._size]
+
     def flush(self) -> None:
         """Write the values, durably.
 
@@ -82,22 +97,23 @@ class StoreCheckpoint:
         OSError
             As the system says; the file is tried anew by the next flush.
         """
-        values = np.zeros((), _DTYPE)
-        for field in CHECKPOINT.fields:
-            values[field.name] = getattr(self, field.name)
-        file = self._file or self._file_system.open(self.path, create=True)
-        file.grow(CHECKPOINT_SIZE)
-        write_all(file, memoryview(values.tobytes())[: self._size], 0)
-        file.sync()
-        if self._file is None:
-            self._file_system.sync_directory(self.path.parent)
-            self._file = file
+        with self._lock:
+            values = self._encoded()
+            file = self._file or self._file_system.open(self.path, create=True)
+            file.grow(CHECKPOINT_SIZE)
+            write_all(file, memoryview(values), 0)
+            file.sync()
+            if self._file is None:
+                self._file_system.sync_directory(self.path.parent)
+                self._file = file
+            self._flushed = values
 
     def close(self) -> None:
         """Let go of the file, without a flush."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
     @property
     def min_timestamp(self) -> int:

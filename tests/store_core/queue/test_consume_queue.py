@@ -418,12 +418,17 @@ def test_a_short_file_ends_or_fails_the_load_by_release(tmp_path: Path, release:
             maker.new().load()
 
 
-def test_a_queue_does_not_grow_into_units_of_a_file_it_did_not_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_queue_does_not_grow_into_units_of_a_file_it_did_not_load(tmp_path: Path, recovers: bool) -> None:
     maker = QueueMaker(tmp_path, "4.3")
     put_all(maker.new(), records(25))
     (tmp_path / "00000000000000000100").mkdir()  # ends the list of files
     queue = maker.opened()
     assert UNITS == queue.max_offset_in_queue
 
+    if not recovers:
+        queue.clear_tail()
     put_all(queue, records(1, UNITS))
+    if recovers:
+        queue.clear_tail()
     assert bytes(FILE_SIZE - CQ_STORE_UNIT_SIZE) == (tmp_path / f"{FILE_SIZE:020d}").read_bytes()[CQ_STORE_UNIT_SIZE:]

@@ -139,6 +139,7 @@ def test_units_dropped_by_recovery_are_erased(maker: QueueMaker) -> None:
     units = triples(UNITS)
     units[4] = ZERO
     queue = opened(maker, units)
+    queue.clear_tail()
     assert bytes(6 * CQ_STORE_UNIT_SIZE) == maker.file_bytes()[0][4 * CQ_STORE_UNIT_SIZE :]
 
     # RocketMQ finds the units 5 to 9 again here.

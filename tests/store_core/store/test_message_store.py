@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
     from store_core.store.config import Release
 
-SMALL: dict[str, Any] = {"mapped_file_size_commit_log": FILE_SIZE}
+SMALL: dict[str, Any] = {
+    "mapped_file_size_commit_log": FILE_SIZE,
+    "mapped_file_size_consume_queue": 800,
+    "max_hash_slot_num": 100,
+    "max_index_num": 400,
+}
 RELEASES: list[Release] = ["4.3", "4.9", "5.3"]
 
 
@@ -103,8 +108,10 @@ def test_clean_end_leaves_checkpoint_and_no_abort(tmp_path: Path, release: Relea
         store.put_message(message())
 
     left = {path.name for path in tmp_path.iterdir()}
-    assert {"checkpoint", "commitlog", "lock"} | ({"abort.bak"} if release == "5.3" else set()) == left
-    assert SteadyClock.wall_ms.to_bytes(8) == (tmp_path / "checkpoint").read_bytes()[:8]
+    assert {"checkpoint", "commitlog", "consumequeue", "index", "lock"} | (
+        {"abort.bak"} if release == "5.3" else set()
+    ) == left
+    assert SteadyClock.wall_ms.to_bytes(8) * 2 == (tmp_path / "checkpoint").read_bytes()[:16]
     with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
         assert store.recovery_report.last_exit_ok
 
@@ -314,18 +321,18 @@ def damaged(tmp_path: Path, offset: int, data: bytes, **more: Any) -> DefaultMes
     return DefaultMessageStore.open(tmp_path, config(**more))
 
 
-def test_report_tells_what_was_found(tmp_path: Path) -> None:
-    with damaged(tmp_path, 0, b"") as store:
+@pytest.mark.parametrize(("release", "start", "records"), [("4.3", 1, 7), ("4.9", 1, 7), ("5.3", 3, 1)])
+def test_report_tells_what_was_found(tmp_path: Path, release: Release, start: int, records: int) -> None:
+    with damaged(tmp_path, 0, b"", release=release) as store:
         report = store.recovery_report
 
-    assert (True, 4, 10, 0, 3 * FILE_SIZE + 1097) == (
-        report.last_exit_ok,
-        report.files,
-        report.records,
-        report.min_offset,
-        report.max_offset,
-    )
+    end = 3 * FILE_SIZE + 1097
+    assert (True, 4, 0, end) == (report.last_exit_ok, report.files, report.min_offset, report.max_offset)
+    assert (start * FILE_SIZE, records) == (report.start_offset, report.records)
     assert (StopReason.UNWRITTEN, 0, ()) == (report.reason, report.truncated_files, report.notes)
+    assert (end, 0, 0) == (report.reput_from_offset, report.dispatched, report.refused_units)
+    assert [f"checked the log from {start * FILE_SIZE} on"] == [decision.what for decision in report.decisions]
+    assert f"log 0 to {end} in 4 files, {records} records checked" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +346,7 @@ def test_report_tells_what_was_found(tmp_path: Path) -> None:
     ],
 )
 def test_log_ends_at_damage_in_its_last_files(tmp_path: Path, at: int, data: bytes, reason: StopReason) -> None:
-    with damaged(tmp_path, at, data) as store:
+    with damaged(tmp_path, at, data, release="4.9") as store:
         report = store.recovery_report
         end = store.max_physical_offset
         store.put_message(message(b"next"))
@@ -350,24 +357,25 @@ def test_log_ends_at_damage_in_its_last_files(tmp_path: Path, at: int, data: byt
     assert tail_is_zero(tmp_path, end + 97 + 4)
 
 
-def test_damage_before_the_last_three_files_is_passed_over(tmp_path: Path) -> None:
-    with damaged(tmp_path, 1097 + 4, b"\1\2\3\4") as store:
+@pytest.mark.parametrize(("release", "at"), [("4.3", 0), ("4.9", 0), ("5.3", 0), ("5.3", 1), ("5.3", 2)])
+def test_damage_before_the_file_where_the_check_starts_is_not_seen(tmp_path: Path, release: Release, at: int) -> None:
+    with damaged(tmp_path, at * FILE_SIZE + 1097 + 4, b"\1\2\3\4", release=release) as store:
         report = store.recovery_report
 
     assert 3 * FILE_SIZE + 1097 == report.max_offset
-    assert "no record at 1097" in report.notes[0]
+    assert at * FILE_SIZE < report.start_offset
 
 
 def test_bad_bodies_are_passed_over_if_configured(tmp_path: Path) -> None:
-    with damaged(tmp_path, FILE_SIZE + 1097 + 200, b"!", check_crc_on_recover=False) as store:
-        assert 10 == store.recovery_report.records
+    with damaged(tmp_path, FILE_SIZE + 1097 + 200, b"!", check_crc_on_recover=False, release="4.9") as store:
+        assert (4, 7) == (store.recovery_report.files, store.recovery_report.records)
 
 
 def test_stale_records_behind_the_end_do_not_come_back(tmp_path: Path) -> None:
-    damaged(tmp_path, FILE_SIZE + 1097 + 4, b"\1\2\3\4").close()
-    with DefaultMessageStore.open(tmp_path, config()) as store:
+    damaged(tmp_path, FILE_SIZE + 1097 + 4, b"\1\2\3\4", release="4.9").close()
+    with DefaultMessageStore.open(tmp_path, config(release="4.9")) as store:
         store.put_message(message(b"x" * 1000))
-    with DefaultMessageStore.open(tmp_path, config()) as store:
+    with DefaultMessageStore.open(tmp_path, config(release="4.9")) as store:
         assert 5 == store.recovery_report.records
 
 
@@ -398,7 +406,7 @@ def test_queues_go_on_where_the_log_says(tmp_path: Path, bulk: bool) -> None:
 
 @pytest.mark.parametrize("rounds", [1, 40])
 def test_light_queues_and_inner_batches_go_on_in_whatever_file_they_are(tmp_path: Path, rounds: int) -> None:
-    settings: dict[str, Any] = {"enable_lmq": True}
+    settings: dict[str, Any] = {"enable_lmq": True, "enable_multi_dispatch": True}
     inner = Message("bq", b"", sys_flag=0xC0, properties={"INNER_NUM": "3"})
     with DefaultMessageStore.open(tmp_path, config(**settings), batch_topics=["bq"]) as store:
         for _ in range(rounds):
@@ -449,7 +457,7 @@ def test_log_may_lie_in_several_directories(tmp_path: Path) -> None:
         for number in range(10):
             store.put_message(message(bytes([number]) * 1000))
     with DefaultMessageStore.open(tmp_path / "store", config(store_path_commit_log=paths)) as store:
-        assert 10 == store.recovery_report.records
+        assert (4, 3 * FILE_SIZE + 1097) == (store.recovery_report.files, store.max_physical_offset)
 
     assert (2, 2) == (len(list((tmp_path / "one").iterdir())), len(list((tmp_path / "two").iterdir())))
 

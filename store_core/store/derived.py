@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store derives from its log: queues and index, and the services that keep them up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core.queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.queue.index_service import IndexService
+from store_core.store.dispatcher import Dispatcher
+from store_core.store.flush_queues import FlushCheckpointService, FlushConsumeQueueService
+from store_core.store.recovery import StoreRecovery
+from store_core.store.reput import ReputMessageService
+from store_core.store.running_flags import RunningFlag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.store.commit_log import CommitLog
+    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.store_checkpoint import StoreCheckpoint
+
+__all__ = ["DerivedStructures"]
+
+
+class DerivedStructures:
+    """Queues and index of a store, from loading to closing.
+
+    Parameters
+    ----------
+    root : Path
+        The store's.
+    log : CommitLog
+    checkpoint : StoreCheckpoint
+    rules : QueueRules
+    file_system : FileSystem
+    clock : Clock
+    is_master : bool
+        Whether dispatching passes over what is no record.
+
+    Attributes
+    ----------
+    queues : ConsumeQueueStore
+    index : IndexService
+    dispatcher : Dispatcher
+    reput : ReputMessageService
+    flush_service : FlushConsumeQueueService
+    """
+
+    def __init__(  # noqa: PLR0913 -- where it is, what it is made from, and the services it stands on
+        self,
+        root: Path,
+        log: CommitLog,
+        checkpoint: StoreCheckpoint,
+        rules: QueueRules,
+        file_system: FileSystem,
+        clock: Clock,
+        *,
+        is_master: bool = True,
+    ) -> None:
+        self._log = log
+        self._checkpoint = checkpoint
+        self._rules = rules
+        flags = log.running_flags
+        self.queues = ConsumeQueueStore(
+            root, rules, file_system, clock, self._note_put, lambda: _set(log, RunningFlag.WRITE_LOGICS_QUEUE_ERROR),
+            can_write=lambda: flags.is_cq_writeable,
+        )  # fmt: skip
+        self.index = IndexService(
+            root / INDEX_DIRECTORY, rules, file_system, clock,
+            on_full=self._note_full_index, on_error=lambda: _set(log, RunningFlag.WRITE_INDEX_FILE_ERROR),
+        )  # fmt: skip
+        self.dispatcher = Dispatcher(self.queues, self.index)
+        queue = log.mapped_file_queue
+        self.reput = ReputMessageService(queue, self.dispatcher, rules, clock, self._dispatch_end, is_master=is_master)
+        self.recovery = StoreRecovery(log, self.queues, self.index, checkpoint, self.dispatcher, rules)
+        self.flush_service = FlushConsumeQueueService(log.config, self.queues, checkpoint, clock)
+        self._checkpoint_service = FlushCheckpointService(checkpoint, clock)
+
+    def _note_put(self, store_timestamp: int) -> None:
+        self._checkpoint.logics_msg_timestamp = store_timestamp
+        if self._log.config.broker_role == "SLAVE":
+            self._checkpoint.physic_msg_timestamp = store_timestamp
+
+    def _note_full_index(self, end_timestamp: int) -> None:
+        self._checkpoint.index_msg_timestamp = end_timestamp
+        self._checkpoint.flush()
+
+    def _dispatch_end(self) -> int:
+        return self._log.max_offset if self._log.config.read_un_committed else self._log.confirm_offset
+
+    # ---- life
+
+    def recover(self, *, last_exit_ok: bool) -> RecoveryReport:
+        """Load and recover, see `StoreRecovery.run`; then dispatch what is due, see `StoreRecovery.catch_up`."""
+        self.recovery.run(last_exit_ok=last_exit_ok)
+        return self.recovery.catch_up(self.reput)
+
+    def start(self) -> None:
+        """Start the services."""
+        self.reput.start()
+        self.flush_service.start()
+        if self._rules.release == "5.3":
+            self._checkpoint_service.start()
+
+    def shutdown(self) -> bool:
+        """Dispatch what is left, end the services, and bring all to disk; False if not all of that succeeded."""
+        ended = self.reput.shutdown()
+        try:
+            self.index.close()
+        except OSError as error:
+            self.reput.report(error)
+            ended = False
+        ended = self._checkpoint_service.shutdown() and ended
+        return self.flush_service.shutdown() and self.flush_service.error is None and ended
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Bytes of the log that are not dispatched yet (``dispatchBehindBytes``)."""
+        return self._log.confirm_offset - self.reput.reput_from_offset
+
+    def close(self) -> None:
+        """Let go of the files; nothing is flushed."""
+        self.queues.close()
+        for file in self.index.files:
+            file.close()
+
+
+def _set(log: CommitLog, flag: RunningFlag) -> None:
+    log.running_flags.set(flag)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged stores, what three releases of RocketMQ made of each, and what we make of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core import MessageStoreConfig
+from store_core.errors import StoreError
+from store_core.files.abort_file import AbortFile
+from store_core.files.file_system import OsFileSystem
+from store_core.queue.batch_consume_queue import BatchConsumeQueue
+from store_core.store.commit_log import CommitLog
+from store_core.store.config_values import snake_case
+from store_core.store.derived import DerivedStructures
+from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.store_layout import log_paths
+from tests.store_core.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+    from store_core.store.config import Release
+    from store_core.store.recovery_report import RecoveryReport
+
+__all__ = ["RELEASES", "Opened", "batch_topics_of", "config_of", "expected_state", "open_damaged", "read_conf"]
+
+RELEASES: Final[dict[str, Release]] = {"4.3.0": "4.3", "4.9.7": "4.9", "5.3.3": "5.3"}
+
+_SIZES: Final = {
+    "cl-size": "mapped_file_size_commit_log",
+    "cq-size": "mapped_file_size_consume_queue",
+    "ext-size": "mapped_file_size_consume_queue_ext",
+    "bcq-size": "mapper_file_size_batch_consume_queue",
+    "slot-num": "max_hash_slot_num",
+    "index-num": "max_index_num",
+}
+_SWITCHES: Final = {
+    "ext": "enable_consume_queue_ext",
+    "propcrc": "enabled_append_prop_crc",
+    "force-propcrc": "force_verify_prop_crc",
+}
+
+
+def read_conf(path: Path) -> dict[str, str]:
+    """Read ``store.conf``."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def config_of(conf: dict[str, str], version: str) -> MessageStoreConfig:
+    """Give the configuration the store was made and opened with."""
+    values: dict[str, Any] = {name: int(conf[key]) for key, name in _SIZES.items() if key in conf}
+    values |= {name: conf[key] == "true" for key, name in _SWITCHES.items() if key in conf}
+    values |= {
+        snake_case(key.removeprefix("set.")): value == "true" for key, value in conf.items() if key.startswith("set.")
+    }
+    return MessageStoreConfig(release=RELEASES[version], **values)
+
+
+def batch_topics_of(conf: dict[str, str]) -> list[str]:
+    """Give the topics with batch queues."""
+    return [topic for topic in conf.get("bcq-topics", "").split(",") if topic]
+
+
+@dataclass
+class Opened:
+    """What became of a store: as far as RocketMQ's answers tell of theirs."""
+
+    load: bool
+    after_load: dict[str, Any] = field(default_factory=dict)
+    after_start: dict[str, Any] = field(default_factory=dict)
+    units: dict[str, Any] = field(default_factory=dict)
+    index: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    report: RecoveryReport | None = None
+    refusal: str = ""
+
+
+def open_damaged(
+    root: Path,
+    config: MessageStoreConfig,
+    batch_topics: list[str],
+    keys: list[tuple[str, str]],
+    file_system: FileSystem | None = None,
+) -> Opened:
+    """Open a store in two steps, and look at it after each; services are not started."""
+    disk, clock = file_system or OsFileSystem(), FakeClock()
+    checkpoint = StoreCheckpoint(root, disk, config.release)
+    log = CommitLog(log_paths(root, config), config, disk, clock, checkpoint=checkpoint)
+    derived = DerivedStructures(root, log, checkpoint, config.queue_rules(batch_topics), disk, clock)
+    opened = Opened(load=True)
+    try:
+        derived.recovery.run(last_exit_ok=not AbortFile(root, disk).exists)
+        opened.after_load = _state(log, derived, checkpoint)
+        opened.report = derived.recovery.catch_up(derived.reput)
+        opened.after_start = _state(log, derived, checkpoint)
+        opened.units = {f"{queue.topic}/{queue.queue_id}": _units(queue) for queue in derived.queues.queues()}
+        opened.index = {
+            (topic, key): derived.index.query_offset(topic, key, 64, 0, 2**63 - 1).physical_offsets
+            for topic, key in keys
+        }
+    except StoreError as error:
+        opened.load, opened.refusal = False, str(error)
+    finally:
+        derived.close()
+        log.close()
+        checkpoint.close()
+    return opened
+
+
+def _state(log: CommitLog, derived: DerivedStructures, checkpoint: StoreCheckpoint) -> dict[str, Any]:
+    is_new = log.config.release == "5.3"
+    marks = {
+        "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
+        "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,
+        "indexMsgTimestamp": checkpoint.index_msg_timestamp,
+    }
+    if is_new:
+        marks |= {
+            "masterFlushedOffset": checkpoint.master_flushed_offset,
+            "confirmPhyOffset": checkpoint.confirm_physical_offset,
+        }
+    return {
+        "maxPhyOffset": log.max_offset,
+        "minPhyOffset": log.min_offset,
+        "flushedWhere": log.flushed_where,
+        "confirmOffsetField": derived.recovery.report.confirm_offset,
+        "checkpoint": marks,
+        "queues": {
+            f"{queue.topic}/{queue.queue_id}": [
+                queue.min_offset_in_queue,
+                queue.max_offset_in_queue,
+                queue.max_physical_offset,
+            ]
+            for queue in derived.queues.queues()
+        },
+    }
+
+
+def _units(queue: Any) -> list[list[int]]:  # noqa: ANN401 -- of either kind
+    if isinstance(queue, BatchConsumeQueue):
+        units = queue.iterate_from(queue.min_offset_in_queue) if queue.max_offset_in_queue else ()
+        return [
+            [each.queue_offset, each.physical_offset, each.store_size, each.tags_code, each.batch_size]
+            for each in units
+        ]
+    found: list[list[int]] = []
+    first = queue.min_offset_in_queue
+    while (units := queue.get_index_buffer(first)) is not None:  # a hole between files ends RocketMQ's answer
+        found += [[first + index, *unit.item()] for index, unit in enumerate(units)]
+        first += len(units)
+    return found
+
+
+def expected_state(path: Path) -> dict[str, dict[str, Any]]:
+    """Read what each release did, by version."""
+    answers: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return answers
