@@ -44,8 +44,9 @@ class PullMessageProcessor:
     hold_service : PullRequestHoldService
         Keeps pulls that wait for messages.
     clock : Clock
-    min_broker_id_in_group : int
-        Smallest broker id among the brokers of this name that are alive; 0 if the master is.
+    min_broker_id_in_group : int, optional
+        In a broker container of 5.x: the smallest id among the brokers of this name that are alive, 0 if the master is.
+        A broker by itself takes its own id for it (5.3.3: ``BrokerController.getMinBrokerIdInGroup``).
     """
 
     def __init__(  # noqa: PLR0913 -- what a broker is made of
@@ -57,7 +58,7 @@ class PullMessageProcessor:
         hold_service: PullRequestHoldService,
         clock: Clock,
         *,
-        min_broker_id_in_group: int = _MASTER_ID,
+        min_broker_id_in_group: int | None = None,
     ) -> None:
         self._store = store
         self._config = store.config
@@ -67,7 +68,8 @@ class PullMessageProcessor:
         self._offsets = offsets
         self._hold_service = hold_service
         self._clock = clock
-        self.min_broker_id_in_group = min_broker_id_in_group
+        self._is_in_container = min_broker_id_in_group is not None
+        self.min_broker_id_in_group = broker.broker_id if min_broker_id_in_group is None else min_broker_id_in_group
 
     @property
     def rejects_requests(self) -> bool:
@@ -197,14 +199,14 @@ class PullMessageProcessor:
 
     def _suggested_broker(self, result: GetMessageResult, checked: CheckedPull) -> int:
         """Say where to pull next: where slaves may be read, as the group is configured."""
-        if not self._broker.slave_read_enable:
+        if not self._broker.slave_read_enable or self._is_in_container:
             return _MASTER_ID
         if result.suggest_pulling_from_slave:
             return checked.group.which_broker_when_consume_slowly
         return checked.group.broker_id
 
     def _redirect_to_master(self, response: PullMessageResponse, result: GetMessageResult) -> None:
-        """Send consumers that keep up from a slave back to the master, if that is alive (5.x).
+        """Send consumers that keep up from a slave back to the master, if that is known to be alive (5.x).
 
         In 4.x a slave that is not meant to be read sets PULL_RETRY_IMMEDIATELY, too, but every status of a get then
         overwrites it: such a slave answers as a master does.

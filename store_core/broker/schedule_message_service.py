@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delivery of delayed messages."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from store_core.errors import CorruptRecordError
+from store_core.files.service_thread import ServiceThread
+from store_core.format.append_result import PutMessageStatus
+from store_core.format.delayed import SCHEDULE_TOPIC
+from store_core.format.java_map import DECODED_CAPACITY, DEFAULT_CAPACITY
+from store_core.format.message import Message
+from store_core.format.property_string import (
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    WAIT,
+    PropertyMap,
+    format_properties,
+)
+from store_core.store.queue_unit import queue_units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from store_core.broker.delay_offset import DelayOffsetTable
+    from store_core.files.clock import Clock
+    from store_core.format.message import MessageExt
+    from store_core.queue.consume_queue_store import ConsumeQueueStore
+    from store_core.store.config import MessageStoreConfig
+    from store_core.store.put_result import PutMessageResult
+    from store_core.store.queue_unit import AnyQueue, QueueUnit
+
+__all__ = ["DelayingStore", "ScheduleMessageService", "message_time_up"]
+
+_LOG: Final = logging.getLogger("store_core")
+_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_I32_LIMIT: Final = 1 << 31
+
+_FIRST_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.1
+_PERIOD_SECONDS: Final = 10.0
+"""Pause of a level after an exception, and, in 4.3, after a put that failed; also until the first persisting."""
+
+
+class DelayingStore(Protocol):
+    """What delivery needs of a store; `DefaultMessageStore` is one."""
+
+    @property
+    def config(self) -> MessageStoreConfig:
+        """How it behaves."""
+        ...
+
+    @property
+    def consume_queue_store(self) -> ConsumeQueueStore:
+        """Its queues."""
+        ...
+
+    def look_message_by_offset(self, physical_offset: int, /) -> MessageExt | None:
+        """Give the message whose record begins at an offset; None if none does."""
+        ...
+
+    def put_message(self, message: Message, /) -> PutMessageResult:
+        """Put a message."""
+        ...
+
+
+def message_time_up(message: MessageExt, release: str) -> Message:
+    """Make the copy of a delayed message that is put into its real topic (``messageTimeUp``).
+
+    Its string of properties is made while DELAY is still among them, so the record has DELAY, REAL_TOPIC and REAL_QID;
+    only the map that the store looks at lacks DELAY. Who reads the delay from the string would delay it for ever.
+
+    Raises
+    ------
+    ValueError
+        If the message does not say where it belongs.
+    """
+    properties = PropertyMap(message.properties, DECODED_CAPACITY if release == "5.3" else DEFAULT_CAPACITY)
+    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID)
+    if topic is None or queue_id is None or not _INTEGER.fullmatch(queue_id) or abs(int(queue_id)) >= _I32_LIMIT:
+        raise ValueError(f"properties {REAL_TOPIC} and {REAL_QID} should name a queue, found {topic!r}, {queue_id!r}")
+    seen = properties.without(DELAY)
+    if release == "5.3":
+        seen = seen.without(TIMER_DELIVER_MS).without(TIMER_DELAY_SEC)
+    seen[WAIT] = "false"
+    return Message(
+        topic,
+        message.body,
+        int(queue_id),
+        properties=seen,
+        properties_string=format_properties(properties, release),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=_host(message.born_host),
+        store_host=_host(message.store_host),
+        reconsume_times=message.reconsume_times,
+    )
+
+
+def _host(text: str) -> tuple[str, int]:
+    address, _, port = text.rpartition(":")
+    return address.strip("[]"), int(port)
+
+
+@dataclass(slots=True)
+class _Level:
+    """A delay level: where delivery stands in its queue, and when it is looked at next, by the monotonic clock."""
+
+    number: int
+    delay_ms: int
+    offset: int = 0
+    due: float = 0.0
+
+    def deliver_time(self, tags_code: int, now: int) -> int:
+        """Give when a message is due, ms: never further ahead than the level's delay (``correctDeliverTimestamp``)."""
+        return now if tags_code > now + self.delay_ms else tags_code
+
+
+class ScheduleMessageService(ServiceThread):
+    """Puts delayed messages into their topics when their time has come (RocketMQ: ``ScheduleMessageService``).
+
+    Each level is looked at every 100 ms, from 1 s after the start on. Its queue gives the times at which messages are
+    due; the message at its head holds up those behind it. Offsets are kept in ``config/delayOffset.json``: every
+    ``flushDelayOffsetInterval``, and at the shutdown (4.3 does not do that, and delivers twice what it delivered last).
+    A message is delivered at least once: a crash repeats what was not persisted.
+
+    A put that fails is tried again, and holds the level up: after 100 ms, in 4.3 after 10 s. A message that does not
+    say where it belongs is dropped (4.9 tries it again for ever). One with an empty body is delivered; RocketMQ 5.3.3
+    reads it as one without any, refuses it, and so never gets past it.
+
+    Parameters
+    ----------
+    store : DelayingStore
+    offsets : DelayOffsetTable
+    clock : Clock
+    on_error : callable, optional
+        Gets each `OSError`; the level then rests for 10 s.
+    """
+
+    def __init__(
+        self,
+        store: DelayingStore,
+        offsets: DelayOffsetTable,
+        clock: Clock,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(clock, on_error)
+        self._store = store
+        self._offsets = offsets
+        self._release = store.config.release
+        self._levels = [_Level(number, delay) for number, delay in enumerate(store.config.delay_levels, 1)]
+        self._persist_due = 0.0
+        self._is_loaded = False
+
+    def load(self) -> None:
+        """Read the offsets, bring them within their queues (4.9 and later), and set the time of the first look.
+
+        Raises
+        ------
+        CorruptRecordError
+            If the file is broken, and its backup, too.
+        OSError
+            As the system says.
+        """
+        self._offsets.load()
+        if self._release != "4.3":
+            self._offsets.correct(self._bounds)
+        now = self._clock.monotonic()
+        for level in self._levels:
+            level.offset = self._offsets.offset_of(level.number)
+            level.due = now + _FIRST_SECONDS
+        self._persist_due = now + _PERIOD_SECONDS
+        self._is_loaded = True
+
+    def _bounds(self, number: int) -> tuple[int, int] | None:
+        queue = self._queue(number) if 0 < number <= len(self._levels) else None
+        return None if queue is None else (queue.min_offset_in_queue, queue.max_offset_in_queue)
+
+    def _queue(self, number: int) -> AnyQueue | None:
+        return self._store.consume_queue_store.get(SCHEDULE_TOPIC, number - 1)
+
+    def start(self) -> None:
+        """Read the offsets, and start the thread, unless it runs."""
+        if not self.is_running:
+            self.load()
+        super().start()
+
+    def pause(self) -> None:
+        """Wait until a level is to be looked at."""
+        earliest = min((level.due for level in self._levels), default=self._persist_due)
+        self.wait_for_running(max(min(earliest, self._persist_due) - self._clock.monotonic(), 0.0))
+
+    def run_once(self) -> None:
+        """Look at the levels that it is time for, and persist the offsets if that is due."""
+        if not self._is_loaded:
+            self.load()
+        for level in self._levels:
+            if level.due <= self._clock.monotonic() and not self._stopped.is_set():
+                level.due = self._look(level) + self._clock.monotonic()
+        if self._persist_due <= self._clock.monotonic():
+            self._persist_due = self._clock.monotonic() + self._store.config.flush_delay_offset_interval / 1000
+            self._offsets.persist()
+
+    def finish(self) -> None:
+        """Persist the offsets."""
+        if self._is_loaded:
+            self._offsets.persist()
+
+    def _look(self, level: _Level) -> float:
+        """Deliver what is due of a level, and give the seconds until the next look."""
+        try:
+            queue = self._queue(level.number)
+            if queue is None:
+                return _POLL_SECONDS
+            units = queue_units(queue, level.offset)
+            if units is None:
+                self._go_back(level, queue)
+                return _POLL_SECONDS
+            return self._deliver(level, units)
+        except OSError as error:
+            self.report(error)
+            return _PERIOD_SECONDS
+
+    def _go_back(self, level: _Level, queue: AnyQueue) -> None:
+        """Move an offset without a unit to the queue's first or last; 4.3 only knows the first."""
+        smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
+        largest = max(level.offset, smallest) if self._release == "4.3" else largest
+        within = min(max(level.offset, smallest), max(largest, smallest))
+        if within != level.offset:
+            _LOG.error("delay level %d has no message %d: it goes on at %d", level.number, level.offset, within)
+            level.offset = within
+
+    def _deliver(self, level: _Level, units: Iterator[QueueUnit]) -> float:
+        """Deliver messages until one is not due yet, or can't be put, or the queue's file ends."""
+        for unit in units:
+            if self._stopped.is_set():
+                break
+            level.offset = unit.queue_offset
+            message = self._message(unit)
+            now = self._clock.now_ms()
+            if level.deliver_time(self._tags_code(level, unit, message), now) > now:
+                if self._release != "4.9":
+                    self._offsets.update_offset(level.number, level.offset)
+                return _POLL_SECONDS
+            if message is not None and not self._put(level, message):
+                return _PERIOD_SECONDS if self._release == "4.3" else _POLL_SECONDS
+            level.offset += 1
+        if self._release == "4.3":
+            self._offsets.update_offset(level.number, level.offset)
+        return _POLL_SECONDS
+
+    def _message(self, unit: QueueUnit) -> MessageExt | None:
+        """Read a message; None if there is none, or nobody can read it: it is passed over then."""
+        try:
+            return self._store.look_message_by_offset(unit.physical_offset)
+        except CorruptRecordError as error:
+            _LOG.error("a delayed message is passed over: %s", error)
+            return None
+
+    def _tags_code(self, level: _Level, unit: QueueUnit, message: MessageExt | None) -> int:
+        """Give when a message is due, ms; worked out anew if it stood in an extension that is lost."""
+        if unit.tags_code is not None:
+            return unit.tags_code
+        return (-1 if message is None else message.store_timestamp) + level.delay_ms
+
+    def _put(self, level: _Level, message: MessageExt) -> bool:
+        """Put a copy, unless nobody can; False if it is to be tried again."""
+        try:
+            copy = message_time_up(message, self._release)
+        except ValueError as error:
+            _LOG.error("the delayed message at %d is dropped: %s", message.physical_offset, error)
+            return True
+        if copy.topic == _HALF_TOPIC and self._release != "4.3":
+            _LOG.error("the delayed message at %d is dropped: it is a half message", message.physical_offset)
+            return True
+        status = self._store.put_message(copy).status
+        if status is PutMessageStatus.PUT_OK:
+            if self._release != "4.3":
+                self._offsets.update_offset(level.number, level.offset + 1)
+            return True
+        _LOG.error("the delayed message at %d can't be put, level %d waits: %s",
+                   message.physical_offset, level.number, status.name)  # fmt: skip
+        if self._release == "4.3":
+            self._offsets.update_offset(level.number, level.offset)
+        return False
