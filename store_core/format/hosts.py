@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.format.host import format_host
-from store_core.format.slices import repeat_text, take_rows
+from store_core.format.slices import fixed_array, repeat_text, take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["host_column", "message_id_column"]
 
 _PORT_SIZE: Final = 4
+_V4_SIZE: Final = np.dtype(np.int64).itemsize
+"""Bytes of an IPv4 address with its port, which are looked up as one number."""
+
 _OFFSET: Final = np.dtype(">i8")
 
 
@@ -63,16 +66,19 @@ def _packed(column: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
 def _host_texts(hosts: npt.NDArray[np.void]) -> pa.StringArray:
     if not hosts.size:
         return pa.array([], pa.string())
-    packed = np.ascontiguousarray(hosts)
-    words = packed.view(np.uint32).reshape(hosts.size, -1)
+    size = hosts.dtype.itemsize
+    packed = np.ascontiguousarray(hosts.view(f"V{size}"))
+    words = packed.view(np.int64 if size == _V4_SIZE else np.int32).reshape(hosts.size, -1)
     if all((words[:, column] == words[0, column]).all() for column in range(words.shape[1])):
         return repeat_text(_format(packed[0].tobytes()), hosts.size)
-    items = pa.Array.from_buffers(
-        pa.binary(hosts.dtype.itemsize), hosts.size, [None, pa.py_buffer(packed.view(np.uint8))]
-    )
-    distinct = items.dictionary_encode()
-    texts = pa.array([_format(host) for host in distinct.dictionary.to_pylist()], pa.string())
-    return texts.take(distinct.indices)
+    if size == _V4_SIZE:
+        distinct = fixed_array(words[:, 0]).dictionary_encode()
+        found = distinct.dictionary.to_numpy().view(packed.dtype).tolist()
+    else:
+        items = pa.Array.from_buffers(pa.binary(size), hosts.size, [None, pa.py_buffer(packed.view(np.uint8))])
+        distinct = items.dictionary_encode()
+        found = distinct.dictionary.to_pylist()
+    return pa.array([_format(host) for host in found], pa.string()).take(distinct.indices)
 
 
 def _format(host: bytes) -> str:

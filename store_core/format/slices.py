@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from store_core.format.spans import gather
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -49,15 +51,27 @@ def take_slices(
 
     Notes
     -----
-    The slices and the gaps between them are the items of one array over `raw`; every other one is taken.
+    The slices and the gaps between them are the items of one array over `raw`; every other one is taken. Slices of one
+    length are rows of a table.
     """
     if not starts.size:
         return pa.array([], pa.binary())
+    size = int(stops[0] - starts[0])
+    if size and (stops - starts == size).all():
+        return table_rows(gather(raw, starts, np.dtype(f"V{size}")))
     base, end = int(starts[0]), int(stops[-1])
     offsets = np.empty(2 * starts.size, np.int32)
     np.subtract(starts, base, out=offsets[0::2], casting="unsafe")
     np.subtract(stops, base, out=offsets[1::2], casting="unsafe")
     return take_alternate(offsets, pa.py_buffer(raw[base:end]), 0, 2)
+
+
+def table_rows(items: npt.NDArray[np.void]) -> pa.BinaryArray:
+    """See the opaque items of a contiguous array, shape (n,), as binary items of one length."""
+    offsets = np.arange(items.size + 1, dtype=np.int32) * np.int32(items.itemsize)
+    return pa.Array.from_buffers(
+        pa.binary(), items.size, [None, pa.py_buffer(offsets), pa.py_buffer(items.view(np.uint8))]
+    )
 
 
 def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, step: int) -> pa.BinaryArray:

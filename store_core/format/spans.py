@@ -65,12 +65,13 @@ class Heads:
         int64, shape (n,): record starts; `MIN_HEAD_SIZE` bytes at least must follow each.
     """
 
-    __slots__ = ("_groups", "_narrow", "raw", "starts", "widths")
+    __slots__ = ("_groups", "_leading", "_narrow", "raw", "starts", "widths")
 
     def __init__(self, raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> None:
         self.raw = raw
         self.starts = starts
         self._narrow = gather(raw, starts, head_dtype())
+        self._leading: dict[str, npt.NDArray[Any]] = {}
         self.widths: npt.NDArray[np.int64] | int = MIN_HEAD_SIZE
         self._groups: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]] = []
         flags = self.leading("sys_flag") & _V6_FLAGS
@@ -90,16 +91,22 @@ class Heads:
         return self.starts.size
 
     def leading(self, name: str) -> npt.NDArray[Any]:
-        """Give a field that lies before the hosts, so in the same place in every record; native byte order."""
-        column = self._narrow[name]
-        return column.astype(column.dtype.newbyteorder("="))
+        """Give a field that lies before the hosts, so in the same place in every record; native byte order.
+
+        The array is made once, and can't be written to.
+        """
+        if name not in self._leading:
+            column = self._narrow[name]
+            self._leading[name] = column.astype(column.dtype.newbyteorder("="))
+            self._leading[name].flags.writeable = False
+        return self._leading[name]
 
     def groups(self) -> list[tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.void]]]:
         """Give (rows, heads) of each width; rows is None where all records are alike."""
         return [*self._groups] or [(None, self._narrow)]
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Give any integer field of all records in native byte order, shape (n,)."""
+        """Give any integer field of all records in native byte order, shape (n,); not to be written to."""
         if not self._groups:
             return self.leading(name)
         values = np.zeros(len(self), self._narrow.dtype[name].newbyteorder("="))
@@ -181,5 +188,7 @@ def _topic_lengths(
 
 def _property_lengths(raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Read signed properties lengths; a negative one stands for no bytes."""
-    lengths: npt.NDArray[np.int64] = raw.view(np.int8).take(at).astype(np.int64) * _BYTE + raw.take(at + 1)
+    lengths = raw.view(np.int8).take(at).astype(np.int64)
+    lengths *= _BYTE
+    lengths += raw.take(at + 1)
     return np.maximum(lengths, 0, out=lengths)
