@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties of many records as Arrow columns.
 
-Nearly every properties string is a plain run of ``name 1 value 2``; then the separators' positions cut all names and
-values
-out of one buffer. Rows that break the pattern (empty or missing parts, a separator inside a value, a name that comes
-twice,
-bytes that are not UTF-8) go through `store_core.format.properties.parse_properties`, which is the definition of both.
+Where all strings have one layout, as those of one producer do, columns of bytes are all that is needed, see
+`store_core.format.alike_properties`. Else nearly every string is a plain run of ``name 1 value 2``; then the
+separators' positions cut all names and values out of one buffer. Rows that break the pattern (empty or missing parts, a
+separator inside a value, a name that comes twice, bytes that are not UTF-8) go through
+`store_core.format.properties.parse_properties`, which is the definition of all three.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from store_core.format.alike_properties import AlikeProperties, property_maps
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
 from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
 from store_core.format.slices import as_text, binary_parts, take_alternate, take_rows, take_slices
@@ -44,29 +45,41 @@ class PropertyColumns:
         The rule for rows that are not plain.
     """
 
-    __slots__ = ("_order", "_pairs", "_parsed")
+    __slots__ = ("_order", "_parsed", "_plain")
 
     def __init__(self, packed: pa.BinaryArray, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> None:
+        self._plain: AlikeProperties | _Pairs
+        self._parsed: list[dict[str, str]] = []
+        self._order: npt.NDArray[np.int64] | None = None
+        alike = AlikeProperties.of(packed)
+        if alike is None:
+            self._cut_rows(packed, parser)
+        else:
+            self._plain = alike
+
+    def _cut_rows(self, packed: pa.BinaryArray, parser: PropertyParser) -> None:
+        """Cut all rows at their separators; leave those that are not plain to the parser."""
         rows, odd_rows = np.arange(len(packed)), np.empty(0, np.int64)
         pairs, odd = _cut(packed)
         while odd.any():
             odd_rows = np.concatenate([odd_rows, rows[odd]])
             rows = rows[~odd]
             pairs, odd = _cut(take_rows(packed, rows))
-        self._pairs = pairs
+        self._plain = pairs
         self._parsed = [parse_properties(decode_text(packed[row].as_py()), parser) for row in odd_rows.tolist()]
-        self._order = np.argsort(np.concatenate([rows, odd_rows])) if self._parsed else None
+        if self._parsed:
+            self._order = np.argsort(np.concatenate([rows, odd_rows]))
 
     def map(self) -> pa.MapArray:
         """Give all properties of each row."""
-        plain = self._pairs.map()
+        plain = self._plain.map()
         if self._order is None:
             return plain
         return self._merge(plain, pa.array([list(row.items()) for row in self._parsed], MAP_TYPE))
 
     def value(self, name: str) -> pa.StringArray:
         """Give one property of each row, null where it is not there."""
-        plain = self._pairs.value(name)
+        plain = self._plain.value(name)
         if self._order is None:
             return plain
         return self._merge(plain, pa.array([row.get(name) for row in self._parsed], pa.string()))
@@ -136,10 +149,7 @@ class _Pairs:
     ids: npt.NDArray[np.int32] | None
 
     def map(self) -> pa.MapArray:
-        entries = pa.StructArray.from_arrays([self.keys, self.values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field])
-        return pa.Array.from_buffers(
-            MAP_TYPE, self.bounds.size - 1, [None, pa.py_buffer(self.bounds)], children=[entries]
-        )
+        return property_maps(self.bounds, self.keys, self.values)
 
     def value(self, name: str) -> pa.StringArray:
         rows = self.bounds.size - 1

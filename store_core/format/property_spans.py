@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["PropertyFinder", "PropertySpans"]
+__all__ = ["PropertyFinder", "PropertyLayout", "PropertySpans"]
 
 _NAME_END: Final = ord(NAME_VALUE_SEPARATOR)
 _VALUE_END: Final = ord(PROPERTY_SEPARATOR)
@@ -60,34 +60,55 @@ class PropertySpans:
         return present
 
 
-class _Layout:
-    """Names and lengths of values of a string, made from one example.
+class PropertyLayout:
+    """Names and lengths of values of a plain string: non-empty names, each once, and values without separators.
 
-    `spans` says where the wanted properties lie in it. A string fits if its names and separators are the same bytes,
-    and no byte of a value is as low as a separator: each byte lies between two bounds.
+    A string fits if its names and separators are the same bytes, and no byte of a value is as low as a separator: each
+    byte lies between two bounds.
+
+    Attributes
+    ----------
+    names : tuple of bytes
+    values : tuple of (int, int)
+        Start and stop of each name's value, in bytes from the string's start.
     """
 
-    __slots__ = ("lowest", "rows", "size", "spans", "width")
+    __slots__ = ("_lowest", "_width", "names", "values")
 
-    def __init__(self, example: bytes, spans: dict[int, tuple[int, int]], values: list[tuple[int, int]]) -> None:
-        self.size = len(example)
-        self.spans = spans
-        self.rows = max(_BLOCK // self.size, 1)
+    def __init__(self, example: bytes, names: tuple[bytes, ...], values: tuple[tuple[int, int], ...]) -> None:
+        self.names = names
+        self.values = values
         lowest = np.frombuffer(example, np.uint8).copy()
-        width = np.zeros(self.size, np.uint8)
+        width = np.zeros(len(example), np.uint8)
         for start, stop in values:
             lowest[start:stop] = _VALUE_END + 1
             width[start:stop] = 0xFF - _VALUE_END - 1
-        self.lowest, self.width = np.tile(lowest, self.rows), np.tile(width, self.rows)
+        rows = max(_BLOCK // len(example), 1)
+        self._lowest, self._width = np.tile(lowest, rows), np.tile(width, rows)
+
+    @classmethod
+    def of(cls, example: bytes) -> PropertyLayout | None:
+        """Give the layout of a string; None if it is not plain."""
+        items = example.removesuffix(_VALUE_END_BYTE).split(_VALUE_END_BYTE)
+        pairs = [item.partition(_NAME_END_BYTE) for item in items]
+        names = tuple(name for name, _, _ in pairs)
+        is_plain = all(name and value and _NAME_END_BYTE not in value for name, _, value in pairs)
+        if not is_plain or len(set(names)) < len(names):
+            return None
+        values, position = [], 0
+        for name, item in zip(names, items, strict=True):
+            values.append((position + len(name) + 1, position + len(item)))
+            position += len(item) + 1
+        return cls(example, names, tuple(values))
 
     def fits(self, strings: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_] | None:
         """Tell which rows of a table (shape (n, size)) fit; None if all do."""
         flat = strings.reshape(-1)
         inside = np.empty(flat.size, np.bool_)
-        block = self.lowest.size
+        block = self._lowest.size
         for first in range(0, flat.size, block):
-            part = flat[first : first + block] - self.lowest[: flat.size - first]
-            np.less_equal(part, self.width[: part.size], out=inside[first : first + part.size])
+            part = flat[first : first + block] - self._lowest[: flat.size - first]
+            np.less_equal(part, self._width[: part.size], out=inside[first : first + part.size])
         return None if inside.all() else np.logical_and.reduce(inside.reshape(strings.shape), axis=1)
 
 
@@ -105,7 +126,7 @@ class PropertyFinder:
     def __init__(self, names: Sequence[str], parser: PropertyParser) -> None:
         self._names = tuple(name.encode() for name in names)
         self._parser = parser
-        self._layouts: dict[int, list[_Layout]] = {}
+        self._layouts: dict[int, list[PropertyLayout]] = {}
         self._count = 0
 
     def find(
@@ -143,8 +164,9 @@ class PropertyFinder:
                 break
             fitting = known[number].fits(strings)
             fitting_rows = rows if fitting is None else rows[fitting]
-            for name, span in known[number].spans.items():
-                found.put(name, fitting_rows, span)
+            for name, span in zip(known[number].names, known[number].values, strict=True):
+                if name in self._names:
+                    found.put(self._names.index(name), fitting_rows, span)
             if fitting is None:
                 return rows[:0]
             strings, rows = strings[~fitting], rows[~fitting]
@@ -152,22 +174,12 @@ class PropertyFinder:
                 break
         return rows
 
-    def _learn(self, example: bytes, known: list[_Layout]) -> bool:
-        """Make a layout of a string, if it is plain: non-empty names, each once, and values without separators."""
-        items = example.removesuffix(_VALUE_END_BYTE).split(_VALUE_END_BYTE)
-        pairs = [item.partition(_NAME_END_BYTE) for item in items]
-        names = [name for name, _, _ in pairs]
-        is_plain = all(name and value and _NAME_END_BYTE not in value for name, _, value in pairs)
-        if not is_plain or len(set(names)) < len(names) or self._count == _MOST_LAYOUTS:
+    def _learn(self, example: bytes, known: list[PropertyLayout]) -> bool:
+        """Remember the layout of a string, if it is plain and there is room."""
+        layout = PropertyLayout.of(example) if self._count < _MOST_LAYOUTS else None
+        if layout is None:
             return False
-        spans, values, position = {}, [], 0
-        for name, item in zip(names, items, strict=True):
-            span = position + len(name) + 1, position + len(item)
-            values.append(span)
-            if name in self._names:
-                spans[self._names.index(name)] = span
-            position += len(item) + 1
-        known.append(_Layout(example, spans, values))
+        known.append(layout)
         self._count += 1
         return True
 

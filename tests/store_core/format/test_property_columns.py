@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.format.alike_properties import AlikeProperties
 from store_core.format.properties import PropertyParser, decode_text, parse_properties, split_keys
 from store_core.format.property_columns import PropertyColumns, split_key_column
 from tests import strategies
 
 parsers = st.sampled_from(PropertyParser)
 plain_lists = st.lists(strategies.same_names, max_size=8)
+alike_lists = st.integers(1, 5).flatmap(
+    lambda width: st.lists(
+        st.text("ab é", min_size=width, max_size=width).map(lambda value: f"TAGS\x01{value}\x02é\x01x{value}".encode()),
+        max_size=8,
+    )
+)
 mixed_lists = st.lists(strategies.properties | st.just(b""), max_size=8)
 names = st.sampled_from(["TAGS", "KEYS", "a", "é", "not there", ""])
 
@@ -29,14 +36,14 @@ def maps(rows: list[bytes], parser: PropertyParser = PropertyParser.FIRST_SEPARA
     return found
 
 
-@given(plain_lists | mixed_lists, parsers)
+@given(plain_lists | alike_lists | mixed_lists, parsers)
 def test_maps_equal_what_the_parser_makes_of_each_row(rows: list[bytes], parser: PropertyParser) -> None:
     expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
 
     assert maps(rows, parser) == expected
 
 
-@given(plain_lists | mixed_lists, parsers, names)
+@given(plain_lists | alike_lists | mixed_lists, parsers, names)
 def test_a_property_equals_what_the_parser_makes_of_each_row(
     rows: list[bytes], parser: PropertyParser, name: str
 ) -> None:
@@ -45,6 +52,19 @@ def test_a_property_equals_what_the_parser_makes_of_each_row(
     found.validate(full=True)
 
     assert found.to_pylist() == expected
+
+
+@pytest.mark.parametrize("parser", PropertyParser)
+@pytest.mark.parametrize("row", [b"TAGS\x01TagA\x02a\x01b\x02", "é\x01ä\x02KEYS\x01b".encode()])
+def test_a_row_that_differs_in_one_byte_from_the_others_parses_as_by_itself(row: bytes, parser: PropertyParser) -> None:
+    assert AlikeProperties.of(pa.array([row] * 3, pa.binary())) is not None
+
+    for at in range(len(row)):
+        for byte in (0, 1, 2, ord("z"), 0x80, 0xC3):
+            rows = [row, row[:at] + bytes([byte]) + row[at + 1 :], row]
+            expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
+
+            assert maps(rows, parser) == expected
 
 
 @given(st.lists(st.binary(max_size=12).map(lambda row: bytes(byte % 4 for byte in row)), max_size=6), parsers)
