@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from store_core.store.get_message import MessageGetter
 from store_core.store.log_lookup import LogLookup
 from store_core.store.message_lookup import MessageLookup
-from store_core.store.message_store import DefaultMessageStore
 
 if TYPE_CHECKING:
     from store_core.format.message import Message, MessageExt
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue_store import ConsumeQueueStore
     from store_core.store.config import MessageStoreConfig
     from store_core.store.get_result import GetMessageResult
+    from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put_result import PutMessageResult
 
 __all__ = ["ServedStore"]
