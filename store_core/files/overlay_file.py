@@ -78,13 +78,17 @@ class OverlayNode:
         """Whether there is nothing below it."""
         return self._base is None
 
-    def read(self, size: int, offset: int) -> bytes:
-        """Read at most `size` bytes."""
+    def read(self, size: int, offset: int, below: OpenFile | None) -> bytes:
+        """Read at most `size` bytes, from `below` while nothing is changed."""
         with self._lock:
             stop = min(offset + size, self.size)
-            if self._memories or self._base is None:
+            if below is None or self._memories:
                 return bytes(self._memory()[offset:stop]) if offset < stop else b""
-            return self._base().read(max(stop - offset, 0), offset)
+            return below.read(max(stop - offset, 0), offset)
+
+    def open_below(self) -> OpenFile | None:
+        """Open what is below, while nothing is changed."""
+        return self._base() if self._base is not None and not self._memories else None
 
     def write(self, data: memoryview, offset: int) -> int:
         """Write, and lengthen the file if need be."""
@@ -192,6 +196,7 @@ class OverlayFile:
     def __init__(self, node: OverlayNode, *, writable: bool) -> None:
         self._node = node
         self._writable = writable
+        self._below: OpenFile | None = None
 
     def fileno(self) -> int:
         """Refuse: there is no descriptor.
@@ -209,7 +214,8 @@ class OverlayFile:
 
     def read(self, size: int, offset: int) -> bytes:
         """Read at most `size` bytes at `offset`."""
-        return self._node.read(size, offset)
+        self._below = self._below or self._node.open_below()
+        return self._node.read(size, offset, self._below)
 
     def write(self, data: memoryview, offset: int) -> int:
         """Write at `offset`, all of it."""
@@ -248,7 +254,8 @@ class OverlayFile:
         return self._node.next_data(offset)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file; mappings stay."""
+        self._below = None
 
 
 def _clear(memory: memoryview, start: int, stop: int) -> None:

@@ -228,13 +228,15 @@ def test_a_file_that_is_removed_stays_readable_to_who_has_it(overlay: OverlayFil
     assert overlay.status(tmp_path / "a") is None
 
 
-def test_files_that_are_only_read_take_no_descriptors(overlay: OverlayFileSystem, tmp_path: Path) -> None:
+def test_files_take_descriptors_only_while_they_are_open(overlay: OverlayFileSystem, tmp_path: Path) -> None:
     before_all = descriptors()
     files = [overlay.open(tmp_path / name) for name in ("a", "d/b") for _ in range(50)]
     for file in files:
         file.map(100)
+    assert before_all == descriptors()
+    for file in files:
         file.read(10, 0)
-
+        file.close()
     assert before_all == descriptors()
 
 

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import lzma
+import tarfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core import MessageStoreConfig
@@ -20,15 +23,26 @@ from store_core.store.store_layout import log_paths
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from store_core.files.file_system import FileSystem
     from store_core.store.config import Release
     from store_core.store.recovery_report import RecoveryReport
 
-__all__ = ["RELEASES", "Opened", "batch_topics_of", "config_of", "expected_state", "open_damaged", "read_conf"]
+__all__ = [
+    "RELEASES",
+    "Opened",
+    "batch_topics_of",
+    "config_of",
+    "damaged_archives",
+    "expected_answers",
+    "open_damaged",
+    "read_conf",
+    "unpack_damaged",
+]
 
 RELEASES: Final[dict[str, Release]] = {"4.3.0": "4.3", "4.9.7": "4.9", "5.3.3": "5.3"}
+
+_GOLDEN: Final = Path(__file__).parents[2] / "golden"
+_DIRECTORIES: Final = (Path(__file__).parents[4] / "shared" / "golden" / "damage", _GOLDEN / "damage")
 
 _SIZES: Final = {
     "cl-size": "mapped_file_size_commit_log",
@@ -43,6 +57,22 @@ _SWITCHES: Final = {
     "propcrc": "enabled_append_prop_crc",
     "force-propcrc": "force_verify_prop_crc",
 }
+
+
+def damaged_archives() -> tuple[Path, ...]:
+    """List the archives that are there, by name: those of the repository, and those beside it."""
+    archives = (archive for directory in _DIRECTORIES for archive in directory.glob("*.tar.xz"))
+    return tuple(sorted({archive.name: archive for archive in archives}.values(), key=lambda path: path.name))
+
+
+def unpack_damaged(archive: Path, directory: Path) -> Path:
+    """Unpack a damaged store below a directory, once; copy it before writing."""
+    path = directory / archive.name.removesuffix(".tar.xz")
+    if not path.exists():
+        with lzma.open(archive) as stream, tarfile.open(fileobj=stream) as files:
+            files.extraction_filter = getattr(tarfile, "data_filter", None)
+            files.extractall(directory)  # noqa: S202 -- our own archives; the filter is there from Python 3.11.4
+    return path
 
 
 def read_conf(path: Path) -> dict[str, str]:
@@ -75,6 +105,7 @@ class Opened:
     after_start: dict[str, Any] = field(default_factory=dict)
     units: dict[str, Any] = field(default_factory=dict)
     index: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    index_times: set[int] = field(default_factory=set)
     report: RecoveryReport | None = None
     refusal: str = ""
 
@@ -91,12 +122,13 @@ def open_damaged(
     checkpoint = StoreCheckpoint(root, disk, config.release)
     log = CommitLog(log_paths(root, config), config, disk, clock, checkpoint=checkpoint)
     derived = DerivedStructures(root, log, checkpoint, config.queue_rules(batch_topics), disk, clock)
-    opened = Opened(load=True)
+    opened = Opened(load=True, index_times={StoreCheckpoint(root, disk, config.release).load().index_msg_timestamp})
     try:
         derived.recovery.run(last_exit_ok=not AbortFile(root, disk).exists)
         opened.after_load = _state(log, derived, checkpoint)
         opened.report = derived.recovery.catch_up(derived.reput)
         opened.after_start = _state(log, derived, checkpoint)
+        opened.index_times |= {file.end_timestamp for file in derived.index.files if file.is_full}
         opened.units = {f"{queue.topic}/{queue.queue_id}": _units(queue) for queue in derived.queues.queues()}
         opened.index = {
             (topic, key): derived.index.query_offset(topic, key, 64, 0, 2**63 - 1).physical_offsets
@@ -155,7 +187,7 @@ def _units(queue: Any) -> list[list[int]]:  # noqa: ANN401 -- of either kind
     return found
 
 
-def expected_state(path: Path) -> dict[str, dict[str, Any]]:
+def expected_answers(path: Path) -> dict[str, dict[str, Any]]:
     """Read what each release did, by version."""
     answers: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     return answers

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged stores become here what they become in RocketMQ 4.3.0, 4.9.7 and 5.3.3.
+
+Each store is opened over itself, in memory; some also on disk, to see that it comes to the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from store_core import DefaultMessageStore
+from store_core.errors import StoreError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.overlay_file_system import OverlayFileSystem
+from tests.store_core.fakes import FakeClock
+from tests.store_core.store.damaged_stores import (
+    RELEASES,
+    batch_topics_of,
+    config_of,
+    damaged_archives,
+    expected_answers,
+    open_damaged,
+    read_conf,
+    unpack_damaged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.store.recovery_report import RecoveryReport
+    from tests.store_core.store.damaged_stores import Opened
+
+pytestmark = pytest.mark.golden
+
+ARCHIVES: Final = damaged_archives()
+KEYS_ASKED: Final = 15
+"""Of the keys that RocketMQ was asked for, so many of each store are asked here."""
+
+HANGS: Final = "never returns from start()"
+NAMELESS: Final = "/0"
+"""Release 4.3.0, after a crash, dispatches a record of the wrong size as a message of the topic with no name."""
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    directory = tmp_path_factory.mktemp("damaged")
+    return lambda archive: unpack_damaged(archive, directory)
+
+
+def opened_in_memory(path: Path, version: str, expected: dict[str, Any]) -> Opened:
+    conf = read_conf(path / "store.conf")
+    keys = [(topic, key) for topic, key, _ in expected.get("index", ())]
+    keys = keys[:: max(1, len(keys) // KEYS_ASKED)] if expected.get("indexStable") else []
+    system = OverlayFileSystem(OsFileSystem(), FakeClock())
+    return open_damaged(path / "store", config_of(conf, version), batch_topics_of(conf), keys, system)
+
+
+@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.name.removesuffix(".tar.xz"))
+def test_damaged_store_becomes_what_it_becomes_in_rocketmq(
+    unpacked: Callable[[Path], Path], archive: Path, version: str
+) -> None:
+    path = unpacked(archive)
+    expected = expected_answers(path / "expected.json").get(version)
+    if expected is None:
+        return  # RocketMQ was not asked
+    opened = opened_in_memory(path, version, expected)
+
+    if expected["load"] == HANGS:
+        # Waiting for ever is no answer: the store is refused, and the hole is named.
+        assert not opened.load
+        assert "a segment is missing" in opened.refusal
+        return
+    assert expected["load"] == opened.load, opened.refusal
+    if not opened.load:
+        return
+    is_nameless = NAMELESS in expected["afterStart"]["queues"]
+    if is_nameless:
+        assert opened.report is not None
+        assert opened.report.refused_units
+    for ours, theirs in ((opened.after_load, expected["afterLoad"]), (opened.after_start, expected["afterStart"])):
+        _settle_index_time(ours, theirs, opened)
+        if is_nameless:
+            assert _without_nameless(theirs) == _without_nameless(ours)
+        else:
+            assert theirs == ours
+    assert {name: units for name, units in expected["units"].items() if name != NAMELESS} == opened.units
+    answers = {(topic, key): sorted(offsets) for topic, key, offsets in expected.get("index", ())}
+    assert not [key for key, offsets in opened.index.items() if answers[key] != sorted(offsets)]
+
+
+def _settle_index_time(ours: dict[str, Any], theirs: dict[str, Any], opened: Opened) -> None:
+    """Let the checkpoint's index time be that of any full file.
+
+    RocketMQ notes it in a thread of its own for each file that became full, and answered while these were at work.
+    """
+    assert theirs["checkpoint"]["indexMsgTimestamp"] in opened.index_times
+    theirs["checkpoint"]["indexMsgTimestamp"] = ours["checkpoint"]["indexMsgTimestamp"]
+
+
+def _without_nameless(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave out a queue of a topic with no name, and the time 0 that its one unit leaves in the checkpoint.
+
+    Its unit points to whatever lies at offset 0. Here there is no such queue; the record is named in the report.
+    """
+    queues = {name: queue for name, queue in state["queues"].items() if name != NAMELESS}
+    checkpoint = {key: value for key, value in state["checkpoint"].items() if key != "logicsMsgTimestamp"}
+    return state | {"queues": queues, "checkpoint": checkpoint}
+
+
+# ---- what is told is what is done
+
+
+def contents(root: Path) -> dict[str, bytes | None]:
+    return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
+
+
+def told(root: Path, report: RecoveryReport) -> dict[str, tuple[str, int]]:
+    return {str(change.path.relative_to(root)): (change.kind, change.first_changed) for change in report.changes}
+
+
+def done(before: dict[str, bytes | None], after: dict[str, bytes | None]) -> dict[str, tuple[str, int]]:
+    found = dict.fromkeys(before.keys() - after.keys(), ("removed", 0))
+    found |= dict.fromkeys(after.keys() - before.keys(), ("created", 0))
+    for name in before.keys() & after.keys():
+        old, new = before[name] or b"", after[name] or b""
+        if old != new:
+            shared = min(len(old), len(new))
+            first = next((at for at in range(shared) if old[at] != new[at]), shared)
+            found[name] = ("truncated" if len(new) < len(old) else "written", first)
+    return found
+
+
+@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("archive", ARCHIVES[:: max(1, len(ARCHIVES) // 24)], ids=lambda path: path.name.split(".")[0])
+def test_dry_run_tells_what_opening_does(
+    unpacked: Callable[[Path], Path], tmp_path: Path, archive: Path, version: str
+) -> None:
+    path, copy = unpacked(archive), tmp_path / "store"
+    shutil.copytree(path / "store", copy)
+    conf = read_conf(path / "store.conf")
+    settings: dict[str, Any] = {"config": config_of(conf, version), "batch_topics": batch_topics_of(conf)}
+    before = contents(copy)
+    report = DefaultMessageStore.dry_run(copy, **settings, clock=FakeClock())
+    assert before == contents(copy)
+
+    opened = open_damaged(copy, settings["config"], settings["batch_topics"], [])
+    assert opened.load is not report.is_refused
+    assert told(copy, report) == done(before, contents(copy))
+    if opened.report is not None:
+        assert str(opened.report) == "\n".join(str(report).splitlines()[: -len(report.changes) or None])
+    else:
+        assert opened.refusal == report.refusal
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_refused_stores_are_left_as_they_are(unpacked: Callable[[Path], Path], tmp_path: Path, version: str) -> None:
+    archive = next(archive for archive in ARCHIVES if archive.name.startswith("cqfile-short-a"))
+    path, copy = unpacked(archive), tmp_path / "store"
+    shutil.copytree(path / "store", copy)
+    before = contents(copy)
+    config = config_of(read_conf(path / "store.conf"), version)
+    if version == "4.3.0":
+        DefaultMessageStore.open(copy, config).close()
+        return
+    with pytest.raises(StoreError, match="expected a segment of 200 bytes, found 100 bytes"):
+        DefaultMessageStore.open(copy, config)
+
+    assert before == {name: content for name, content in contents(copy).items() if name in before}
+    assert {"lock"} >= contents(copy).keys() - before.keys()
