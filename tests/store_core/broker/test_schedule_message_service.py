@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delivery of delayed messages."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core.broker.delay_offset import DelayOffsetTable
+from store_core.broker.schedule_message_service import ScheduleMessageService, message_time_up
+from store_core.files.clock import SystemClock
+from store_core.format.append_result import PutMessageStatus
+from store_core.format.decode import decode_message
+from store_core.format.delayed import SCHEDULE_TOPIC
+from store_core.format.layout import field_position, head_dtype
+from store_core.format.message import Message
+from store_core.store.config import MessageStoreConfig
+from store_core.store.message_store import DefaultMessageStore
+from store_core.store.put_result import PutMessageResult
+from tests.golden_stores import golden_stores
+from tests.store_core.broker.served_store import ServedStore
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from store_core.queue.queue_rules import Release
+    from tests.golden_stores import UnpackedStore
+
+SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 131072,
+    "mapped_file_size_consume_queue": 800,
+    "max_hash_slot_num": 100,
+    "max_index_num": 400,
+}
+STORE_TIME_AT = field_position(head_dtype(), "store_timestamp")
+RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
+OLD, *NEWER = RELEASES
+
+
+class WallOf(SystemClock):
+    """The time of another clock, for a store whose threads should not move that on by waiting."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+
+class Delays:
+    """A store, and the service that delivers what is delayed in it."""
+
+    def __init__(self, root: Path, release: Release = "5.3", clock: FakeClock | None = None, **settings: Any) -> None:  # noqa: ANN401 -- those of a store
+        self.clock = clock or FakeClock()
+        self.disk = FaultyFileSystem()
+        config = MessageStoreConfig(release=release, **(SIZES | settings))
+        self.store = DefaultMessageStore.open(root, config, clock=WallOf(self.clock), file_system=self.disk)
+        self.served = ServedStore(self.store)
+        self.root = root
+        self.errors: list[OSError] = []
+        self.service = self.restarted()
+
+    def restarted(self) -> ScheduleMessageService:
+        self.offsets = DelayOffsetTable(self.root, self.disk, self.clock, self.served.config.release)
+        self.service = ScheduleMessageService(self.served, self.offsets, self.clock, self.errors.append)
+        return self.service
+
+    def put(self, body: bytes = b"body", **more: Any) -> None:  # noqa: ANN401 -- those of a message
+        level = more.pop("delay_level", 1)
+        result = self.store.put_message(Message("orders", body, 2, delay_level=level, born_timestamp=5, **more))
+        assert result.status is PutMessageStatus.PUT_OK
+        self.store.dispatch_now()
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, and the service look as often as it wants to."""
+        end = self.clock.seconds + seconds
+        self.service.run_once()
+        while True:
+            self.service.pause()
+            if self.clock.seconds > end:
+                break
+            self.service.step()
+        self.store.dispatch_now()
+
+    def delivered(self) -> list[bytes]:
+        found = self.served.get_message("g", "orders", 2, 0, 32)
+        return [] if found is None else [message.body for message in found.messages]
+
+    def close(self) -> None:
+        self.store.close()
+
+
+@pytest.fixture
+def delays(tmp_path: Path) -> Iterator[Delays]:
+    made = Delays(tmp_path)
+    yield made
+    made.close()
+
+
+def records_of(store: DefaultMessageStore, start: int) -> list[tuple[int, bytes]]:
+    """Give offset and bytes of all records from `start` on, without their store times."""
+    found = []
+    for file in store.commit_log.mapped_file_queue.mapped_files:
+        view = file.select(0)
+        assert view is not None
+        at = max(start - file.file_from_offset, 0)
+        while at + 8 <= len(view):
+            size = int.from_bytes(view[at : at + 4])
+            if size < 88 or at + size > len(view):
+                break
+            if view[at + 4 : at + 8] == bytes.fromhex("daa320a7"):
+                record = bytearray(view[at : at + size])
+                record[STORE_TIME_AT : STORE_TIME_AT + 8] = bytes(8)
+                found.append((file.file_from_offset + at, bytes(record)))
+            at += size
+    return found
+
+
+def cut_back(golden: UnpackedStore, directory: Path) -> tuple[Path, int, list[int]]:
+    """Copy a golden store as it was before delivery: give its root, the log's end, and the times of delivery, ms.
+
+    The queues still know what is cut off. 4.3 looks at that after a crash only, and builds them anew; 4.9 would work out
+    the times anew by then, before it has read the delay levels, and take one second for each.
+    """
+    lines = [json.loads(line) for line in golden.path.joinpath("manifest.jsonl").read_text().splitlines()]
+    put = {line.get("wroteOffset") for line in lines if line["putStatus"] == "PUT_OK"}
+    back = [json.loads(line) for line in golden.path.joinpath("readback.jsonl").read_text().splitlines()]
+    new = [line for line in back if line["physicalOffset"] not in put]
+    start = min(line["physicalOffset"] for line in new)
+    root = directory / "store"
+    shutil.copytree(golden.root / "commitlog", root / "commitlog")
+    if golden.golden.release == OLD:
+        root.joinpath("abort").touch()
+    else:
+        shutil.copytree(golden.root / "consumequeue", root / "consumequeue")
+    for path in sorted(root.joinpath("commitlog").iterdir()):
+        kept = max(start - int(path.name), 0)
+        data = path.read_bytes()
+        path.write_bytes(data[:kept].ljust(len(data), b"\0"))
+    return root, start, [line["storeTimestamp"] for line in new]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario == "delay"])
+def test_delivers_the_bytes_that_rocketmq_delivered(
+    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    """All but the store times; and 4.9 and 5.3 keep the same offsets (4.3 had persisted none when it ended)."""
+    store = golden(name)
+    release = next(release for release in RELEASES if release == store.golden.release)
+    root, start, times = cut_back(store, tmp_path)
+    delays = Delays(root, release, FakeClock(times[0] - 1100))
+    assert start == delays.store.max_physical_offset
+    delays.run(1 + (times[-1] - times[0] + 200) / 1000)
+    delays.service.finish()
+    with DefaultMessageStore.open(
+        store.root, MessageStoreConfig(release=release, **SIZES), read_only=True, file_system=FaultyFileSystem()
+    ) as expected:
+        assert records_of(expected, start) == records_of(delays.store, start)
+        assert len(times) == len(records_of(delays.store, start))
+    if release != OLD:
+        kept = DelayOffsetTable(store.root, delays.disk, delays.clock, release)
+        kept.load()
+        assert kept.offset_table() == delays.offsets.offset_table()
+    delays.close()
+
+
+def test_a_message_waits_for_its_time(delays: Delays) -> None:
+    delays.put(delay_level=2)
+    delays.run(4.9)
+    early = delays.delivered()
+    delays.run(0.3)
+
+    assert ([], [b"body"]) == (early, delays.delivered())
+
+
+def test_nothing_is_delivered_in_the_first_second(delays: Delays) -> None:
+    delays.put()
+    delays.clock.advance(60)
+    delays.run(0.9)
+    early = delays.delivered()
+    delays.run(0.2)
+
+    assert ([], [b"body"]) == (early, delays.delivered())
+
+
+def test_messages_of_a_level_come_in_order_and_once(delays: Delays) -> None:
+    for number in range(5):
+        delays.put(b"%d" % number)
+        delays.clock.advance(0.05)
+    delays.run(30)
+
+    assert [b"0", b"1", b"2", b"3", b"4"] == delays.delivered()
+
+
+def test_levels_do_not_wait_for_each_other(delays: Delays) -> None:
+    delays.put(b"slow", delay_level=3)
+    delays.put(b"fast", delay_level=1)
+    delays.run(12)
+
+    assert [b"fast", b"slow"] == delays.delivered()
+
+
+def test_a_message_over_the_highest_level_waits_as_long_as_that(tmp_path: Path) -> None:
+    delays = Delays(tmp_path, message_delay_level="1s 3s")
+    delays.put(delay_level=9)
+    delays.run(2.9)
+    early = delays.delivered()
+    delays.run(0.3)
+
+    assert ([], [b"body"]) == (early, delays.delivered())
+    delays.close()
+
+
+def test_a_message_due_later_than_its_level_allows_is_delivered_at_once(tmp_path: Path) -> None:
+    """So it is after somebody has set the clock back: the queue's time is then of the future."""
+    delays = Delays(tmp_path, clock=FakeClock(1_700_000_000_000))
+    delays.put()
+    delays.clock.wall_ms -= 3_600_000
+    delays.run(1.2)
+
+    assert [b"body"] == delays.delivered()
+    delays.close()
+
+
+def test_copies_keep_the_delay_in_their_string_and_are_not_delayed_again(delays: Delays) -> None:
+    delays.put(tags="TagA", keys=["k"])
+    delays.run(20)
+    found = delays.served.get_message("g", "orders", 2, 0, 32)
+    assert found is not None
+    (copy,) = found.messages
+
+    assert {
+        "DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "2", "TAGS": "TagA", "KEYS": "k"
+    } == copy.properties  # fmt: skip
+    units = delays.served.consume_queue_store.get("orders", 2)
+    assert units is not None
+    assert copy.tags_code == units.get_index_buffer(0)["tags_code"][0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_message_with_an_empty_body_is_delivered(release: Release, tmp_path: Path) -> None:
+    """RocketMQ 5.3.3 never gets past it."""
+    delays = Delays(tmp_path, release)
+    for body in (b"one", b"", b"three"):
+        delays.put(body)
+    delays.run(3)
+
+    assert [b"one", b"", b"three"] == delays.delivered()
+    delays.close()
+
+
+@pytest.mark.parametrize(
+    ("release", "delivered"), [("4.3", [b"half", b"after"]), ("4.9", [b"after"]), ("5.3", [b"after"])]
+)
+def test_half_messages_are_dropped_since_4_9(release: Release, delivered: list[bytes], tmp_path: Path) -> None:
+    delays = Delays(tmp_path, release)
+    delays.store.put_message(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"half", delay_level=1))
+    delays.put(b"after")
+    delays.run(3)
+    half = delays.served.get_message("g", "RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, 32)
+    assert half is not None
+
+    assert delivered == [message.body for message in half.messages] + delays.delivered()
+    delays.close()
+
+
+@pytest.mark.parametrize("properties", [{}, {"REAL_TOPIC": "orders"}, {"REAL_TOPIC": "orders", "REAL_QID": "x"}])
+def test_a_message_that_does_not_say_where_it_belongs_is_dropped(delays: Delays, properties: dict[str, str]) -> None:
+    delays.store.put_message(Message(SCHEDULE_TOPIC, b"lost", 0, properties=properties))
+    delays.put(b"after")
+    delays.run(3)
+
+    assert [b"after"] == delays.delivered()
+
+
+@pytest.mark.parametrize(("release", "seconds"), [("4.3", 10.0), ("4.9", 0.1), ("5.3", 0.1)])
+def test_a_put_that_fails_is_tried_again(
+    release: Release, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = Delays(tmp_path, release)
+    delays.put()
+    tried: list[float] = []
+
+    def refuse(_: Message) -> PutMessageResult:
+        tried.append(delays.clock.seconds)
+        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delays.served, "put_message", refuse)
+        delays.run(1.05 + seconds * 1.5)
+    delays.run(11)
+
+    assert [pytest.approx(seconds)] == [after - before for before, after in pairwise(tried[:2])]
+    assert [b"body"] == delays.delivered()
+    delays.close()
+
+
+def test_a_level_rests_after_an_error_of_the_system(delays: Delays, monkeypatch: pytest.MonkeyPatch) -> None:
+    delays.put()
+
+    def fail(_: Message) -> PutMessageResult:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delays.served, "put_message", fail)
+        delays.run(2)
+    delays.run(8.5)
+    early = delays.delivered()
+    delays.run(1)
+
+    assert ([], [b"body"]) == (early, delays.delivered())
+    assert [errno.EIO] == [error.errno for error in delays.errors]
+
+
+def test_a_message_that_is_gone_from_the_log_is_passed_over(delays: Delays, monkeypatch: pytest.MonkeyPatch) -> None:
+    delays.put(b"gone")
+    delays.put(b"there")
+    look = delays.served.look_message_by_offset
+    monkeypatch.setattr(delays.served, "look_message_by_offset", lambda offset: look(offset) if offset else None)
+    delays.run(3)
+
+    assert [b"there"] == delays.delivered()
+
+
+def test_offsets_are_persisted_every_ten_seconds_and_at_the_end(delays: Delays) -> None:
+    delays.put()
+    delays.run(9.9)
+    assert not delays.offsets.path.exists()
+
+    delays.run(0.2)
+    assert 1 == json.loads(_quoted(delays.offsets.path.read_text()))["offsetTable"]["1"]
+
+    delays.put()
+    delays.run(2)
+    delays.service.finish()
+    assert 2 == json.loads(_quoted(delays.offsets.path.read_text()))["offsetTable"]["1"]
+
+
+def _quoted(text: str) -> str:
+    return text.replace("{1:", '{"1":').split(",2:")[0] + ("}}" if ",2:" in text else "")
+
+
+def test_a_restart_goes_on_where_delivery_ended(delays: Delays) -> None:
+    delays.put(b"one")
+    delays.run(3)
+    delays.service.finish()
+    delays.put(b"two")
+    delays.restarted()
+    delays.run(3)
+
+    assert [b"one", b"two"] == delays.delivered()
+
+
+@pytest.mark.parametrize(("kept", "begins"), [(-5, 0), (1, 1), (99, 2)])
+@pytest.mark.parametrize("release", NEWER)
+def test_offsets_outside_the_queue_are_brought_back(release: Release, kept: int, begins: int, tmp_path: Path) -> None:
+    delays = Delays(tmp_path, release)
+    delays.put(b"0")
+    delays.put(b"1")
+    delays.offsets.update_offset(1, kept)
+    delays.offsets.persist()
+    delays.restarted().load()
+
+    assert begins == delays.offsets.offset_of(1)
+    delays.run(3)
+    assert [b"%d" % number for number in range(begins, 2)] == delays.delivered()
+    delays.close()
+
+
+def test_a_shutdown_ends_the_thread_and_persists(delays: Delays) -> None:
+    delays.service.start()
+
+    assert delays.service.shutdown()
+    assert delays.offsets.path.exists()
+
+
+def test_a_copy_has_all_but_the_places_and_times_of_the_record(delays: Delays) -> None:
+    delays.put(b"body", flag=7, sys_flag=1, born_host=("10.1.2.3", 4), store_host=("10.1.2.5", 6), reconsume_times=3)
+    found = delays.served.get_message("g", SCHEDULE_TOPIC, 0, 0, 1)
+    assert found is not None
+    copy = message_time_up(decode_message(found.message_buffers[0], 0, None), "5.3")
+
+    assert ("orders", 2, b"body", 7, 1, 5, ("10.1.2.3", 4), ("10.1.2.5", 6), 3) == (
+        copy.topic, copy.queue_id, copy.body, copy.flag, copy.sys_flag, copy.born_timestamp, copy.born_host,
+        copy.store_host, copy.reconsume_times,
+    )  # fmt: skip
