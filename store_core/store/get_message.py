@@ -51,20 +51,22 @@ class MessageGetter:
 
     def get(
         self,
-        queue: AnyQueue | None,
+        queue: AnyQueue,
         offset: int,
         max_msg_nums: int,
         message_filter: MessageFilter | None,
         max_total_size: int = _LARGEST_TOTAL,
     ) -> GetMessageResult:
         """Get messages from an offset of a queue on."""
-        if queue is None:
-            return self._nothing(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
         smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
         status, following = self._outside(offset, smallest, largest)
         if status is not None:
             return self._nothing(status, offset, following, smallest, largest)
         return _Get(self, queue, offset, max_msg_nums, message_filter, max_total_size).result(smallest, largest)
+
+    def nothing_in(self, smallest: int) -> GetMessageResult:
+        """Answer for a queue that was never seen: RocketMQ makes an empty one, whatever id and offset are asked for."""
+        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, smallest, release=self.config.release)
 
     def _outside(self, offset: int, smallest: int, largest: int) -> tuple[GetMessageStatus | None, int]:
         """Tell what is wrong with an offset, and where to go on."""

@@ -25,6 +25,7 @@ from store_core.store.put_result import PutMessageResult
 from store_core.store.put_service import PutService
 from store_core.store.store_checkpoint import StoreCheckpoint
 from store_core.store.store_layout import allocate_service, log_paths
+from store_core.store.store_reading import StoreReading
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -37,13 +38,10 @@ if TYPE_CHECKING:
     from store_core.files.overlay_file_system import FileChange
     from store_core.format.batch_append import EncodedBatch
     from store_core.format.message import Message
-    from store_core.queue.consume_queue_store import ConsumeQueueStore
-    from store_core.queue.index_service import IndexService
     from store_core.store.bulk_append import AppendBatchResult
     from store_core.store.put_checks import PutMessageHook
     from store_core.store.recovery_report import RecoveryReport
     from store_core.store.replication import ReplicaService
-    from store_core.store.reput import ReputMessageService
     from store_core.store.running_flags import RunningFlags
     from store_core.store.store_stats import StoreStats
 
@@ -52,7 +50,7 @@ __all__ = ["DefaultMessageStore"]
 _BUSY_LIMIT_MS: Final = 10_000_000
 
 
-class DefaultMessageStore:
+class DefaultMessageStore(StoreReading):
     """A message store that can be written (RocketMQ: ``DefaultMessageStore``); made by `open`.
 
     Attributes
@@ -316,73 +314,6 @@ class DefaultMessageStore:
     def stats(self) -> StoreStats:
         """What it has counted."""
         return self.commit_log.stats
-
-    @property
-    def max_physical_offset(self) -> int:
-        """Behind the last byte that readers see."""
-        return self.commit_log.max_offset
-
-    @property
-    def min_physical_offset(self) -> int:
-        """Of the oldest byte; -1 without a file."""
-        return self.commit_log.min_offset
-
-    # ---- queues and index
-
-    @property
-    def consume_queue_store(self) -> ConsumeQueueStore:
-        """The consume queues."""
-        return self._derived.queues
-
-    @property
-    def index_service(self) -> IndexService:
-        """The key index."""
-        return self._derived.index
-
-    @property
-    def reput_message_service(self) -> ReputMessageService:
-        """What follows the log and fills queues and index; who waits for messages is in its `listeners`."""
-        return self._derived.reput
-
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        """Bytes of the log that are not in queues and index yet."""
-        return self._derived.dispatch_behind_bytes
-
-    def dispatch_now(self) -> None:
-        """Bring what may be dispatched to queues and index, and wait for that; a service does it all the time.
-
-        With synchronous flush and release 5.3 that is what is on disk, and with write buffers what is committed.
-
-        Raises
-        ------
-        OSError
-            As the system says.
-        """
-        if self.dispatch_behind_bytes > 0 and not self.is_read_only:
-            self._derived.reput.run_once()
-
-    def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
-        """Give the index behind the last message of a queue; 0 if there is none.
-
-        Parameters
-        ----------
-        topic : str
-        queue_id : int
-        committed : bool
-            Count what can be read; else the index that the next message gets, which may be ahead of that.
-        """
-        if not committed:
-            return self.commit_log.queue_offsets.next_offset(topic, queue_id)
-        self.dispatch_now()
-        queue = self.consume_queue_store.get(topic, queue_id)
-        return queue.max_offset_in_queue if queue is not None else 0
-
-    def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Give the index of the first message of a queue that is still there; -1 if there is no such queue."""
-        self.dispatch_now()
-        queue = self.consume_queue_store.get(topic, queue_id)
-        return queue.min_offset_in_queue if queue is not None else -1
 
     # ---- putting
 
