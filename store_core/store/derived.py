@@ -44,6 +44,7 @@ class DerivedStructures:
 
     Attributes
     ----------
+    rules : QueueRules
     queues : ConsumeQueueStore
     index : IndexService
     dispatcher : Dispatcher
@@ -64,7 +65,7 @@ class DerivedStructures:
     ) -> None:
         self._log = log
         self._checkpoint = checkpoint
-        self._rules = rules
+        self.rules = rules
         flags = log.running_flags
         self.queues = ConsumeQueueStore(
             root, rules, file_system, clock, self._note_put, lambda: _set(log, RunningFlag.WRITE_LOGICS_QUEUE_ERROR),
@@ -104,7 +105,7 @@ class DerivedStructures:
         """Start the services."""
         self.reput.start()
         self.flush_service.start()
-        if self._rules.release == "5.3":
+        if self.rules.release == "5.3":
             self._checkpoint_service.start()
 
     def shutdown(self) -> bool:

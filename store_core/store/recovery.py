@@ -187,6 +187,23 @@ class StoreRecovery:
         self._note(refusal=str(error), notes=(*self._notes, *self._queues.notes))
         return self.report
 
+    def truncate(self, offset: int) -> None:
+        """End queues and log at an offset while the store is open, and learn the queues' next indexes anew.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._queues.truncate_dirty(offset)
+        queue = self._log.mapped_file_queue
+        queue.flushed_where = min(queue.flushed_where, offset)
+        queue.committed_where = min(queue.committed_where, offset)
+        queue.truncate_dirty_files(offset, clear_tail=True)
+        self._checkpoint.confirm_physical_offset = min(self._checkpoint.confirm_physical_offset, offset)
+        self._queues.clear_tails()
+        self._recover_queue_offsets()
+
     # ---- loading
 
     def _load(self, *, last_exit_ok: bool) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Protocol
@@ -17,7 +17,7 @@ from store_core.queue.light_units import UnfitListsError, light_units
 from store_core.store.dispatcher import select_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -153,6 +153,12 @@ class ReputMessageService(ServiceThread):
                     break
             if self._dispatcher.dispatched != before:
                 self._dispatcher.write_back()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep anybody from dispatching for a while."""
+        with self._lock:
+            yield
 
     def catch_up(self) -> None:
         """Dispatch all there is, as a store of release 4.9 does before it starts.
