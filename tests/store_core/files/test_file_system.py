@@ -94,6 +94,22 @@ def test_a_write_in_pieces_is_a_whole_write(
     assert (tmp_path / "f").read_bytes() == bytes(3) + data
 
 
+def test_a_large_write_is_made_in_pieces(system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = system.open(tmp_path / "f", create=True)
+    data, whole = bytes(range(256)) * 10_000, file.write
+    sizes: list[int] = []
+
+    def write(view: memoryview, offset: int) -> int:
+        sizes.append(len(view))
+        return whole(view, offset)
+
+    monkeypatch.setattr(file, "write", write)
+    write_all(file, memoryview(data), 0)
+
+    assert sizes == [1 << 20, 1 << 20, 2_560_000 - (2 << 20)]
+    assert (tmp_path / "f").read_bytes() == data
+
+
 def test_a_write_that_takes_nothing_is_an_error(
     system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
