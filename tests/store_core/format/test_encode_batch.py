@@ -290,6 +290,25 @@ def test_what_can_not_be_stored_is_named(batch: pa.RecordBatch, problem: str) ->
         encode_batch(batch, EncodeRules(max_message_size=64), max_delay_level=18)
 
 
+@given(
+    st.lists(st.sampled_from([b"", b"INNER_NU", b"M", b"INNER_NUM", b"a\x01b\x02INNER_NUM", b"IxxxxxxxM"]), max_size=6),
+    st.integers(0, 5),
+)
+def test_names_with_rules_of_their_own_are_found_in_strings_however_they_are_cut(
+    strings: list[bytes], first: int
+) -> None:
+    given_strings = [string + b"\x012\x02" for string in strings]
+    columns = {"topic": ["t"] * len(strings), "body": ["b"] * len(strings), "properties_string": given_strings}
+    batch = pa.RecordBatch.from_pydict(columns, pa.schema([(name, COLUMN_TYPES[name]) for name in columns]))[first:]
+    refused = [row for row, string in enumerate(strings[first:]) if string.split(b"\x02")[-1] == b"INNER_NUM"]
+
+    if refused:
+        with pytest.raises(InvalidOptionError, match=f"row {refused[0]}: .*INNER_NUM"):
+            encode_batch(batch)
+    else:
+        assert len(encode_batch(batch)) == len(strings[first:])
+
+
 def test_release_4_3_limits_the_record() -> None:
     with pytest.raises(InvalidOptionError, match="MESSAGE_ILLEGAL: a record of 94 bytes, at most 93"):
         encode_batch(small(), EncodeRules("4.3", max_message_size=93))
