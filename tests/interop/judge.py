@@ -70,11 +70,13 @@ class Judge:
         rhythm = {"count": count, "burst": burst, "pauseMs": pause_ms}
         return self.process.submit("live", **self._fields(store, settings), message=put.to_json(), **rhythm)
 
-    def bench_put(self, store: Path, puts: Iterable[Put], *, warm_up: int, count: int, **settings: object) -> Answer:
+    def bench_put(
+        self, store: Path, puts: Iterable[Put], *, warm_up: int, count: int, chunk: int, **settings: object
+    ) -> Answer:
         """Measure how fast one thread puts messages, over and over; files have RocketMQ's own sizes."""
         config = {"haListenPort": 0, **_SETTINGS_OF[self.release], **settings}
-        fields = {"store": str(store), "config": config, "messages": put_job(puts), "warmUp": warm_up, "count": count}
-        return self.process.run("bench-put", **fields)
+        rhythm = {"warmUp": warm_up, "count": count, "chunk": chunk}
+        return self.process.run("bench-put", store=str(store), config=config, messages=put_job(puts), **rhythm)
 
     def _fields(self, store: Path, settings: dict[str, object]) -> dict[str, object]:
         batch_topics = settings.pop("batch_topics", [])
