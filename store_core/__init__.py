@@ -24,23 +24,29 @@ from store_core.format.append_result import AppendMessageResult, AppendMessageSt
 from store_core.format.inner_batch import InnerMessage, unwrap_inner_batch
 from store_core.format.message import Message, MessageExt
 from store_core.format.message_selector import MessageSelector
+from store_core.queue.time_search import BoundaryType
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.bulk_append import AppendBatchResult
 from store_core.store.config import MessageStoreConfig
+from store_core.store.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
 from store_core.store.message_reader import read_messages, read_range
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.put_result import PutMessageResult
 from store_core.store.read_options import ReadMode, ReadOptions
 from store_core.store.read_plan import ReadPlan, ReadRange, plan_ranges
+from store_core.store.recovery_report import RecoveryDecision, RecoveryReport
 
 __all__ = [
     "AppendBatchResult",
     "AppendMessageResult",
     "AppendMessageStatus",
+    "BoundaryType",
     "BrokerConfig",
     "CorruptRecordError",
     "DefaultMessageStore",
     "FilterError",
+    "GetMessageResult",
+    "GetMessageStatus",
     "InnerMessage",
     "InvalidOptionError",
     "Message",
@@ -49,10 +55,13 @@ __all__ = [
     "MessageStoreConfig",
     "PutMessageResult",
     "PutMessageStatus",
+    "QueryMessageResult",
     "ReadMode",
     "ReadOptions",
     "ReadPlan",
     "ReadRange",
+    "RecoveryDecision",
+    "RecoveryReport",
     "SegmentLayoutError",
     "SegmentVanishedError",
     "StoreError",

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions that RocketMQ was asked of its own stores, with its answers."""
+
+from __future__ import annotations
+
+import ast
+import json
+import lzma
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core import DefaultMessageStore
+from tests.store_core.store.damaged_stores import batch_topics_of, config_of, read_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from store_core import MessageStoreConfig
+    from tests.golden_stores import UnpackedStore
+
+__all__ = ["AskedStores", "answers", "open_golden"]
+
+_GOLDEN: Final = Path(__file__).parents[2] / "golden"
+_DIRECTORIES: Final = (Path(__file__).parents[4] / "shared" / "golden" / "answers", _GOLDEN / "answers")
+_DERIVED: Final = re.compile(r"golden/(\S+) minus commitlog files (.*), consume queue files (.*)")
+_LIVE_CONF: Final = {"cl-size": "16777216", "cq-size": "600000", "slot-num": "5000", "index-num": "20000"}
+_LIMITS: Final[dict[str, tuple[int, int]]] = {
+    "default": (262144, 32),
+    "small": (3000, 7),
+    "unlimited": (1 << 30, 1 << 20),
+}
+
+
+def answers(name: str) -> Iterator[dict[str, Any]]:
+    """Give the lines of a matrix: all of it if it lies beside the repository, else the sample that ships."""
+    path = next(found for directory in _DIRECTORIES if (found := directory / f"{name}.jsonl.xz").exists())
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def open_golden(unpacked: UnpackedStore, limits: str = "default", root: Path | None = None) -> DefaultMessageStore:
+    """Open a golden store, or one derived from it, for reading."""
+    conf_path = unpacked.path / "store.conf"
+    conf = read_conf(conf_path) if conf_path.exists() else _LIVE_CONF
+    config = _limited(config_of(conf, unpacked.golden.version), limits)
+    path = root or unpacked.root
+    return DefaultMessageStore.open(path, config, read_only=True, batch_topics=batch_topics_of(conf))
+
+
+def _limited(config: MessageStoreConfig, limits: str) -> MessageStoreConfig:
+    most, count = _LIMITS[limits]
+    return replace(config, max_transfer_bytes_on_message_in_memory=most, max_transfer_count_on_message_in_memory=count)
+
+
+class AskedStores:
+    """The stores that lines of a matrix speak of, each opened once.
+
+    Parameters
+    ----------
+    golden : callable
+        Unpacks a golden store by name.
+    directory : Path
+        For stores that are made from golden ones by taking files away.
+    """
+
+    def __init__(self, golden: Callable[[str], UnpackedStore], directory: Path) -> None:
+        self._golden = golden
+        self._directory = directory
+        self._open: dict[tuple[str, str], DefaultMessageStore] = {}
+
+    def of(self, line: dict[str, Any]) -> DefaultMessageStore:
+        """Give the store of a line."""
+        key = (line["store"], line.get("limits", "default"))
+        if key not in self._open:
+            derived = _DERIVED.fullmatch(line.get("derive", ""))
+            unpacked = self._golden(derived[1] if derived else line["store"].removeprefix("golden/"))
+            root = self._derive(unpacked, line["store"], derived) if derived else None
+            self._open[key] = open_golden(unpacked, key[1], root)
+        return self._open[key]
+
+    def _derive(self, unpacked: UnpackedStore, name: str, derived: re.Match[str]) -> Path:
+        root = self._directory / name
+        if root.exists():
+            return root
+        shutil.copytree(unpacked.root, root, copy_function=shutil.copy2)
+        for segment in ast.literal_eval(derived[2]) or ():
+            root.joinpath("commitlog", segment).unlink()
+        for number in ast.literal_eval(derived[3]) or ():
+            for queue in root.joinpath("consumequeue").glob("*/*"):
+                files = sorted(queue.iterdir())
+                if number < len(files) - 1:
+                    files[number].unlink()
+        return root
+
+    def close(self) -> None:
+        """Close them all."""
+        for store in self._open.values():
+            store.close()
