@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from store_core.store.get_result import GetMessageResult
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put_result import PutMessageResult
+    from store_core.store.queue_unit import AnyQueue
 
 __all__ = ["ServedStore"]
 
@@ -50,19 +51,20 @@ class ServedStore:
         message_filter: MessageFilter | None = None,
     ) -> GetMessageResult | None:
         del group
-        queue = self.store.consume_queue_store.get(topic, queue_id)
-        if queue is None:
-            queue = self.store.consume_queue_store.find_or_create(topic, queue_id)
-        return self._getter.get(queue, offset, max_msg_nums, message_filter)
+        return self._getter.get(self._queue(topic, queue_id), offset, max_msg_nums, message_filter)
 
     def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
         return self._lookup.look_message_by_offset(physical_offset)
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        return self.store.get_min_offset_in_queue(topic, queue_id)
+        return self._queue(topic, queue_id).min_offset_in_queue
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         return self.store.get_max_offset_in_queue(topic, queue_id)
+
+    def _queue(self, topic: str, queue_id: int) -> AnyQueue:
+        """Find a queue, or make it, as RocketMQ does on every question about one."""
+        return self.store.consume_queue_store.find_or_create(topic, queue_id)
 
     def put_message(self, message: Message) -> PutMessageResult:
         return self.store.put_message(message)

@@ -126,8 +126,8 @@ def records_of(store: DefaultMessageStore, start: int) -> list[tuple[int, bytes]
 def cut_back(golden: UnpackedStore, directory: Path) -> tuple[Path, int, list[int]]:
     """Copy a golden store as it was before delivery: give its root, the log's end, and the times of delivery, ms.
 
-    The queues still know what is cut off. 4.3 looks at that after a crash only, and builds them anew; 4.9 would work out
-    the times anew by then, before it has read the delay levels, and take one second for each.
+    The queues still know what is cut off. 4.3 looks at that after a crash only, and builds them anew; 4.9 would then
+    work out the times anew before it has read the delay levels, and take one second for each.
     """
     lines = [json.loads(line) for line in golden.path.joinpath("manifest.jsonl").read_text().splitlines()]
     put = {line.get("wroteOffset") for line in lines if line["putStatus"] == "PUT_OK"}
