@@ -16,6 +16,7 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.append_result import PutMessageStatus
 from store_core.store.broker_config import BrokerConfig
+from store_core.store.clean_services import CleanServices
 from store_core.store.commit_log import CommitLog
 from store_core.store.config import MessageStoreConfig
 from store_core.store.derived import DerivedStructures
@@ -24,7 +25,7 @@ from store_core.store.put_outcome import as_future, wait_for
 from store_core.store.put_result import PutMessageResult
 from store_core.store.put_service import PutService
 from store_core.store.store_checkpoint import StoreCheckpoint
-from store_core.store.store_layout import allocate_service, log_paths
+from store_core.store.store_layout import allocate_service, disk_space, log_paths
 from store_core.store.store_reading import StoreReading
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class DefaultMessageStore(StoreReading):
         What looks at each message before release 5.3 puts it; the broker's own at first.
     recovery_report : RecoveryReport
         What opening found.
+    clean_services : CleanServices
+        What deletes old segments, and the queue and index files behind them.
     """
 
     def __init__(  # noqa: PLR0913 -- made by `open`
@@ -77,6 +80,7 @@ class DefaultMessageStore(StoreReading):
         *,
         read_only: bool,
         broker_hooks: bool,
+        cleans: bool,
     ) -> None:
         self.path = path
         self.config = config
@@ -90,8 +94,10 @@ class DefaultMessageStore(StoreReading):
         self._abort = AbortFile(path, file_system)
         self._allocate = allocate_service(config, clock, file_system)
         self.checkpoint = StoreCheckpoint(path, file_system, config.release)
+        self._cleans = cleans
+        space = disk_space(path, config, file_system)
         self.commit_log = CommitLog(
-            log_paths(path, config),
+            log_paths(path, config, space.full_paths),
             config,
             file_system,
             clock,
@@ -104,6 +110,9 @@ class DefaultMessageStore(StoreReading):
         rules, is_master = config.queue_rules(self._batch_topics), broker.broker_id == 0
         self._derived = DerivedStructures(
             path, self.commit_log, self.checkpoint, rules, file_system, clock, is_master=is_master
+        )
+        self.clean_services = CleanServices(
+            config, self.commit_log, space, self.consume_queue_store, self.index_service, clock
         )
         self.put_message_hooks: list[PutMessageHook] = default_hooks(config, self) if broker_hooks else []
         self._puts = PutService(self.commit_log, self, self.put_message_hooks)
@@ -122,6 +131,7 @@ class DefaultMessageStore(StoreReading):
         replicas: ReplicaService | None = None,
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
+        cleans: bool = False,
     ) -> Self:
         """Open a store, or make one.
 
@@ -145,6 +155,10 @@ class DefaultMessageStore(StoreReading):
         replicas : ReplicaService, optional
         clock : Clock, optional
         file_system : FileSystem, optional
+        cleans : bool
+            Delete what is too old, and refuse messages when the disk is full, as a broker does by ``fileReservedTime``,
+            ``deleteWhen`` and the disk ratios; see `store_core.store.clean_services`. A store that is opened to have
+            something added keeps all it has.
 
         Raises
         ------
@@ -168,6 +182,7 @@ class DefaultMessageStore(StoreReading):
             batch_topics,
             read_only=read_only,
             broker_hooks=broker_hooks,
+            cleans=cleans,
         )
         if read_only:
             store._load_to_read()
@@ -219,6 +234,7 @@ class DefaultMessageStore(StoreReading):
             batch_topics,
             read_only=True,
             broker_hooks=False,
+            cleans=False,
         )
         try:
             store._load_to_read()
@@ -247,6 +263,8 @@ class DefaultMessageStore(StoreReading):
         self._allocate.start()
         self.commit_log.start()
         self._derived.start()
+        if self._cleans:
+            self.clean_services.start()
         self._abort.create(os.getpid(), self.config.release)
 
     def close(self) -> None:
@@ -263,7 +281,8 @@ class DefaultMessageStore(StoreReading):
             return
         self._is_shutdown = True
         try:
-            ended = self.commit_log.shutdown()
+            ended = self.clean_services.shutdown()
+            ended = self.commit_log.shutdown() and ended
             ended = self._derived.shutdown() and ended
             ended = self._allocate.shutdown() and ended
             self.checkpoint.flush()

@@ -467,3 +467,28 @@ def test_empty_log_is_opened(tmp_path: Path) -> None:
     with DefaultMessageStore.open(tmp_path, config()) as store:
         assert (0, None) == (store.recovery_report.files, store.recovery_report.reason)
         assert np.array_equal([0], store.append_batch(pa.table({"topic": ["a"], "body": [b""]})).physical_offsets)
+
+
+def test_a_store_that_cleans_deletes_old_segments_and_what_pointed_at_them(tmp_path: Path) -> None:
+    config = MessageStoreConfig(mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=20 * 8)
+    with DefaultMessageStore.open(tmp_path, config, cleans=True) as store:
+        for number in range(60):
+            assert store.put_message(Message(topic="t", body=bytes(300), keys=[f"k{number}"])).is_ok
+        store.dispatch_now()
+        first = store.min_physical_offset
+        for path in sorted((tmp_path / "commitlog").iterdir())[:2]:
+            os.utime(path, (0, 0))
+        store.clean_services.execute_delete_files_manually()
+        store.clean_services.run_once()
+        assert first == 0
+        assert store.min_physical_offset == 2 * 4096
+        start = store.get_min_offset_in_queue("t", 0)
+        assert start > 0
+        result = store.get_message("g", "t", 0, start, 1)
+        assert result is not None
+        assert result.messages[0].physical_offset >= 2 * 4096
+
+
+def test_a_store_keeps_what_is_old_unless_it_is_told_to_clean(tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path, MessageStoreConfig(mapped_file_size_commit_log=4096)) as store:
+        assert not store.clean_services.commit_log_service.is_running
