@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The note that a consumer was sent elsewhere; RocketMQ's own ones are in test_pull_answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.broker.offset_moved_event import OffsetMovedEvent
+
+NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+OFFSETS = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+def event(**more: str | int) -> OffsetMovedEvent:
+    given_: dict[str, str | int] = {
+        "consumer_group": "g", "topic": "orders", "broker_name": "b", "queue_id": 1, "offset_request": 9, "offset_new": 5
+    }  # fmt: skip
+    return OffsetMovedEvent(**(given_ | more))  # type: ignore[arg-type]
+
+
+def test_members_come_in_the_order_of_their_names() -> None:
+    expected = (
+        b'{"consumerGroup":"g","messageQueue":{"brokerName":"b","queueId":1,"topic":"orders"},'
+        b'"offsetNew":5,"offsetRequest":9}'
+    )
+
+    assert expected == event().encode()
+
+
+@given(NAMES, NAMES, NAMES, OFFSETS, OFFSETS)
+def test_any_event_can_be_read_as_json(group: str, topic: str, broker: str, request: int, new: int) -> None:
+    encoded = event(
+        consumer_group=group, topic=topic, broker_name=broker, offset_request=request, offset_new=new
+    ).encode()
+
+    assert {
+        "consumerGroup": group,
+        "messageQueue": {"brokerName": broker, "queueId": 1, "topic": topic},
+        "offsetNew": new,
+        "offsetRequest": request,
+    } == json.loads(encoded)
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
+def test_a_name_can_not_leave_its_quotes(name: str) -> None:
+    assert name == json.loads(event(topic=name).encode())["messageQueue"]["topic"]
