@@ -14,7 +14,6 @@ from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, 
 from store_core.format.decode import corrupt_record_error, decode_topic
 from store_core.format.message import CRC_MASK
 from store_core.format.scan import check_record
-from store_core.format.slices import as_text
 from store_core.format.sys_flag import COMPRESSION_MASK, CompressionType, MessageSysFlag
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def _fault(records: Records, row: int, error: CorruptRecordError) -> Fault:
 
 
 def _topic_faults(records: Records) -> list[Fault]:
-    if as_text(records.packed_topics) is not None:
+    if records.topics is not None:
         return []
     faults = []
     for row, topic in enumerate(records.packed_topics.to_pylist()):

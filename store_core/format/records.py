@@ -94,6 +94,11 @@ class Records:
         return take_slices(self.raw, self.spans.topic_start, self.spans.topic_stop)
 
     @cached_property
+    def topics(self) -> pa.StringArray | None:
+        """Their topics as text; None if any is not UTF-8."""
+        return as_text(self.packed_topics)
+
+    @cached_property
     def properties(self) -> PropertyColumns:
         """Their properties, cut."""
         return PropertyColumns(take_slices(self.raw, self.spans.properties_start, self.spans.stops), self.parser)
@@ -143,7 +148,7 @@ _COMPRESSION_NAMES: Final = {
     bits: _compression_name(bits) for bits in range(_COMPRESSION_BITS + 1) if bits & _COMPRESSION_BITS == bits
 }
 _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
-    "topic": lambda records: as_text(records.packed_topics),
+    "topic": lambda records: records.topics,
     "store_timestamp": lambda records: records.timestamp("store_timestamp"),
     "born_timestamp": lambda records: records.timestamp("born_timestamp"),
     "store_host": lambda records: host_column(records.heads, "store_host"),
