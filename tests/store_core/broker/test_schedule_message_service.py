@@ -13,6 +13,7 @@ import pytest
 
 from store_core.broker.delay_offset import DelayOffsetTable
 from store_core.broker.schedule_message_service import ScheduleMessageService, message_time_up
+from store_core.errors import CorruptRecordError
 from store_core.files.clock import SystemClock
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.decode import decode_message
@@ -22,6 +23,7 @@ from store_core.format.message import Message
 from store_core.store.config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.put_result import PutMessageResult
+from store_core.store.queue_unit import queue_units
 from tests.golden_stores import golden_stores
 from tests.store_core.broker.served_store import ServedStore
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -392,3 +394,75 @@ def test_a_copy_has_all_but_the_places_and_times_of_the_record(delays: Delays) -
         copy.topic, copy.queue_id, copy.body, copy.flag, copy.sys_flag, copy.born_timestamp, copy.born_host,
         copy.store_host, copy.reconsume_times,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_offset_is_kept_as_soon_as_the_queue_is_delivered(release: Release, tmp_path: Path) -> None:
+    delays = Delays(tmp_path, release)
+    delays.put(b"0")
+    delays.put(b"1")
+    delays.run(3)
+
+    assert 2 == delays.offsets.offset_of(1)
+    delays.close()
+
+
+@pytest.mark.parametrize(("release", "offset"), [("4.3", 0), ("4.9", None), ("5.3", 0)])
+def test_a_message_that_is_not_due_holds_its_offset(release: Release, offset: int | None, tmp_path: Path) -> None:
+    """4.9 notes nothing until it has delivered something."""
+    delays = Delays(tmp_path, release)
+    delays.put(delay_level=3)
+    delays.run(3)
+
+    assert offset == delays.offsets.offset_table().get(3)
+    delays.close()
+
+
+@pytest.mark.parametrize(
+    ("release", "lost", "found"), [("4.3", 9, 9), ("4.9", 9, 1), ("5.3", 9, 1), ("4.3", -9, 0), ("5.3", -9, 0)]
+)
+def test_an_offset_without_a_message_is_moved_to_the_nearest(
+    release: Release, lost: int, found: int, tmp_path: Path
+) -> None:
+    """Up to 4.3 only if it is too small; delivery then stands still until the queue gets there."""
+    delays = Delays(tmp_path, release)
+    delays.put()
+    delays.service.load()
+    level = delays.service._levels[0]
+    level.offset = lost
+    delays.clock.advance(1)
+    delays.service.run_once()
+
+    assert found == level.offset
+    delays.close()
+
+
+def test_a_time_that_was_in_a_lost_extension_is_worked_out_anew(
+    delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays.put(delay_level=2)
+    monkeypatch.setattr(
+        "store_core.broker.schedule_message_service.queue_units",
+        lambda queue, offset: (unit._replace(tags_code=None) for unit in queue_units(queue, offset) or ()),
+    )
+    delays.run(4.9)
+    early = delays.delivered()
+    delays.run(0.3)
+
+    assert ([], [b"body"]) == (early, delays.delivered()[:1])
+
+
+def test_a_record_that_nobody_can_read_is_passed_over(delays: Delays, monkeypatch: pytest.MonkeyPatch) -> None:
+    delays.put(b"broken")
+    delays.put(b"sound")
+    look = delays.served.look_message_by_offset
+
+    def read(offset: int) -> object:
+        if offset == 0:
+            raise CorruptRecordError("bad topic", "00000000000000000000", 0, "UTF-8", "ff", b"\xff")
+        return look(offset)
+
+    monkeypatch.setattr(delays.served, "look_message_by_offset", read)
+    delays.run(3)
+
+    assert [b"sound"] == delays.delivered()
