@@ -321,10 +321,6 @@ class DefaultMessageStore(StoreReading):
         held = self._clock.now_ms() - self.commit_log.begin_time_in_lock
         return self.config.os_page_cache_busy_time_out_mills < held < _BUSY_LIMIT_MS
 
-    def is_batch_topic(self, topic: str) -> bool:
-        """Whether a topic has the attribute ``queue.type=BatchCQ``."""
-        return topic in self._batch_topics
-
     def now_ms(self) -> int:
         """Wall clock, ms."""
         return self._clock.now_ms()

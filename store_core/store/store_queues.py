@@ -23,6 +23,7 @@ class StoreQueues:
     commit_log: CommitLog
     is_read_only: bool
     _derived: DerivedStructures
+    _batch_topics: frozenset[str]
 
     @property
     def consume_queue_store(self) -> ConsumeQueueStore:
@@ -74,10 +75,19 @@ class StoreQueues:
         return queue.max_offset_in_queue if queue is not None else 0
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Give the index of the first message of a queue that is still there; -1 if there is no such queue."""
+        """Give the index of the first message of a queue that is still there.
+
+        A queue that was never seen is empty (RocketMQ makes it when it is asked): 0, with a batch topic -1.
+        """
         self.dispatch_now()
         queue = self.consume_queue_store.get(topic, queue_id)
-        return queue.min_offset_in_queue if queue is not None else -1
+        if queue is None:
+            return -1 if self.is_batch_topic(topic) else 0
+        return queue.min_offset_in_queue
+
+    def is_batch_topic(self, topic: str) -> bool:
+        """Whether a topic has the attribute ``queue.type=BatchCQ``."""
+        return topic in self._batch_topics
 
     # ---- cutting
 

@@ -111,10 +111,6 @@ class StoreReading(StoreQueues):
             )
         return self._getter.get(queue, offset, max_msg_nums, message_filter)
 
-    def is_batch_topic(self, topic: str) -> bool:
-        """Whether a topic has the attribute ``queue.type=BatchCQ``."""
-        raise NotImplementedError
-
     # ---- single messages
 
     def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
