@@ -90,7 +90,7 @@ def complete_batch(
     rows: slice,
     physical_offset: int,
     queue_offsets: npt.NDArray[np.int64],
-    store_timestamp: int,
+    store_timestamp: int | npt.NDArray[np.int64],
 ) -> memoryview:
     """Complete some of the records in place, and give their bytes.
 
@@ -103,8 +103,8 @@ def complete_batch(
         Where the first of them goes.
     queue_offsets : numpy.ndarray
         int64, shape (n,): of all records of the batch.
-    store_timestamp : int
-        ms.
+    store_timestamp : int or numpy.ndarray
+        ms; of all of them, or int64, shape (n,), of each record of the batch.
     """
     if rows.start == rows.stop:
         return memoryview(b"")
@@ -113,7 +113,8 @@ def complete_batch(
     pairs["queue_offset"] = queue_offsets[rows]
     pairs["physical_offset"] = starts - first + physical_offset
     _scatter(batch.data, starts + field_position(head_dtype(), "queue_offset"), pairs)
-    times = np.full(starts.size, store_timestamp, _TIME)
+    times = np.empty(starts.size, _TIME)
+    times[:] = store_timestamp if isinstance(store_timestamp, int) else store_timestamp[rows]
     _scatter(batch.data, starts + _time_positions(batch.v6_bits[rows]), times)
     if batch.append_property_crc:
         _complete_crcs(batch, rows)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What jobs that append leave in a store beside RocketMQ's files, which does not look at it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.file_system import write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["SINK_DIRECTORY", "Leftover", "SinkDirectory"]
+
+SINK_DIRECTORY: Final = "commitlog-sink"
+"""Name below the store root."""
+
+_JOB: Final = re.compile(r"job-[0-9a-f]{32}")
+_OWNER: Final = "owner.json"
+_LONGEST_OWNER: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What a dead job left.
+
+    Attributes
+    ----------
+    path : Path
+    files : int
+    size : int
+        Bytes of all of them.
+    owner : str
+        Who the job was, in its own words.
+    """
+
+    path: Path
+    files: int
+    size: int
+    owner: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.files} files of {self.size} bytes of a job that is gone ({self.owner or 'unknown'})"
+
+
+class SinkDirectory:
+    """The directory ``commitlog-sink`` of a store: staged records, segments in the making, the ledger.
+
+    Parameters
+    ----------
+    root : Path
+        The store's.
+    file_system : FileSystem
+    staging : Path, optional
+        Where records are staged, if not here.
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem, staging: Path | None = None) -> None:
+        self.root = root
+        self.path = root / SINK_DIRECTORY
+        self.staging = staging or self.path / "staged"
+        self.segments = self.path / "segments"
+        self.ledger = self.path / "ledger"
+        self.refused = self.path / "refused"
+        self._file_system = file_system
+
+    def job_path(self, job: str) -> Path:
+        """Give the directory in which a job stages records."""
+        return self.staging / job
+
+    def claim(self, job: str, owner: str, attempt: str) -> Path:
+        """Make a job's directory, and note in it who the job is; any of its tasks may be first."""
+        directory = self.job_path(job)
+        self._file_system.make_directories(directory)
+        if self._file_system.status(directory / _OWNER) is None:
+            partial = directory / f"owner-{attempt}.partial"
+            file = self._file_system.open(partial, create=True)
+            write_all(file, memoryview(owner.encode()), 0)
+            file.close()
+            self._file_system.rename(partial, directory / _OWNER)
+        return directory
+
+    def leftovers(self, own_job: str, is_alive: Callable[[str], bool]) -> Iterator[Leftover]:
+        """Find what dead jobs left; the caller holds the store's lock.
+
+        Parameters
+        ----------
+        own_job : str
+        is_alive : callable
+            Tells by what a job noted of itself whether it may still be running.
+        """
+        for name in self._file_system.names(self.staging):
+            path = self.staging / name
+            if name == own_job or not _JOB.fullmatch(name):
+                continue
+            owner = self._owner_of(path)
+            if not is_alive(owner):
+                yield self._leftover(path, owner)
+        for name in self._file_system.names(self.segments):  # whoever made them held the lock
+            if name != own_job and _JOB.fullmatch(name):
+                yield self._leftover(self.segments / name, "")
+
+    def _owner_of(self, directory: Path) -> str:
+        path = directory / _OWNER
+        if self._file_system.status(path) is None:
+            return ""
+        file = self._file_system.open(path, writable=False)
+        content = file.read(_LONGEST_OWNER, 0)
+        file.close()
+        return content.decode("utf-8", "replace")
+
+    def _leftover(self, path: Path, owner: str) -> Leftover:
+        found = [self._file_system.status(path / name) for name in self._file_system.names(path)]
+        sizes = [status.size for status in found if status is not None and not status.is_directory]
+        return Leftover(path, len(sizes), sum(sizes), owner)
+
+    def remove(self, path: Path) -> None:
+        """Delete a directory of files; one that is gone already is fine.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        for name in self._file_system.names(path):
+            self._file_system.remove(path / name)
+        self._file_system.remove_directory(path)

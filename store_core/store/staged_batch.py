@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoded records in a file, between the process that encoded them and the one that appends them.
+
+The file is an Arrow IPC stream. It may be read by another process than the one that wrote it, from a directory that
+others can write to; so nothing in it is executed, and what was written is compared with what is there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.errors import CorruptRecordError, StoreNotFoundError
+from store_core.files.file_system import write_all
+from store_core.format.batch_append import EncodedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.file_system import FileSystem, OpenFile
+
+__all__ = ["StagedBatch", "StagedBatchWriter", "StagedFile", "read_staged"]
+
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("record", pa.binary(), nullable=False),
+        pa.field("queue", pa.int32(), nullable=False),
+        pa.field("is_queued", pa.bool_(), nullable=False),
+        pa.field("v6_bits", pa.uint8(), nullable=False),
+        pa.field("store_timestamp", pa.int64(), nullable=True),
+    ]
+)
+_QUEUES: Final = b"queues"
+_PROPERTY_CRC: Final = b"append_property_crc"
+_ADVICE: Final = "Nothing was appended: run the job again"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file of staged records, as whoever wrote it remembers it.
+
+    Attributes
+    ----------
+    path : Path
+    records : int
+    log_bytes : int
+        Bytes of the records in the log.
+    file_size : int
+        Bytes of the file.
+    """
+
+    path: Path
+    records: int
+    log_bytes: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StagedBatch:
+    """Some staged records.
+
+    Attributes
+    ----------
+    records : EncodedBatch
+    store_timestamps : numpy.ndarray or None
+        int64, shape (n,), ms; None stands for the time of the append.
+    """
+
+    records: EncodedBatch
+    store_timestamps: npt.NDArray[np.int64] | None = None
+
+
+class _Sink(io.RawIOBase):
+    """A file of a `FileSystem` that grows at its end, for Arrow."""
+
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__()
+        self._file = file
+        self.position = 0
+
+    def writable(self) -> bool:
+        """Say that it is."""
+        return True
+
+    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # Arrow hands over buffers
+        """Write all of some data at the end."""
+        view = memoryview(data).cast("B")
+        write_all(self._file, view, self.position)
+        self.position += len(view)
+        return len(view)
+
+
+class StagedBatchWriter:
+    """Writes a file of staged records; used as a context, it closes the file.
+
+    Parameters
+    ----------
+    path : Path
+        A file that is there already is replaced.
+    file_system : FileSystem
+
+    Raises
+    ------
+    OSError
+        As the system says, here and at every call.
+    """
+
+    def __init__(self, path: Path, file_system: FileSystem) -> None:
+        self._path = path
+        file_system.make_directories(path.parent)
+        file_system.remove(path)
+        self._file = file_system.open(path, create=True)
+        self._sink = _Sink(self._file)
+        self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
+        self._records = self._log_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, batch: StagedBatch) -> None:
+        """Put records behind those before."""
+        records = batch.records
+        count = len(records)
+        if not count:
+            return
+        starts = pa.py_buffer(records.starts.astype(np.int32))
+        arrays = [
+            pa.Array.from_buffers(pa.binary(), count, [None, starts, pa.py_buffer(records.data)]),
+            pa.array(records.queue_index, pa.int32()),
+            pa.array(records.is_queued, pa.bool_()),
+            pa.array(records.v6_bits, pa.uint8()),
+            pa.nulls(count, pa.int64()) if batch.store_timestamps is None else pa.array(batch.store_timestamps),
+        ]
+        about = {_QUEUES: json.dumps(records.queues), _PROPERTY_CRC: str(int(records.append_property_crc))}
+        self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), custom_metadata=about)
+        self._records += count
+        self._log_bytes += int(records.starts[-1])
+
+    def finish(self) -> StagedFile:
+        """End the file, and say what is in it."""
+        self._stream.close()
+        return StagedFile(self._path, self._records, self._log_bytes, self._sink.position)
+
+
+def read_staged(staged: StagedFile) -> Iterator[StagedBatch]:
+    """Read a file of staged records.
+
+    Yields
+    ------
+    StagedBatch
+        Its bytes are writable, and nobody else's.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If the file is gone.
+    CorruptRecordError
+        If it is not what its writer remembers.
+    """
+    try:
+        source = pa.memory_map(str(staged.path))
+    except FileNotFoundError as error:
+        raise StoreNotFoundError(
+            f"{staged.path}, where a task left its records, is gone; every task and the driver must see the same "
+            f"staging directory. {_ADVICE}"
+        ) from error
+    with source:
+        _expect(staged, "file size", staged.file_size, source.size())
+        records = log_bytes = 0
+        for batch in _batches(staged, source):
+            records += len(batch.records)
+            log_bytes += int(batch.records.starts[-1])
+            yield batch
+    _expect(staged, "number of records", staged.records, records)
+    _expect(staged, "bytes of records", staged.log_bytes, log_bytes)
+
+
+def _expect(staged: StagedFile, what: str, expected: int, found: int) -> None:
+    if expected != found:
+        raise CorruptRecordError(f"wrong {what}", str(staged.path), 0, str(expected), str(found), b"", _ADVICE)
+
+
+def _batches(staged: StagedFile, source: pa.NativeFile) -> Iterator[StagedBatch]:
+    try:
+        stream = pa.ipc.open_stream(source)
+        while True:
+            try:
+                batch, about = stream.read_next_batch_with_custom_metadata()
+            except StopIteration:
+                return
+            yield _decode(batch, dict(about))
+    except (pa.ArrowInvalid, ValueError, KeyError, OSError) as error:
+        raise CorruptRecordError(
+            "no staged records", str(staged.path), 0, "an Arrow stream of records", str(error), b"", _ADVICE
+        ) from error
+
+
+def _decode(batch: pa.RecordBatch, about: dict[bytes, bytes]) -> StagedBatch:
+    batch.validate(full=True)
+    if batch.schema != _SCHEMA or not batch.num_rows:
+        raise ValueError(f"{batch.num_rows} rows of schema {batch.schema}")
+    _, offsets, data = batch.column("record").buffers()
+    starts = np.frombuffer(offsets, np.int32)[: batch.num_rows + 1].astype(np.int64)
+    content = np.frombuffer(data, np.uint8)[: int(starts[-1])].copy()
+    queues = tuple((str(topic), int(queue_id)) for topic, queue_id in json.loads(about[_QUEUES]))
+    queue_index = batch.column("queue").to_numpy().astype(np.int32)
+    if starts[0] != 0 or queue_index.min() < 0 or queue_index.max() >= len(queues):
+        raise ValueError("the numbers of queues and the places of records do not fit")
+    records = EncodedBatch(
+        content,
+        starts,
+        queues,
+        queue_index,
+        batch.column("is_queued").to_numpy(zero_copy_only=False),
+        batch.column("v6_bits").to_numpy(),
+        about[_PROPERTY_CRC] == b"1",
+    )
+    times = batch.column("store_timestamp")
+    if times.null_count == batch.num_rows:
+        return StagedBatch(records)
+    return StagedBatch(records, times.to_numpy())
