@@ -317,7 +317,7 @@ class StoreRecovery:
                     "consumequeue",
                     f"they reached to {cover}, and the log ends at {end.end_offset}",
                 )
-        elif cover > end.end_offset:
+        elif self._rules.release == "4.3" and cover >= end.end_offset:
             self._decide(
                 "left the queues as they are",
                 "consumequeue",
