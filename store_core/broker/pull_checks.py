@@ -84,11 +84,6 @@ class PullChecks:
     find_filter_data : callable
         Gives what is registered for a topic and a group, None if nothing is.
     clock : Clock
-    broker_permission : Permission
-        What the broker may be used for (``brokerPermission``).
-    creates_groups : bool
-        Whether an unknown group is made by its first pull (``autoCreateSubscriptionGroup``); one of RocketMQ's own
-        always is. It is not persisted.
     bloom_filter : BloomFilter, optional
     """
 
@@ -102,8 +97,6 @@ class PullChecks:
         find_filter_data: Callable[[str, str], ConsumerFilterData | None],
         clock: Clock,
         *,
-        broker_permission: Permission = Permission.READ | Permission.WRITE,
-        creates_groups: bool = True,
         bloom_filter: BloomFilter | None = None,
     ) -> None:
         self._broker = broker
@@ -113,8 +106,6 @@ class PullChecks:
         self._consumers = consumers
         self._find_filter_data = find_filter_data
         self._clock = clock
-        self._broker_permission = broker_permission
-        self._creates_groups = creates_groups
         self._bloom_filter = bloom_filter
 
     def check(self, request: PullMessageRequest) -> CheckedPull | PullMessageResponse:
@@ -133,7 +124,7 @@ class PullChecks:
     # ---- permissions
 
     def _check_broker(self) -> None:
-        if not self._broker_permission & Permission.READ:
+        if not self._broker.broker_permission & Permission.READ:
             raise _RefusedError(
                 ResponseCode.NO_PERMISSION,
                 f"broker {self._broker.broker_ip1} may not be read",
@@ -154,9 +145,12 @@ class PullChecks:
         return group
 
     def _new_group(self, name: str) -> SubscriptionGroupConfig | None:
-        """Make a group (``SubscriptionGroupManager.findSubscriptionGroupConfig``); 5.x looks at the name first."""
+        """Make a group, not persisted, if the broker makes unknown ones; one of RocketMQ's own always is.
+
+        RocketMQ: ``SubscriptionGroupManager.findSubscriptionGroupConfig``; 5.x looks at the name first.
+        """
         is_legal = len(name) <= _LONGEST_GROUP and _GROUP_NAME.fullmatch(name) is not None
-        may_be_made = self._creates_groups or name.startswith(_SYSTEM_GROUP)
+        may_be_made = self._broker.auto_create_subscription_group or name.startswith(_SYSTEM_GROUP)
         if not may_be_made or (self._release == "5.3" and not is_legal):
             return None
         group = SubscriptionGroupConfig(group_name=name)

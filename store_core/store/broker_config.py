@@ -24,6 +24,10 @@ class BrokerConfig:
     ----------
     broker_ip1, listen_port : str and int
         The broker's address: the store host of messages that have none.
+    broker_permission : int
+        What all topics together may be used for: 4 to read, 2 to write (``PermName``).
+    auto_create_subscription_group : bool
+        Whether the first pull of an unknown group makes it.
     filter_data_clean_time_span : int
         ms.
     transaction_time_out, transaction_check_interval : int
@@ -35,6 +39,8 @@ class BrokerConfig:
     broker_id: int = 0
     broker_ip1: str = "127.0.0.1"
     listen_port: int = 10911
+    broker_permission: int = 6
+    auto_create_subscription_group: bool = True
     enable_controller_mode: bool = False
     enable_slave_acting_master: bool = False
     long_polling_enable: bool = True

@@ -64,9 +64,9 @@ class MessageGetter:
             return self._nothing(status, offset, following, smallest, largest)
         return _Get(self, queue, offset, max_msg_nums, message_filter, max_total_size).result(smallest, largest)
 
-    def nothing_in(self, smallest: int) -> GetMessageResult:
+    def nothing_in(self, offset: int, smallest: int) -> GetMessageResult:
         """Answer for a queue that was never seen: RocketMQ makes an empty one, whatever id and offset are asked for."""
-        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, smallest, release=self.config.release)
+        return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, offset, 0, smallest, 0)
 
     def _outside(self, offset: int, smallest: int, largest: int) -> tuple[GetMessageStatus | None, int]:
         """Tell what is wrong with an offset, and where to go on."""

@@ -103,7 +103,7 @@ class StoreReading(StoreQueues):
         self.dispatch_now()
         queue = self.consume_queue_store.get(topic, queue_id)
         if queue is None:
-            return self._getter.nothing_in(smallest=-1 if self.is_batch_topic(topic) else 0)
+            return self._getter.nothing_in(offset, smallest=-1 if self.is_batch_topic(topic) else 0)
         if isinstance(message_filter, MessageSelector):
             parser = PropertyParser.of_release(self.config.release)
             message_filter = (

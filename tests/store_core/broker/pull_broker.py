@@ -14,7 +14,7 @@ from store_core.broker.pull_message_processor import PullMessageProcessor
 from store_core.broker.pull_request import PullMessageRequest, PullSysFlag
 from store_core.broker.pull_request_hold_service import PullRequestHoldService
 from store_core.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
-from store_core.broker.topic_config import Permission, TopicConfig, TopicConfigManager
+from store_core.broker.topic_config import TopicConfig, TopicConfigManager
 from store_core.files.file_system import OsFileSystem
 from store_core.format.append_result import PutMessageStatus
 from store_core.store.broker_config import BrokerConfig
@@ -95,15 +95,13 @@ class PullBroker:
         store: ServedStore,
         root: Path,
         *,
-        permission: Permission = Permission.READ | Permission.WRITE,
-        creates_groups: bool = False,
         min_broker_id: int | None = None,
         **settings: Any,  # noqa: ANN401 -- those of a broker
     ) -> None:
         release: Release = store.config.release
         self.release = release
         self.clock = FakeClock()
-        self.config = BrokerConfig(**settings)
+        self.config = BrokerConfig(**({"auto_create_subscription_group": False} | settings))
         disk = OsFileSystem()
         self.topics = TopicConfigManager(root, disk, self.clock, release)
         self.groups = SubscriptionGroupManager(root, disk, self.clock, release)
@@ -114,7 +112,6 @@ class PullBroker:
         checks = PullChecks(
             self.config, release, self.topics, self.groups, self.consumers,
             lambda topic, group: self.filters.get((topic, group)), self.clock,
-            broker_permission=permission, creates_groups=creates_groups,
         )  # fmt: skip
         self.processor = PullMessageProcessor(
             store, self.config, checks, self.offsets, self.hold, self.clock, min_broker_id_in_group=min_broker_id

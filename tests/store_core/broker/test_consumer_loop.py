@@ -20,7 +20,6 @@ from store_core.store.get_result import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
 from tests.golden_stores import golden_stores
 from tests.store_core.broker.pull_broker import FakeStore
-from tests.store_core.broker.served_store import ServedStore
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ class Queue:
 
     def __init__(self, root: Path) -> None:
         self.store = DefaultMessageStore.open(root, MessageStoreConfig(**SIZES), file_system=FaultyFileSystem())
-        self.served = ServedStore(self.store)
         self.offsets = ConsumerOffsetManager(root, OsFileSystem(), FakeClock())
 
     def put(self, *bodies: bytes, tags: str | None = None) -> None:
@@ -58,7 +56,7 @@ class Queue:
         self.store.dispatch_now()
 
     def follow(self, **more: Any) -> Iterator[MessageExt]:  # noqa: ANN401 -- those of follow
-        return follow(self.served, "billing", "orders", 0, **more)
+        return follow(self.store, "billing", "orders", 0, **more)
 
     def committed(self) -> int:
         return self.offsets.query_offset("billing", "orders", 0)
@@ -130,7 +128,7 @@ def test_groups_do_not_disturb_each_other(queue: Queue) -> None:
     queue.put(b"0", b"1")
     bodies(queue.follow(offsets=queue.offsets))
 
-    assert [b"0", b"1"] == bodies(follow(queue.served, "audit", "orders", 0, offsets=queue.offsets))
+    assert [b"0", b"1"] == bodies(follow(queue.store, "audit", "orders", 0, offsets=queue.offsets))
 
 
 def test_a_reset_is_obeyed_once(queue: Queue) -> None:
@@ -206,11 +204,10 @@ def test_gives_what_consumers_of_a_real_broker_got(
     with DefaultMessageStore.open(
         unpacked.root, MessageStoreConfig(**LIVE), read_only=True, file_system=FaultyFileSystem()
     ) as store:
-        served = ServedStore(store)
         given = {
             (queue_id, message.queue_offset): _facts(message)
             for queue_id in range(4)
-            for message in follow(served, "g2", "LiveTopic", queue_id, offsets=ours)
+            for message in follow(store, "g2", "LiveTopic", queue_id, offsets=ours)
         }
     for file, group in (("got2.jsonl", "g2"), ("got.jsonl", "lab_group")):
         lines = [json.loads(line) for line in unpacked.path.joinpath(file).read_text(encoding="utf-8").splitlines()]

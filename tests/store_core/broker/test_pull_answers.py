@@ -31,7 +31,6 @@ from store_core.store.config import MessageStoreConfig
 from store_core.store.config_values import snake_case
 from store_core.store.message_store import DefaultMessageStore
 from tests.store_core.broker.pull_broker import PullBroker
-from tests.store_core.broker.served_store import ServedStore
 from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -68,24 +67,19 @@ def name_of(line: dict[str, Any]) -> str:
 LINES = lines()
 
 
-def split(config: dict[str, str], release: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Sort settings by whom they concern: the store, the broker, the processor."""
+def split(config: dict[str, str], release: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Sort settings by whom they concern: the store, the broker."""
     store: dict[str, Any] = SIZES | {"release": release}
     broker: dict[str, Any] = {"broker_name": NAME}
-    rest: dict[str, Any] = {}
     for key, text in config.items():
         value = text if text.isalpha() and text.isupper() else json.loads(text)
         if key == "role":
             store["broker_role"] = value
-        elif key == "brokerPermission":
-            rest["permission"] = Permission(int(text))
-        elif key == "autoCreateSubscriptionGroup":
-            rest["creates_groups"] = value
         elif snake_case(key) in BrokerConfig.__dataclass_fields__:
             broker[snake_case(key)] = value
         else:
             store[snake_case(key)] = value
-    return store, broker, {"creates_groups": True} | rest
+    return store, broker
 
 
 def set_up(broker: PullBroker, line: dict[str, Any]) -> None:
@@ -145,13 +139,12 @@ def test_pulls_are_answered_as_rocketmq_answers_them(
     root = tmp_path / "store"
     unpacked = golden(line["store"])
     shutil.copytree(unpacked.root, root)
-    of_store, of_broker, rest = split(line["config"], unpacked.golden.release)
+    of_store, of_broker = split(line["config"], unpacked.golden.release)
     config = MessageStoreConfig(**of_store)
     with DefaultMessageStore.open(
         root, config, broker=BrokerConfig(**of_broker), file_system=FaultyFileSystem()
     ) as store:
-        served = ServedStore(store)
-        broker = PullBroker(served, tmp_path, **rest, **of_broker)
+        broker = PullBroker(store, tmp_path, **({"auto_create_subscription_group": True} | of_broker))
         set_up(broker, line)
         for step in line["steps"]:
             if "reset" in step:
@@ -167,7 +160,7 @@ def test_pulls_are_answered_as_rocketmq_answers_them(
         }
         assert line["offsets"] == kept
         store.dispatch_now()
-        events = served.get_message("g", "OFFSET_MOVED_EVENT", 0, 0, 32)
+        events = store.get_message("g", "OFFSET_MOVED_EVENT", 0, 0, 32)
         assert events is not None
         expected = [without_times(base64.b64decode(record)) for record in line.get("events", ())]
         assert expected == [without_times(record) for record in events.message_buffers]

@@ -152,7 +152,7 @@ def test_the_first_reason_counts(wrong: dict[str, Any], code: int, tmp_path: Pat
 
 
 def test_a_broker_that_may_not_be_read_refuses_first(tmp_path: Path) -> None:
-    broker = PullBroker(FakeStore(), tmp_path, permission=Permission.WRITE)
+    broker = PullBroker(FakeStore(), tmp_path, broker_permission=int(Permission.WRITE))
     answer = broker.pull(consumer_group="nobody")
 
     assert (16, ForbiddenType.BROKER_FORBIDDEN) == (answer.code, answer.forbidden_type)
@@ -208,7 +208,7 @@ def test_unknown_groups_may_be_made_by_a_pull(
     release: Release, name: str, creates: bool, code: int, tmp_path: Path
 ) -> None:
     store = FakeStore(result(GetMessageStatus.FOUND), release=release)
-    broker = PullBroker(store, tmp_path, creates_groups=creates)
+    broker = PullBroker(store, tmp_path, auto_create_subscription_group=creates)
 
     assert code == broker.pull(consumer_group=name).code
     assert (code == 0) == (name in broker.groups.groups())

@@ -20,7 +20,6 @@ from store_core.store.config import MessageStoreConfig
 from store_core.store.get_result import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
-from tests.store_core.broker.served_store import ServedStore
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -263,7 +262,7 @@ def test_a_message_put_into_a_store_wakes_a_pull_up(tmp_path: Path) -> None:
         mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=800, max_hash_slot_num=100, max_index_num=400
     )
     with DefaultMessageStore.open(tmp_path, config, clock=SystemClock()) as real:
-        broker = PullBroker(ServedStore(real), tmp_path)
+        broker = PullBroker(real, tmp_path)
         real.reput_message_service.listeners.append(broker.hold)
         assert broker.wait() is None
         real.put_message(Message("orders", b"body"))

@@ -25,7 +25,6 @@ from store_core.store.message_store import DefaultMessageStore
 from store_core.store.put_result import PutMessageResult
 from store_core.store.queue_unit import queue_units
 from tests.golden_stores import golden_stores
-from tests.store_core.broker.served_store import ServedStore
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -64,14 +63,13 @@ class Delays:
         self.disk = FaultyFileSystem()
         config = MessageStoreConfig(release=release, **(SIZES | settings))
         self.store = DefaultMessageStore.open(root, config, clock=WallOf(self.clock), file_system=self.disk)
-        self.served = ServedStore(self.store)
         self.root = root
         self.errors: list[OSError] = []
         self.service = self.restarted()
 
     def restarted(self) -> ScheduleMessageService:
-        self.offsets = DelayOffsetTable(self.root, self.disk, self.clock, self.served.config.release)
-        self.service = ScheduleMessageService(self.served, self.offsets, self.clock, self.errors.append)
+        self.offsets = DelayOffsetTable(self.root, self.disk, self.clock, self.store.config.release)
+        self.service = ScheduleMessageService(self.store, self.offsets, self.clock, self.errors.append)
         return self.service
 
     def put(self, body: bytes = b"body", **more: Any) -> None:  # noqa: ANN401 -- those of a message
@@ -92,7 +90,7 @@ class Delays:
         self.store.dispatch_now()
 
     def delivered(self) -> list[bytes]:
-        found = self.served.get_message("g", "orders", 2, 0, 32)
+        found = self.store.get_message("g", "orders", 2, 0, 32)
         return [] if found is None else [message.body for message in found.messages]
 
     def close(self) -> None:
@@ -235,14 +233,14 @@ def test_a_message_due_later_than_its_level_allows_is_delivered_at_once(tmp_path
 def test_copies_keep_the_delay_in_their_string_and_are_not_delayed_again(delays: Delays) -> None:
     delays.put(tags="TagA", keys=["k"])
     delays.run(20)
-    found = delays.served.get_message("g", "orders", 2, 0, 32)
+    found = delays.store.get_message("g", "orders", 2, 0, 32)
     assert found is not None
     (copy,) = found.messages
 
     assert {
         "DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "2", "TAGS": "TagA", "KEYS": "k"
     } == copy.properties  # fmt: skip
-    units = delays.served.consume_queue_store.get("orders", 2)
+    units = delays.store.consume_queue_store.get("orders", 2)
     assert units is not None
     assert copy.tags_code == units.get_index_buffer(0)["tags_code"][0]  # type: ignore[index]
 
@@ -267,7 +265,7 @@ def test_half_messages_are_dropped_since_4_9(release: Release, delivered: list[b
     delays.store.put_message(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"half", delay_level=1))
     delays.put(b"after")
     delays.run(3)
-    half = delays.served.get_message("g", "RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, 32)
+    half = delays.store.get_message("g", "RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, 32)
     assert half is not None
 
     assert delivered == [message.body for message in half.messages] + delays.delivered()
@@ -296,7 +294,7 @@ def test_a_put_that_fails_is_tried_again(
         return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
     with monkeypatch.context() as patched:
-        patched.setattr(delays.served, "put_message", refuse)
+        patched.setattr(delays.store, "put_message", refuse)
         delays.run(1.05 + seconds * 1.5)
     delays.run(11)
 
@@ -312,7 +310,7 @@ def test_a_level_rests_after_an_error_of_the_system(delays: Delays, monkeypatch:
         raise OSError(errno.EIO, "input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(delays.served, "put_message", fail)
+        patched.setattr(delays.store, "put_message", fail)
         delays.run(2)
     delays.run(8.5)
     early = delays.delivered()
@@ -325,8 +323,8 @@ def test_a_level_rests_after_an_error_of_the_system(delays: Delays, monkeypatch:
 def test_a_message_that_is_gone_from_the_log_is_passed_over(delays: Delays, monkeypatch: pytest.MonkeyPatch) -> None:
     delays.put(b"gone")
     delays.put(b"there")
-    look = delays.served.look_message_by_offset
-    monkeypatch.setattr(delays.served, "look_message_by_offset", lambda offset: look(offset) if offset else None)
+    look = delays.store.look_message_by_offset
+    monkeypatch.setattr(delays.store, "look_message_by_offset", lambda offset: look(offset) if offset else None)
     delays.run(3)
 
     assert [b"there"] == delays.delivered()
@@ -386,7 +384,7 @@ def test_a_shutdown_ends_the_thread_and_persists(delays: Delays) -> None:
 
 def test_a_copy_has_all_but_the_places_and_times_of_the_record(delays: Delays) -> None:
     delays.put(b"body", flag=7, sys_flag=1, born_host=("10.1.2.3", 4), store_host=("10.1.2.5", 6), reconsume_times=3)
-    found = delays.served.get_message("g", SCHEDULE_TOPIC, 0, 0, 1)
+    found = delays.store.get_message("g", SCHEDULE_TOPIC, 0, 0, 1)
     assert found is not None
     copy = message_time_up(decode_message(found.message_buffers[0], 0, None), "5.3")
 
@@ -455,14 +453,14 @@ def test_a_time_that_was_in_a_lost_extension_is_worked_out_anew(
 def test_a_record_that_nobody_can_read_is_passed_over(delays: Delays, monkeypatch: pytest.MonkeyPatch) -> None:
     delays.put(b"broken")
     delays.put(b"sound")
-    look = delays.served.look_message_by_offset
+    look = delays.store.look_message_by_offset
 
     def read(offset: int) -> object:
         if offset == 0:
             raise CorruptRecordError("bad topic", "00000000000000000000", 0, "UTF-8", "ff", b"\xff")
         return look(offset)
 
-    monkeypatch.setattr(delays.served, "look_message_by_offset", read)
+    monkeypatch.setattr(delays.store, "look_message_by_offset", read)
     delays.run(3)
 
     assert [b"sound"] == delays.delivered()
