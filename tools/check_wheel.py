@@ -23,7 +23,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 # Import package -> where its source is.
 PACKAGES: Final = {"store_core": ROOT / "store_core", "pyspark_commitlog": ROOT / "connector" / "pyspark_commitlog"}
-METADATA: Final = frozenset({"METADATA", "RECORD", "WHEEL", "licenses/LICENSE"})
+METADATA: Final = frozenset({"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"})
+JOBS: Final = ROOT / "jobs"
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow", "pyspark"})
 STORE: Final = ROOT / "tests" / "golden" / "rocketmq-4.9.7" / "lmq.tar.xz"
 
@@ -49,14 +50,15 @@ def build(directory: Path) -> Path:
 
 
 def expected_files(distribution: str) -> set[str]:
-    """List what has to be in the wheel: modules and type markers of both packages, and the metadata."""
+    """List what has to be in the wheel: modules and type markers of both packages, the jobs, and the metadata."""
     modules = {
         f"{package}/{file.relative_to(source).as_posix()}"
         for package, source in PACKAGES.items()
         for file in source.rglob("*")
         if file.suffix == ".py" or file.name == "py.typed"
     }
-    return modules | {f"{distribution}.dist-info/{name}" for name in METADATA}
+    jobs = {f"{distribution}.data/scripts/{file.name}" for file in JOBS.glob("*.py")}
+    return modules | jobs | {f"{distribution}.dist-info/{name}" for name in METADATA}
 
 
 def check_contents(wheel: Path) -> int:

@@ -1,50 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of the data source: one table, behind the parser, its errors and ``docs/options.md``."""
+"""The options of reading: one table, behind the parser, its errors and ``docs/options.md``."""
 
 from __future__ import annotations
 
 import difflib
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from pyspark_commitlog.schema import spark_type
+from pyspark_commitlog.option import Option, unknown_option
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.format.columns import COLUMNS
 from store_core.store.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["OPTIONS", "CommitLogOptions", "Option", "markdown_document"]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option of ``spark.read.format("commitlog")``.
-
-    Attributes
-    ----------
-    name : str
-        As users write it; Spark ignores its case.
-    default : str
-        The option's text where there is one, else, in brackets, what happens without it.
-    scope : str
-        What it is about: ``what`` is opened, which ``rows`` and ``columns`` come out, what ``damage`` does, ``speed``.
-    meaning : str
-        For users, in Markdown.
-    """
-
-    name: str
-    default: str
-    scope: str
-    meaning: str
-
-    @property
-    def field(self) -> str:
-        """The argument of `ReadOptions.parse` that takes its text, if it is not one of `path`, `paths` and `view`."""
-        return re.sub(r"([A-Z])", r"_\1", self.name).lower()
+__all__ = ["OPTIONS", "CommitLogOptions"]
 
 
 OPTIONS: Final = (
@@ -164,10 +135,7 @@ def _refuse_option(name: str) -> None:
         )
     if name in _LATER:
         raise UnsupportedStoreError(f"option {_LATER[name]} belongs to spark.readStream, which is not supported yet")
-    near = difflib.get_close_matches(name, _BY_KEY, 1)
-    known = f"did you mean {_BY_KEY[near[0]].name!r}? " if near else ""
-    names = ", ".join(option.name for option in OPTIONS)
-    raise InvalidOptionError(f"unknown option {name!r} of format 'commitlog'; {known}The options are: {names}")
+    raise unknown_option(name, OPTIONS, "format 'commitlog'")
 
 
 def _check_view(view: str) -> None:
@@ -201,47 +169,3 @@ def _listed_paths(text: str) -> list[str]:
             f"option paths: expected a JSON list of strings, found {text!r}; load([...]) makes one"
         )
     return paths
-
-
-def markdown_document() -> str:
-    """Write ``docs/options.md``: every option and every column, from the tables that the code itself uses."""
-    return "\n".join([*_INTRODUCTION, *_option_lines(), *_COLUMNS_INTRODUCTION, *_column_lines(), ""])
-
-
-_INTRODUCTION: Final = (
-    "<!-- Generated from pyspark_commitlog.options and store_core.format.columns by `make docs`; do not edit. -->",
-    '# Options and columns of `spark.read.format("commitlog")`',
-    "",
-    "Names of options and columns match without regard to case; unknown ones are refused. `store_core.read_messages`",
-    "takes the same options as Python arguments, in snake_case.",
-    "",
-    "| option | default | about | meaning |",
-    "|---|---|---|---|",
-)
-
-_COLUMNS_INTRODUCTION: Final = (
-    "",
-    "Columns of the view `messages`, in the order of the DataFrame. Those not read by default come with `.schema(...)`",
-    "or with option `columns`. Spark does not tell a Python source which columns a query uses: name a few, and only",
-    "they are decoded. With `mode=PERMISSIVE` every column can be null: of a damaged range only `physical_offset`,",
-    "`store_size`, `segment` and `_corrupt_record` are known.",
-    "",
-    "| column | Spark type | null | default | meaning |",
-    "|---|---|---|---|---|",
-)
-
-
-def _option_lines() -> Iterator[str]:
-    for option in OPTIONS:
-        default = option.default if option.default.startswith("(") else f"`{option.default}`"
-        yield f"| `{option.name}` | {default} | {option.scope} | {option.meaning} |"
-
-
-def _column_lines() -> Iterator[str]:
-    for column in COLUMNS:
-        kind, null, default = spark_type(column.type).simpleString(), _mark(column.nullable), _mark(column.default)
-        yield f"| `{column.name}` | `{kind}` | {null} | {default} | {column.doc} |"
-
-
-def _mark(holds: bool) -> str:  # noqa: FBT001 -- a mark for a truth
-    return "yes" if holds else ""

@@ -1,69 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds consume queues and index of a store with Spark: a task reads a segment, a task writes some queues."""
+"""Rebuilds consume queues and index of a store with Spark, or compares them with what the log gives.
+
+A task reads a part of a segment, a task writes some queues, and one writes the index.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, replace
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.rebuild_tasks import ATTEMPTS, RebuildTasks, ReportKind
+from pyspark_commitlog.rebuild_attempt import ATTEMPTS
+from pyspark_commitlog.rebuild_report import RebuildReport
+from pyspark_commitlog.rebuild_tasks import RebuildTasks, ReportKind
+from store_core.errors import UnsafeSizeError
+from store_core.files.deferred_sync import sync_directories
 from store_core.files.store_path import layout_problems, list_segments
 from store_core.queue.consume_queue_store import RefusedUnit
-from store_core.store.rebuild_files import IndexReport, QueueReport
-from store_core.store.rebuild_scan import SegmentOutcome
+from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.store.rebuild_compare import QueueDifferences, UnitDifference
+from store_core.store.rebuild_files import QUEUE_KINDS, IndexReport, QueueReport
+from store_core.store.segment_part import SegmentOutcome, SegmentPart, merge_outcomes, split_segments
 from store_core.store.unit_gaps import UnitGap
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from store_core.store.rebuild_scan import RebuildRules
+    from store_core.store.rebuild_compare import LogBounds
+    from store_core.store.rebuild_rules import RebuildRules
 
-__all__ = ["RebuildReport", "rebuild"]
+__all__ = ["clear", "rebuild"]
 
-
-@dataclass(frozen=True, slots=True)
-class RebuildReport:
-    """What a rebuild found and made.
-
-    Attributes
-    ----------
-    outcomes : tuple of SegmentOutcome
-        Of the segments up to the log's end, in order.
-    queues : tuple of QueueReport
-        By topic and id.
-    index : IndexReport or None
-    notes : tuple of str
-    """
-
-    outcomes: tuple[SegmentOutcome, ...]
-    queues: tuple[QueueReport, ...]
-    index: IndexReport | None
-    notes: tuple[str, ...]
-
-    @property
-    def records(self) -> int:
-        """Records of the log."""
-        return sum(outcome.records for outcome in self.outcomes)
-
-    @property
-    def end_offset(self) -> int:
-        """Where the log ends; physical offset."""
-        return self.outcomes[-1].end_offset if self.outcomes else 0
-
-    @property
-    def is_damaged(self) -> bool:
-        """Whether the log ends in bytes that are no record, or segments with records follow its end."""
-        return any(outcome.is_damaged for outcome in self.outcomes) or any(
-            "behind the log's end" in n for n in self.notes
-        )
+_PARTS_A_CORE: Final = 2
+_BUCKETS_A_CORE: Final = 2
+_BYTES_A_BUCKET: Final = 4 << 30
+"""Of the log: its units, some 5 %, are sorted by one task."""
 
 
-def rebuild(spark: SparkSession, store: Path, target: Path, rules: RebuildRules) -> RebuildReport:
+def rebuild(
+    spark: SparkSession, store: Path, target: Path, rules: RebuildRules, *, compared: LogBounds | None = None
+) -> RebuildReport:
     """Build queues and index from the log alone, below `target`; nothing in the store changes.
 
     Parameters
@@ -72,67 +53,110 @@ def rebuild(spark: SparkSession, store: Path, target: Path, rules: RebuildRules)
     store : Path
         A store root that every worker sees.
     target : Path
-        Gets ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``; workers write there.
+        Gets ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``; workers write there. What it
+        has of these is deleted first, if they are to be made.
     rules : RebuildRules
+    compared : LogBounds, optional
+        Write nothing there, and compare with what the store has.
 
     Raises
     ------
     StoreNotFoundError
         If there is no log.
+    UnsafeSizeError
+        If there are more queues than `RebuildRules.max_queues`.
     """
     listing = list_segments(str(store))
-    notes = [*listing.notes, *map(str, layout_problems(listing.segments))]
-    segments = tuple(segment for segment in listing.segments if segment.end_offset > rules.since_offset)
-    buckets = max(2 * spark.sparkContext.defaultParallelism, 1)
-    tasks = RebuildTasks(segments, rules, store, target, buckets)
-    target.mkdir(parents=True, exist_ok=True)
-    report = _run(spark, tasks, notes)
-    end = _end(report.outcomes)
-    if end < len(segments):
-        # Units of segments behind the end are in the files: once more, without these segments.
-        _clear(target)
-        notes.append(
-            f"{len(segments) - end} segments lie behind the log's end, at {report.outcomes[end - 1].end_offset}"
-        )
-        report = _run(spark, replace(tasks, segments=segments[:end]), notes)
+    problems = tuple(map(str, layout_problems(listing.segments)))
+    behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
+    segments = behind or list(listing.segments[-1:])
+    cores = spark.sparkContext.defaultParallelism
+    buckets = max(_BUCKETS_A_CORE * cores, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
+    tasks = RebuildTasks(split_segments(segments, _PARTS_A_CORE * cores), rules, store, target, buckets, compared)
+    report = _run_to_end(spark, tasks)
+    report = replace(report, problems=problems + report.problems, notes=listing.notes)
+    if len(report.queues) > rules.max_queues:
+        clear(target, rules)
+        raise UnsafeSizeError(
+            "too many queues", str(store), 0, f"at most {rules.max_queues}", str(len(report.queues)), b"",
+            "A log may name a queue in every record. If these are real, raise the bound (--max-queues).",
+        )  # fmt: skip
+    if compared is None and target.is_dir():
+        sync_directories(target)
     return report
 
 
-def _end(outcomes: tuple[SegmentOutcome, ...]) -> int:
+def _run_to_end(spark: SparkSession, tasks: RebuildTasks) -> RebuildReport:
+    """Run the tasks; once more if it turns out that segments have no part in the log, or can't be cut into parts."""
+    report = _run(spark, tasks)
+    if report is None:
+        whole = {part.segment.path: SegmentPart(part.segment, 0, part.segment.size) for part in tasks.parts}
+        return _run_to_end(spark, replace(tasks, parts=tuple(whole.values())))
+    end = _end(report.outcomes)
+    if end == len(report.outcomes):
+        return report
+    # Units of segments behind the log's end are in the files: once more, without these segments.
+    last = report.outcomes[end - 1]
+    kept = {outcome.path for outcome in report.outcomes[:end]}
+    again = _run_to_end(spark, replace(tasks, parts=tuple(p for p in tasks.parts if p.segment.path in kept)))
+    is_race = tasks.compared is not None and tasks.compared.is_live and last.is_unwritten
+    count = len(report.outcomes) - end
+    problem = f"{count} segments with records lie behind the log's end at {last.end_offset}, and do not count"
+    return again if is_race else replace(again, problems=(*again.problems, problem))
+
+
+def _end(outcomes: Sequence[SegmentOutcome]) -> int:
     """Count the segments up to the end of the log; those behind it without a record count too: they change nothing."""
     last = next((number for number, found in enumerate(outcomes) if not found.is_continued), len(outcomes) - 1)
     is_empty_behind = not any(found.records for found in outcomes[last + 1 :])
     return len(outcomes) if is_empty_behind else last + 1
 
 
-def _run(spark: SparkSession, tasks: RebuildTasks, notes: list[str]) -> RebuildReport:
-    rows: list[tuple[int, str]] = []
-    if tasks.segments:
-        count = len(tasks.segments)
-        runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(tasks.scan)
-        placed = runs.repartitionAndSortWithinPartitions(tasks.queue_buckets + 1, attrgetter("bucket"))
-        rows = placed.mapPartitions(tasks.write).collect()
+def _run(spark: SparkSession, tasks: RebuildTasks) -> RebuildReport | None:
+    """Run the tasks once; None if the parts of a segment do not fit together."""
+    if tasks.compared is None:
+        clear(tasks.target_root, tasks.rules)
+        tasks.target_root.mkdir(parents=True, exist_ok=True)
+    count = len(tasks.parts)
+    runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(tasks.scan)
+    placed = runs.repartitionAndSortWithinPartitions(tasks.queue_buckets + 1, attrgetter("bucket"))
+    rows: list[tuple[int, str]] = placed.mapPartitions(tasks.write).collect()
     shutil.rmtree(tasks.target_root / ATTEMPTS, ignore_errors=True)
-    outcomes = sorted(map(_outcome, _texts(rows, ReportKind.OUTCOME)), key=lambda found: found.start_offset)
-    queues = sorted(map(_queue, _texts(rows, ReportKind.QUEUE)), key=lambda found: (found.topic, found.queue_id))
-    index = [IndexReport(**json.loads(text)) for text in _texts(rows, ReportKind.INDEX)]
-    return RebuildReport(tuple(outcomes), tuple(queues), index[0] if index else None, tuple(notes))
+    by_part = sorted(map(_outcome, _values(rows, ReportKind.OUTCOME)), key=itemgetter(0))
+    outcomes = merge_outcomes(tasks.parts, [outcome for _, outcome in by_part])
+    if outcomes is None:
+        return None
+    queues = sorted(map(_queue, _values(rows, ReportKind.QUEUE)), key=attrgetter("topic", "queue_id"))
+    differences = filter(None, map(_differences, _values(rows, ReportKind.DIFFERENCE)))
+    index = [IndexReport(**values) for values in _values(rows, ReportKind.INDEX)]
+    return RebuildReport(
+        tuple(outcomes),
+        tuple(queues),
+        index[0] if index else None,
+        tuple(sorted(differences, key=attrgetter("topic", "queue_id"))),
+    )
 
 
-def _clear(target: Path) -> None:
-    for directory in target.iterdir():
-        shutil.rmtree(directory)
+def clear(target: Path, rules: RebuildRules) -> None:
+    """Delete what a rebuild by these rules makes anew, and what an interrupted one left."""
+    kinds = [*QUEUE_KINDS * rules.has_queues, *[INDEX_DIRECTORY] * rules.has_index, ATTEMPTS]
+    for kind in kinds:
+        if (target / kind).is_dir():
+            shutil.rmtree(target / kind)
 
 
-def _texts(rows: list[tuple[int, str]], kind: ReportKind) -> list[str]:
-    return [text for found, text in rows if found == kind]
+def _values(rows: list[tuple[int, str]], kind: ReportKind) -> list[dict[str, Any]]:
+    return [json.loads(text) for found, text in rows if found == kind]
 
 
-def _outcome(text: str) -> SegmentOutcome:
-    values = json.loads(text)
-    return SegmentOutcome(**(values | {"refused": tuple(RefusedUnit(*unit) for unit in values["refused"])}))
+def _outcome(values: dict[str, Any]) -> tuple[int, SegmentOutcome]:
+    number = values.pop("part")
+    return number, SegmentOutcome(**(values | {"refused": tuple(RefusedUnit(*unit) for unit in values["refused"])}))
 
 
-def _queue(text: str) -> QueueReport:
-    values = json.loads(text)
+def _queue(values: dict[str, Any]) -> QueueReport:
     return QueueReport(**(values | {"gaps": tuple(UnitGap(*gap) for gap in values["gaps"])}))
+
+
+def _differences(values: dict[str, Any]) -> QueueDifferences:
+    return QueueDifferences(**(values | {"first": tuple(UnitDifference(*unit) for unit in values["first"])}))

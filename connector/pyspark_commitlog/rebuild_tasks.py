@@ -1,39 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tasks of a rebuild do: read a segment, or write queues and the index.
+"""What the tasks of a rebuild do: read a part of a segment; write queues or the index, or compare them.
 
-Between the two, Spark carries runs of units, each a row with a few thousand of them, and brings those of one queue to
-one task in log order.
+Between the two, Spark carries runs of units, each a row with thousands of them, and brings those of one queue to one
+task in log order.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import uuid
+import tempfile
 import zlib
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import count, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_commitlog.rebuild_attempt import RebuildAttempt
 from store_core.files.clock import SystemClock
+from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.index_pieces import unpack_entries
+from store_core.store.index_compare import IndexComparison
+from store_core.store.rebuild_compare import StoredQueues, compare_queues
 from store_core.store.rebuild_files import IndexWriter, QueueWriter
-from store_core.store.rebuild_scan import QueuePiece, SegmentScan
+from store_core.store.rebuild_scan import SegmentScan
+from store_core.store.segment_units import QueuePiece
+from store_core.store.stored_names import stored_queue_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
-    from store_core.files.segment_source import Segment
+    from store_core.store.rebuild_compare import LogBounds, QueueDifferences
     from store_core.store.rebuild_files import IndexReport, QueueReport
-    from store_core.store.rebuild_scan import IndexPiece, RebuildRules, SegmentOutcome
+    from store_core.store.rebuild_rules import RebuildRules
+    from store_core.store.rebuild_scan import IndexPiece
+    from store_core.store.segment_part import SegmentPart
 
-__all__ = ["ATTEMPTS", "RebuildTasks", "ReportKind", "RunKey"]
+__all__ = ["RebuildTasks", "ReportKind", "RunKey"]
 
-ATTEMPTS: Final = ".attempts"
-"""Below the target: a directory for each task that writes."""
+_INDEX_BUCKET = 0
+_FIRST_SEQUENCE = -1
 
 
 class ReportKind(IntEnum):
@@ -42,6 +50,7 @@ class ReportKind(IntEnum):
     OUTCOME = 0
     QUEUE = 1
     INDEX = 2
+    DIFFERENCE = 3
 
 
 class RunKey(NamedTuple):
@@ -54,7 +63,7 @@ class RunKey(NamedTuple):
     kind : ReportKind
     topic : str
     queue_id : int
-    segment, sequence : int
+    part, sequence : int
         Its place in the log.
     """
 
@@ -62,7 +71,7 @@ class RunKey(NamedTuple):
     kind: int
     topic: str
     queue_id: int
-    segment: int
+    part: int
     sequence: int
 
 
@@ -72,69 +81,124 @@ class RebuildTasks:
 
     Attributes
     ----------
-    segments : tuple of Segment
+    parts : tuple of SegmentPart
         Of the log, in order.
     rules : RebuildRules
     store_root, target_root : Path
+        Without anything to write, the target is not used.
     queue_buckets : int
         Tasks that write queues; one more writes the index.
+    compared : LogBounds, optional
+        Compare with what the store has, and write nothing but scratch files of each worker's own.
     """
 
-    segments: tuple[Segment, ...]
+    parts: tuple[SegmentPart, ...]
     rules: RebuildRules
     store_root: Path
     target_root: Path
     queue_buckets: int
+    compared: LogBounds | None = None
 
     # ---- reading
 
     def scan(self, numbers: Iterable[int]) -> Iterator[tuple[RunKey, bytes]]:
-        """Read the segments of these numbers, and give their runs and outcomes."""
+        """Read the parts of these numbers, and give their runs and outcomes."""
         for number in numbers:
-            scan = SegmentScan(self.segments[number], self.rules)
+            if number == 0:
+                yield from self._first_runs()
+            scan = SegmentScan(self.parts[number], self.rules, self._comparison(self.parts[number]))
             for sequence, piece in enumerate(scan):
                 yield self._key(number, sequence, piece), piece.packed
             if scan.outcome is not None:
-                yield RunKey(0, ReportKind.OUTCOME, "", 0, number, 0), _text(scan.outcome).encode()
+                text = json.dumps({"part": number, **asdict(scan.outcome)})
+                yield RunKey(_INDEX_BUCKET, ReportKind.OUTCOME, "", 0, number, 0), text.encode()
+
+    def _first_runs(self) -> Iterator[tuple[RunKey, bytes]]:
+        """Give empty runs for what is taken over from the store, whether or not more comes: each queue, the index."""
+        if self.rules.has_index and self.compared is None:
+            yield RunKey(_INDEX_BUCKET, ReportKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
+        is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
+        for topic, queue_id in stored_queue_names(self.store_root, OsFileSystem()) if is_taken_over else ():
+            if self.rules.wants(topic, queue_id):
+                nothing = QueuePiece(topic, queue_id, b"")
+                yield self._key(0, _FIRST_SEQUENCE, nothing), nothing.packed
+
+    def _comparison(self, part: SegmentPart) -> IndexComparison | None:
+        if self.compared is None or not self.rules.has_index:
+            return None
+        first = part.segment.start_offset
+        files, clock = OsFileSystem(), SystemClock()
+        return IndexComparison(
+            self.store_root, self.rules.queue_rules, first + part.begin, first + part.end, files, clock
+        )
 
     def _key(self, number: int, sequence: int, piece: QueuePiece | IndexPiece) -> RunKey:
         if isinstance(piece, QueuePiece):
-            bucket = zlib.crc32(f"{piece.topic}/{piece.queue_id}".encode()) % self.queue_buckets
+            name = f"{piece.topic}/{piece.queue_id}".encode(errors="surrogatepass")
+            bucket = 1 + zlib.crc32(name) % self.queue_buckets
             return RunKey(bucket, ReportKind.QUEUE, piece.topic, piece.queue_id, number, sequence)
-        return RunKey(self.queue_buckets, ReportKind.INDEX, "", 0, number, sequence)
+        return RunKey(_INDEX_BUCKET, ReportKind.INDEX, "", 0, number, sequence)
 
     # ---- writing
 
     def write(self, runs: Iterable[tuple[RunKey, bytes]]) -> Iterator[tuple[int, str]]:
         """Write what runs belong to, which come in the order of their keys; give a report of each queue and so on."""
-        attempt = self.target_root / ATTEMPTS / uuid.uuid4().hex
-        try:
+        if self.compared is not None:
+            yield from self._compare_all(runs, self.compared)
+            return
+        with RebuildAttempt(self.target_root) as attempt:
+            reports = list(self._write_all(runs, attempt))
+            attempt.settle()
+        yield from reports
+
+    def _write_all(self, runs: Iterable[tuple[RunKey, bytes]], attempt: RebuildAttempt) -> Iterator[tuple[int, str]]:
+        for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
+            payloads = (payload for _, payload in group)
+            if kind == ReportKind.OUTCOME:
+                yield from ((kind, payload.decode()) for payload in payloads)
+            elif kind == ReportKind.QUEUE:
+                root = attempt.new_root() if self.rules.since_offset else attempt.root
+                yield kind, _text(self._write_queue(topic, queue_id, payloads, root))
+            else:
+                yield kind, _text(self._write_index(payloads, attempt.root))
+
+    def _write_queue(self, topic: str, queue_id: int, payloads: Iterable[bytes], root: Path) -> QueueReport:
+        clock, files = SystemClock(), DeferredSyncFileSystem()
+        writer = QueueWriter(topic, queue_id, self.rules, self.store_root, root, files, clock)
+        form = self.rules.piece_format(topic)
+        for payload in payloads:
+            if payload:
+                writer.add(form.unpack(payload))
+        return writer.finish()
+
+    def _write_index(self, payloads: Iterable[bytes], root: Path) -> IndexReport:
+        writer = IndexWriter(self.rules, self.store_root, root, DeferredSyncFileSystem(), SystemClock())
+        for payload in payloads:
+            if payload:
+                writer.add(unpack_entries(payload))
+        return writer.finish()
+
+    # ---- comparing
+
+    def _compare_all(self, runs: Iterable[tuple[RunKey, bytes]], bounds: LogBounds) -> Iterator[tuple[int, str]]:
+        with tempfile.TemporaryDirectory(prefix="commitlog-compared-") as scratch:
+            roots = (Path(scratch, str(number)) for number in count())
             for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
                 payloads = (payload for _, payload in group)
                 if kind == ReportKind.OUTCOME:
                     yield from ((kind, payload.decode()) for payload in payloads)
-                elif kind == ReportKind.QUEUE:
-                    yield kind, _text(self._write_queue(topic, queue_id, payloads, attempt))
-                else:
-                    yield kind, _text(self._write_index(payloads, attempt))
-        finally:
-            shutil.rmtree(attempt, ignore_errors=True)
+                    continue
+                root = next(roots)
+                yield kind, _text(self._write_queue(topic, queue_id, payloads, root))
+                yield ReportKind.DIFFERENCE, _text(self._compare(topic, queue_id, root, bounds))
+                shutil.rmtree(root, ignore_errors=True)
 
-    def _write_queue(self, topic: str, queue_id: int, payloads: Iterable[bytes], attempt: Path) -> QueueReport:
-        writer = QueueWriter(
-            topic, queue_id, self.rules, self.store_root, self.target_root, attempt, OsFileSystem(), SystemClock()
-        )
-        form = self.rules.piece_format(topic)
-        for payload in payloads:
-            writer.add(form.unpack(payload))
-        return writer.finish()
-
-    def _write_index(self, payloads: Iterable[bytes], attempt: Path) -> IndexReport:
-        writer = IndexWriter(self.rules, self.target_root, attempt, OsFileSystem(), SystemClock())
-        for payload in payloads:
-            writer.add(unpack_entries(payload))
-        return writer.finish()
+    def _compare(self, topic: str, queue_id: int, root: Path, bounds: LogBounds) -> QueueDifferences:
+        rules, files, clock = self.rules.queue_rules, OsFileSystem(), SystemClock()
+        rebuilt = StoredQueues(root, rules, files, clock)
+        stored = StoredQueues(self.store_root, rules, files, clock)
+        return compare_queues(topic, queue_id, rebuilt, stored, bounds)
 
 
-def _text(report: SegmentOutcome | QueueReport | IndexReport) -> str:
+def _text(report: QueueReport | IndexReport | QueueDifferences) -> str:
     return json.dumps(asdict(report))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["BatchPlan", "QueueNames", "plan_batch"]
+__all__ = ["SAFE_OFFSET", "BatchPlan", "QueueNames", "plan_batch"]
 
-_SAFE_OFFSET: Final = 2**57
+SAFE_OFFSET: Final = 2**57
 """Below it, an index is far from every limit."""
 
 
@@ -66,7 +66,7 @@ def plan_batch(batch: DispatchBatch, table: QueueNames, rules: QueueRules) -> Ba
 def _are_sound(batch: DispatchBatch, in_batch: npt.NDArray[np.int64], in_simple: npt.NDArray[np.int64]) -> bool:
     offsets = batch.queue_offset[in_simple]
     bases, sizes = batch.message_base_offset[in_batch], batch.batch_size[in_batch]
-    return all(bool(((column >= 0) & (column < _SAFE_OFFSET)).all()) for column in (offsets, bases, sizes))
+    return all(bool(((column >= 0) & (column < SAFE_OFFSET)).all()) for column in (offsets, bases, sizes))
 
 
 def _light_rows(
@@ -83,7 +83,7 @@ def _light_rows(
         except UnfitListsError:
             return None
         for unit in units:
-            if unit.topic in rules.batch_topics or not 0 <= unit.queue_offset < _SAFE_OFFSET:
+            if unit.topic in rules.batch_topics or not 0 <= unit.queue_offset < SAFE_OFFSET:
                 return None
             name = (unit.topic, unit.queue_id)
             if name not in codes:

@@ -60,6 +60,8 @@ class DispatchReader:
         As of `check_message_and_return_size`.
     batch_rows : int
         Most records of a batch.
+    limit : int, optional
+        Where in the file others go on, bytes: records that start at it or behind it are not looked at.
 
     Attributes
     ----------
@@ -67,6 +69,8 @@ class DispatchReader:
         Behind the last record that was given; in the end where there is no further one.
     end : MessageCheck
         What is there: the check that ended the iteration.
+    is_at_limit : bool
+        Whether the iteration ended at `limit`, so that `end` says nothing.
     """
 
     def __init__(  # noqa: PLR0913 -- the bytes, where to begin, and how to check them
@@ -80,8 +84,10 @@ class DispatchReader:
         read_body: bool,
         check_dup_info: bool = False,
         batch_rows: int = _BATCH_ROWS,
+        limit: int | None = None,
     ) -> None:
         self.position = position
+        self.is_at_limit = False
         self.end = MessageCheck(is_success=False, size=-1)
         self._raw = raw
         self._start_offset = start_offset
@@ -90,6 +96,7 @@ class DispatchReader:
         self._read_body = read_body
         self._check_dup_info = check_dup_info
         self._batch_rows = batch_rows
+        self._limit = limit if limit is not None and limit < raw.size else None
         self._is_over = False
         is_new = rules.release == "5.3"
         self._is_scalar = is_new and (check_dup_info or (check_crc and rules.verify_property_crc))
@@ -108,11 +115,16 @@ class DispatchReader:
         )
 
     def __iter__(self) -> Iterator[DispatchBatch]:
-        while not self._is_over:
-            if self._is_scalar or self._raw.size - self.position <= _FEW_BYTES:
-                yield from self._one_by_one()
+        stop = self._raw.size if self._limit is None else self._limit
+        while not self._is_over and not self.is_at_limit:
+            if self._is_scalar or stop - self.position <= _FEW_BYTES:
+                yield from self._one_by_one(self._limit)
             else:
-                yield from self._window()
+                yield from self._window(stop)
+            self.is_at_limit = self._has_reached_limit()
+
+    def _has_reached_limit(self) -> bool:
+        return self._limit is not None and not self._is_over and self.position >= self._limit
 
     def _one_by_one(self, until: int | None = None) -> Iterator[DispatchBatch]:
         """Ask the definition of every record, to the end or up to a position."""
@@ -136,9 +148,9 @@ class DispatchReader:
         self.end = check
         self._is_over = True
 
-    def _window(self) -> Iterator[DispatchBatch]:
+    def _window(self, stop: int) -> Iterator[DispatchBatch]:
         """Follow the chain of lengths as far as a window goes, and prove what it leads to."""
-        limit = min(self.position + _WINDOW, self._raw.size)
+        limit = min(self.position + _WINDOW, stop)
         starts = chain(self._raw, self.position, limit, self._start_offset).starts
         first = 0
         while first < starts.size and not self._is_over:

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``docs/options.md``: every option and every column, from the tables that the code itself uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark_commitlog.options import OPTIONS
+from pyspark_commitlog.schema import spark_type
+from pyspark_commitlog.write_options import WRITE_OPTIONS
+from store_core.format.batch_input import INPUT_COLUMNS
+from store_core.format.columns import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark_commitlog.option import Option
+
+__all__ = ["markdown_document"]
+
+
+def markdown_document() -> str:
+    """Write the document."""
+    lines = [*_INTRODUCTION, *_option_lines(OPTIONS), *_COLUMNS_INTRODUCTION, *_column_lines()]
+    lines += [*_WRITE_INTRODUCTION, *_option_lines(WRITE_OPTIONS), *_INPUT_INTRODUCTION, *_input_lines(), ""]
+    return "\n".join(lines)
+
+
+_INTRODUCTION: Final = (
+    "<!-- Generated from the tables of options and columns by `make docs`; do not edit. -->",
+    '# Options and columns of `format("commitlog")`',
+    "",
+    "## `spark.read.format(\"commitlog\").load(path)`",
+    "",
+    "Names of options and columns match without regard to case; unknown ones are refused. `store_core.read_messages`",
+    "takes the same options as Python arguments, in snake_case.",
+    "",
+    "| option | default | about | meaning |",
+    "|---|---|---|---|",
+)
+
+_COLUMNS_INTRODUCTION: Final = (
+    "",
+    "Columns of the view `messages`, in the order of the DataFrame. Those not read by default come with `.schema(...)`",
+    "or with option `columns`. Spark does not tell a Python source which columns a query uses: name a few, and only",
+    "they are decoded. With `mode=PERMISSIVE` every column can be null: of a damaged range only `physical_offset`,",
+    "`store_size`, `segment` and `_corrupt_record` are known.",
+    "",
+    "| column | Spark type | null | default | meaning |",
+    "|---|---|---|---|---|",
+)
+
+
+_WRITE_INTRODUCTION: Final = (
+    "",
+    '## `df.write.format("commitlog").mode("append").save(store)` and `df.writeStream.format("commitlog")`',
+    "",
+    "All messages of a job go into the store, or none. With `writeStream` that holds for each batch, and a batch that is in",
+    "the store is not appended again after a restart: what has been appended is noted in the store, in `commitlog-sink`,",
+    "under the query's id, which its checkpoint keeps. Rows keep their order within a partition; partitions go in the order of",
+    "their numbers. Rows that RocketMQ would refuse fail the job, unless `badRows` says otherwise.",
+    "",
+    "| option | default | about | meaning |",
+    "|---|---|---|---|",
+)
+
+_INPUT_INTRODUCTION: Final = (
+    "",
+    "Columns that a DataFrame may have, by name; others are refused. Of a property that is a column and is in `properties`",
+    "too, the column counts. `INNER_NUM` and properties of timers are refused, `__CRC32#` is left out.",
+    "",
+    "| column | holds |",
+    "|---|---|",
+)
+
+
+def _input_lines() -> Iterator[str]:
+    for name, meaning in INPUT_COLUMNS.items():
+        yield f"| `{name}` | {meaning} |"
+    yield "| `store_timestamp` | timestamp or epoch ms; with `preserveStoreTimestamp` only, and required then |"
+
+
+def _option_lines(options: Sequence[Option]) -> Iterator[str]:
+    for option in options:
+        default = option.default if option.default.startswith("(") else f"`{option.default}`"
+        yield f"| `{option.name}` | {default} | {option.scope} | {option.meaning} |"
+
+
+def _column_lines() -> Iterator[str]:
+    for column in COLUMNS:
+        kind, null, default = spark_type(column.type).simpleString(), _mark(column.nullable), _mark(column.default)
+        yield f"| `{column.name}` | `{kind}` | {null} | {default} | {column.doc} |"
+
+
+def _mark(holds: bool) -> str:  # noqa: FBT001 -- a mark for a truth
+    return "yes" if holds else ""

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of writing: one table, behind the parser, its errors and ``docs/options.md``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar, cast
+
+from pyspark_commitlog.option import Option, unknown_option
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.format.batch_input import parse_host
+from store_core.format.encode import pack_host
+from store_core.store.config import MessageStoreConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from store_core.queue.queue_rules import Release
+    from store_core.store.sink_commit import Rebuild
+
+__all__ = ["WRITE_OPTIONS", "WriteOptions"]
+
+BadRows: TypeAlias = Literal["fail", "skip"]
+
+WRITE_OPTIONS: Final = (
+    Option("path", "(required)", "store", "root of the store, which is made if it is not there; `save(path)` sets it"),
+    Option("release", "5.3", "store", "RocketMQ that is to serve the store: `4.3`, `4.9` or `5.3`"),
+    Option("topic", "(the column)", "rows", "all messages go to this topic, whatever column `topic` says"),
+    Option("queueNums", "4", "rows", "queues of a topic over which rows without `queue_id` are spread, in turns"),
+    Option(
+        "shardingKey",
+        "(in turns)",
+        "rows",
+        "column whose text chooses the queue of rows without `queue_id`, as `SelectMessageQueueByHash` does; it need "
+        "not be a column of a message",
+    ),
+    Option("storeHost", "127.0.0.1:10911", "rows", "broker's `ip:port`, where column `store_host` has none"),
+    Option("bornHost", "127.0.0.1:0", "rows", "producer's `ip:port`, where column `born_host` has none"),
+    Option(
+        "messageDelayLevel",
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "rows",
+        "delays of the levels in `delay_level`, as the broker has them",
+    ),
+    Option("maxMessageSize", "4m", "rows", "largest body, as the broker has it; release 4.3: largest record"),
+    Option(
+        "preserveStoreTimestamp",
+        "false",
+        "rows",
+        "keep the times in column `store_timestamp`; without it that column is refused, and messages get the time at "
+        "which they are appended",
+    ),
+    Option(
+        "badRows",
+        "fail",
+        "rows",
+        "`skip` leaves out rows that RocketMQ would refuse, and lists them with reasons in `commitlog-sink/refused`",
+    ),
+    Option("mappedFileSizeCommitLog", "1g", "store", "size of a new store's segments; an existing one keeps its own"),
+    Option("mappedFileSizeConsumeQueue", "6000000", "store", "the same for the files of its queues"),
+    Option("maxHashSlotNum", "5000000", "store", "slots of its index files; needed for a store that has others"),
+    Option("maxIndexNum", "20000000", "store", "entries of its index files; the same"),
+    Option(
+        "rebuild",
+        "all",
+        "commit",
+        "`all` brings queues and index up to the log, `queues` only those; `none` leaves that to whoever opens the "
+        "store next, and the file `abort`, so that a broker of any release does it",
+    ),
+    Option("overwriteStore", "false", "commit", 'must be `true` for `mode("overwrite")`: it replaces the whole store'),
+    Option(
+        "stagingDir",
+        "(in the store)",
+        "commit",
+        "where tasks leave their records until the commit; driver and tasks must see it, as they must see the store",
+    ),
+    Option(
+        "commitId",
+        "(none)",
+        "commit",
+        "name of the job: one that is in the store already is not appended again. Not with `writeStream`, where the "
+        "query's id and the batch's number do the same",
+    ),
+)
+
+_KEYS: Final = frozenset(option.name.lower() for option in WRITE_OPTIONS)
+_DEFAULTS: Final = {option.name.lower(): option.default for option in WRITE_OPTIONS}
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+_SIZE: Final = re.compile(r"(\d{1,18})([kmg]?)b?", re.IGNORECASE)
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_CONFIG_SIZES: Final = {
+    "mappedfilesizecommitlog": "mapped_file_size_commit_log",
+    "mappedfilesizeconsumequeue": "mapped_file_size_consume_queue",
+    "maxhashslotnum": "max_hash_slot_num",
+    "maxindexnum": "max_index_num",
+    "maxmessagesize": "max_message_size",
+}
+_INT: Final = 2**31 - 1
+T = TypeVar("T", bound=str)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of one write, parsed; it pickles.
+
+    Attributes
+    ----------
+    root : Path
+        The store's.
+    config : MessageStoreConfig
+        By the options alone; an existing store may have other sizes.
+    given_sizes : frozenset of str
+        Fields of `config` that somebody asked for.
+    topic, sharding_key, commit_id : str or None
+    queue_nums : int
+    store_host, born_host : tuple of str and int
+    preserve_store_timestamp, overwrite_store : bool
+    bad_rows, rebuild : str
+    staging : Path or None
+    """
+
+    root: Path
+    config: MessageStoreConfig
+    given_sizes: frozenset[str]
+    topic: str | None
+    queue_nums: int
+    sharding_key: str | None
+    store_host: tuple[str, int]
+    born_host: tuple[str, int]
+    preserve_store_timestamp: bool
+    bad_rows: BadRows
+    rebuild: Rebuild
+    overwrite_store: bool
+    staging: Path | None
+    commit_id: str | None
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> Self:
+        """Parse what Spark hands to a data source.
+
+        Raises
+        ------
+        InvalidOptionError
+            If an option is unknown (the nearest one is named), or has a value that can't be used, or there is no path.
+        """
+        given = {name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK}
+        for name in sorted(given.keys() - _KEYS):
+            if name.startswith("storage."):
+                raise UnsupportedStoreError(f"option {name} configures an object store; stores are written locally")
+            raise unknown_option(name, WRITE_OPTIONS, "writing format 'commitlog'")
+        text = _DEFAULTS | {name: value.strip() for name, value in given.items()}
+        release = cast("Release", _one_of("release", text["release"], "4.3", "4.9", "5.3"))
+        sizes = {field: _size(key, text[key]) for key, field in _CONFIG_SIZES.items()}
+        return cls(
+            root=_path("path", given.get("path")),
+            config=MessageStoreConfig(
+                release=release, message_delay_level=text["messagedelaylevel"], **cast("dict[str, int]", sizes)
+            ),
+            given_sizes=frozenset(field for key, field in _CONFIG_SIZES.items() if key in given),
+            topic=_not_empty("topic", given.get("topic")),
+            queue_nums=_queue_nums(text["queuenums"]),
+            sharding_key=_not_empty("shardingKey", given.get("shardingkey")),
+            store_host=_host("storeHost", text["storehost"], release),
+            born_host=_host("bornHost", text["bornhost"], release),
+            preserve_store_timestamp=_boolean("preserveStoreTimestamp", text["preservestoretimestamp"]),
+            bad_rows=_one_of("badRows", text["badrows"], "fail", "skip"),
+            rebuild=_one_of("rebuild", text["rebuild"], "all", "queues", "none"),
+            overwrite_store=_boolean("overwriteStore", text["overwritestore"]),
+            staging=_path("stagingDir", given["stagingdir"]) if "stagingdir" in given else None,
+            commit_id=_not_empty("commitId", given.get("commitid")),
+        )
+
+
+def _refuse(name: str, expected: str, found: str) -> InvalidOptionError:
+    return InvalidOptionError(f"option {name}: expected {expected}, found {found!r}")
+
+
+def _path(name: str, text: str | None) -> Path:
+    if not text:
+        raise InvalidOptionError(f"option {name}: no path is given: df.write.format('commitlog').save('/path/to/store')")
+    local = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
+    if "://" in local:
+        raise UnsupportedStoreError(f"option {name}: {text} is not on a local or mounted file system, where stores live")
+    return Path(local).absolute()
+
+
+def _not_empty(name: str, text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise _refuse(name, "some text", text)
+    return text
+
+
+def _one_of(name: str, text: str, *allowed: T) -> T:
+    for value in allowed:
+        if text.lower() == value:
+            return value
+    raise _refuse(name, f"one of {', '.join(allowed)}", text)
+
+
+def _boolean(name: str, text: str) -> bool:
+    return _one_of(name, text, "true", "false") == "true"
+
+
+def _queue_nums(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _INT):
+        raise _refuse("queueNums", "a number of 1 or more", text)
+    return int(text)
+
+
+def _size(key: str, text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    size = int(match[1]) << _SHIFTS[match[2].lower()] if match else 0
+    if not 1 <= size <= _INT:
+        name = next(option.name for option in WRITE_OPTIONS if option.name.lower() == key)
+        raise _refuse(name, f"a number of 1 to {_INT}, such as 1048576 or 1m", text)
+    return size
+
+
+def _host(name: str, text: str, release: str) -> tuple[str, int]:
+    try:
+        host = parse_host(text)
+        pack_host(*host, cast("Release", release))
+    except (InvalidOptionError, ValueError, OSError) as error:
+        raise InvalidOptionError(f"option {name}: {error}") from error
+    return host

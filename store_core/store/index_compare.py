@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares index entries that a part of the log gives with those that a store's index has of these records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.errors import UnsafeSizeError
+from store_core.queue.index_build import INDEX_DTYPE, positive_hashes
+from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index_header import INDEX_HEADER_SIZE
+from store_core.queue.index_slots import SLOT_SIZE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.dispatch_batch import DispatchBatch
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["IndexComparison"]
+
+_HASH_BITS: Final = 31
+_MOST_BYTES: Final = 1 << 32
+"""Of the log that one comparison is about: positions in it and hashes go into one number of 64 bits."""
+
+
+class IndexComparison:
+    """Compares as a multiset of (hash, physical offset), whatever the files' sizes; `add` batches, then `finish`.
+
+    Which slots and chains lead to the entries is not looked at, nor are their times.
+
+    Parameters
+    ----------
+    root : Path
+        The store's.
+    rules : QueueRules
+    begin, end : int
+        Physical offsets: the records that are compared start in this range.
+    """
+
+    def __init__(  # noqa: PLR0913 -- what is compared, and the services it stands on
+        self, root: Path, rules: QueueRules, begin: int, end: int, file_system: FileSystem, clock: Clock
+    ) -> None:
+        if end - begin > _MOST_BYTES:
+            raise UnsafeSizeError(
+                "segment too large", str(root), begin, f"at most {_MOST_BYTES} bytes", str(end - begin)
+            )
+        self._directory = root / INDEX_DIRECTORY
+        self._rules = rules
+        self._begin = begin
+        self._end = end
+        self._file_system = file_system
+        self._clock = clock
+        self._ours: list[npt.NDArray[np.int64]] = []
+
+    def add(self, batch: DispatchBatch) -> None:
+        """Note the entries that a batch gives."""
+        keys = batch.index_hashes()
+        self._ours.append(self._numbers(keys.hashes, batch.physical_offset[keys.rows]))
+
+    def _numbers(self, hashes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        inside = (offsets >= self._begin) & (offsets < self._end)
+        return (offsets[inside] - self._begin << _HASH_BITS) | positive_hashes(hashes[inside]).astype(np.int64)
+
+    def finish(self, end: int) -> tuple[int, int]:
+        """Count the entries that the store's index does not have, and those that it has and the log does not give.
+
+        Parameters
+        ----------
+        end : int
+            Physical offset where the log ended here: extra entries behind it do not count. They may be newer than
+            what was read.
+        """
+        ours = np.sort(np.concatenate([np.empty(0, np.int64), *self._ours]))
+        theirs = np.sort(np.concatenate([np.empty(0, np.int64), *self._stored(min(end, self._end))]))
+        mine, my_counts = np.unique(ours, return_counts=True)
+        other, other_counts = np.unique(theirs, return_counts=True)
+        common, at, there = np.intersect1d(mine, other, assume_unique=True, return_indices=True)
+        shared = int(np.minimum(my_counts[at], other_counts[there]).sum()) if len(common) else 0
+        return len(ours) - shared, len(theirs) - shared
+
+    def _stored(self, end: int) -> list[npt.NDArray[np.int64]]:
+        """Take the entries of this range out of the files whose headers say that they may have some."""
+        index = IndexFiles(self._directory, self._rules, self._file_system, self._clock, is_writable=False)
+        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        found = []
+        for file in index.files:
+            header = file.header
+            if (
+                header.end_physical_offset < self._begin
+                or header.begin_physical_offset >= end
+                or header.index_count <= 1
+            ):
+                continue
+            start = INDEX_HEADER_SIZE + SLOT_SIZE * self._rules.max_hash_slot_num
+            count = min(header.index_count, self._rules.max_index_num)
+            entries = np.memmap(file.path, INDEX_DTYPE, "r", start, (count,))[1:]
+            offsets = entries["physical_offset"].astype(np.int64)
+            inside = offsets < end
+            found.append(self._numbers(entries["key_hash"][inside].astype(np.int32), offsets[inside]))
+        index.close()
+        return found

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checkpoint may say once queues and index are rebuilt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core.store.store_checkpoint import StoreCheckpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import Release
+
+__all__ = ["update_checkpoint"]
+
+
+def update_checkpoint(  # noqa: PLR0913 -- one argument a fact
+    root: Path,
+    file_system: FileSystem,
+    release: Release,
+    *,
+    last_store_timestamp: int,
+    are_queues_whole: bool,
+    index_timestamp: int | None,
+) -> StoreCheckpoint:
+    """Write the checkpoint of a store whose queues or index were rebuilt and are on disk.
+
+    A broker that comes back after a crash begins to recover at a segment that is older than the checkpoint, so a time
+    that is too late would have it miss records, and one that is too early only costs time. The log's own time is never
+    raised, as nothing was written to the log; no time may be later than the log's last record.
+
+    Parameters
+    ----------
+    last_store_timestamp : int
+        Of the log's last record, ms.
+    are_queues_whole : bool
+        Whether all queues were rebuilt to the log's end: then their time is that of its last record, as after a
+        broker's flush.
+    index_timestamp : int or None
+        End time of the last full index file, ms, 0 without one; a broker deletes the files after it when it comes back
+        from a crash, and builds them anew. None if the index was not rebuilt.
+
+    Raises
+    ------
+    OSError
+        As the system says.
+    """
+    checkpoint = StoreCheckpoint(root, file_system, release).load()
+    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, last_store_timestamp)
+    queues = last_store_timestamp if are_queues_whole else checkpoint.logics_msg_timestamp
+    checkpoint.logics_msg_timestamp = min(queues, last_store_timestamp)
+    index = checkpoint.index_msg_timestamp if index_timestamp is None else index_timestamp
+    checkpoint.index_msg_timestamp = min(index, last_store_timestamp)
+    checkpoint.flush()
+    checkpoint.close()
+    return checkpoint

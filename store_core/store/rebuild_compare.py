@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares what a rebuild gives with what a store has: queues index by index, the index as a set of entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from store_core.errors import SegmentLayoutError
+from store_core.queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.batch_consume_queue_unit import readable_units
+from store_core.queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
+from store_core.queue.queue_extension import LAST_EXT_ADDRESS
+from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.consume_queue_table import Queue
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["LogBounds", "QueueDifferences", "StoredQueues", "UnitDifference", "compare_queues"]
+
+_KEPT: Final = 20
+_BLANK_SIZE: Final = 2**31 - 1
+_COMPARED: Final = np.dtype([("physical_offset", "<i8"), ("size", "<i8"), ("tags_code", "<i8"), ("count", "<i8")])
+
+
+class LogBounds(NamedTuple):
+    """What of a log counts in a comparison.
+
+    Attributes
+    ----------
+    min_offset : int
+        Physical offset where it starts: units below it point to what is gone.
+    is_live : bool
+        Whether a broker may be writing: units behind all that was read are no difference then.
+    """
+
+    min_offset: int
+    is_live: bool = False
+
+
+class UnitDifference(NamedTuple):
+    """A place where two queues differ.
+
+    Attributes
+    ----------
+    kind : str
+        ``"missing"`` from the store, ``"extra"`` in it, or ``"different"``.
+    queue_offset : int
+    physical_offset : int
+        Of the unit that the log gives; of an extra one that of the store.
+    """
+
+    kind: str
+    queue_offset: int
+    physical_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDifferences:
+    """How a queue of the store differs from what its log gives.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    missing, extra, different : int
+        Units.
+    first : tuple of UnitDifference
+        The first of them.
+    problem : str
+        Why the store's queue can't be read; empty if it can.
+    """
+
+    topic: str
+    queue_id: int
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    first: tuple[UnitDifference, ...] = ()
+    problem: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra or self.different or self.problem)
+
+
+class StoredQueues:
+    """The queues of a directory as a broker finds them when it starts; nothing is written.
+
+    Parameters
+    ----------
+    root : Path
+        Has ``consumequeue`` and so on.
+    """
+
+    def __init__(self, root: Path, rules: QueueRules, file_system: FileSystem, clock: Clock) -> None:
+        self._root = root
+        self._rules = rules
+        self._file_system = file_system
+        self._clock = clock
+
+    def units(self, topic: str, queue_id: int, min_offset: int) -> Iterator[tuple[npt.NDArray[np.int64], _Compared]]:
+        """Give the units that point at or behind an offset of the log, file by file, with their indexes.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the release would not load the queue.
+        """
+        queue = self._open(topic, queue_id)
+        try:
+            queue.load()
+            queue.recover()
+            for file in queue.mapped_file_queue.mapped_files:
+                if isinstance(queue, BatchConsumeQueue):
+                    yield _live(*_batch_columns(readable_units(file)), min_offset)
+                    continue
+                view = file.select(0)
+                if view is not None:
+                    indexes = file.file_from_offset // CQ_STORE_UNIT_SIZE + np.arange(len(view) // CQ_STORE_UNIT_SIZE)
+                    yield _live(indexes, _columns(units_of(view), queue), min_offset)
+        finally:
+            queue.close()
+
+    def _open(self, topic: str, queue_id: int) -> Queue:
+        rules, files, clock = self._rules, self._file_system, self._clock
+        if topic in rules.batch_topics:
+            directory = queue_path(self._root / BATCH_CONSUME_QUEUE, topic, queue_id)
+            return BatchConsumeQueue(topic, queue_id, directory, rules, files, clock, writable=False)
+        ext = ConsumeQueueExt(
+            queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id), rules, files, clock, writable=False
+        )
+        directory = queue_path(self._root / CONSUME_QUEUE, topic, queue_id)
+        with_ext = ext if rules.is_ext_enabled else None
+        return ConsumeQueue(topic, queue_id, directory, rules, files, clock, ext=with_ext, writable=False)
+
+
+_Compared = np.ndarray[Any, np.dtype[np.void]]
+
+
+def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> _Compared:
+    """Make units comparable: what stands in an extension is taken from there, as addresses need not be the same."""
+    compared = np.zeros(len(units), _COMPARED)
+    compared["physical_offset"] = units["physical_offset"]
+    compared["size"] = units["store_size"]
+    compared["tags_code"] = units["tags_code"]
+    if isinstance(queue.ext, ConsumeQueueExt):
+        for place in np.flatnonzero(compared["tags_code"] <= LAST_EXT_ADDRESS).tolist():
+            unit = queue.ext.get(int(compared["tags_code"][place]))
+            if unit is not None:
+                compared["tags_code"][place] = unit.tags_code
+    return compared
+
+
+def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], _Compared]:
+    compared = np.zeros(len(units), _COMPARED)
+    compared["physical_offset"] = units["physical_offset"]
+    compared["size"] = units["store_size"]
+    compared["tags_code"] = units["tags_code"]
+    compared["count"] = units["batch_size"]
+    return units["msg_base_offset"].astype(np.int64), compared
+
+
+def _live(indexes: npt.NDArray[np.int64], units: _Compared, min_offset: int) -> tuple[npt.NDArray[np.int64], _Compared]:
+    """Leave out units below the log's start, and those that fill a file up to the first."""
+    is_blank = (units["physical_offset"] == 0) & (units["size"] == _BLANK_SIZE)
+    kept = (units["physical_offset"] >= min_offset) & ~is_blank
+    return indexes[kept], units[kept]
+
+
+def compare_queues(
+    topic: str, queue_id: int, rebuilt: StoredQueues, stored: StoredQueues, bounds: LogBounds
+) -> QueueDifferences:
+    """Compare one queue of two directories; what is below the log's start is passed over."""
+    ours = _joined(rebuilt.units(topic, queue_id, bounds.min_offset))
+    try:
+        theirs = _joined(stored.units(topic, queue_id, bounds.min_offset))
+    except (SegmentLayoutError, OSError) as error:
+        return QueueDifferences(topic, queue_id, missing=len(ours[0]), problem=str(error))
+    if bounds.is_live:
+        newest = int(ours[1]["physical_offset"].max(initial=-1))
+        known = theirs[1]["physical_offset"] <= newest
+        theirs = theirs[0][known], theirs[1][known]
+    _, mine, other = np.intersect1d(ours[0], theirs[0], return_indices=True)
+    missing = np.setdiff1d(np.arange(len(ours[0])), mine)
+    extra = np.setdiff1d(np.arange(len(theirs[0])), other)
+    different = mine[ours[1][mine] != theirs[1][other]]
+    found = (("missing", ours, missing), ("extra", theirs, extra), ("different", ours, different))
+    first = [
+        UnitDifference(kind, int(side[0][place]), int(side[1]["physical_offset"][place]))
+        for kind, side, places in found
+        for place in places[:_KEPT].tolist()
+    ]
+    first.sort(key=lambda difference: difference.queue_offset)
+    return QueueDifferences(topic, queue_id, len(missing), len(extra), len(different), tuple(first[:_KEPT]))
+
+
+def _joined(
+    files: Iterator[tuple[npt.NDArray[np.int64], _Compared]],
+) -> tuple[npt.NDArray[np.int64], _Compared]:
+    listed = list(files)
+    if not listed:
+        return np.empty(0, np.int64), np.empty(0, _COMPARED)
+    return np.concatenate([indexes for indexes, _ in listed]), np.concatenate([units for _, units in listed])

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rebuild of queues and index is asked to make, and by whose rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from store_core.queue.consume_queue_table import MAX_QUEUES
+from store_core.queue.unit_pieces import PieceFormat
+
+if TYPE_CHECKING:
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["RebuildRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRules:
+    """What is to be rebuilt, and by whose rules.
+
+    Attributes
+    ----------
+    queue_rules : QueueRules
+    topics : frozenset of str, optional
+        Only their queues; all without.
+    queue_id : int, optional
+        Only queues of this id.
+    since_offset : int
+        Physical offset from which records count; queues keep what they have of those before. 0 for all.
+    index_since_offset : int
+        The same for the index, which keeps whole files.
+    check_crc : bool
+        Take a record whose body does not match its checksum for the log's end, as recovery does. Dispatching does not
+        look at bodies, nor does this by default.
+    has_queues, has_index : bool
+        What is wanted.
+    max_queues : int
+        How many queues there may be.
+    """
+
+    queue_rules: QueueRules
+    topics: frozenset[str] | None = None
+    queue_id: int | None = None
+    since_offset: int = 0
+    index_since_offset: int = 0
+    check_crc: bool = False
+    has_queues: bool = True
+    has_index: bool = False
+    max_queues: int = MAX_QUEUES
+
+    @property
+    def first_offset(self) -> int:
+        """Physical offset before which no record is needed."""
+        wanted = [self.since_offset] * self.has_queues + [self.index_since_offset] * self.has_index
+        return min(wanted, default=0)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether queues are left out, or taken over in part, so that others must stay where they are."""
+        return self.topics is not None or self.queue_id is not None or self.since_offset > 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all queues are simple ones without an extension, whose units need no more than 20 bytes each."""
+        return not self.queue_rules.is_ext_enabled and not self.queue_rules.batch_topics
+
+    def wants(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a queue is to be rebuilt."""
+        return (self.topics is None or topic in self.topics) and self.queue_id in (None, queue_id)
+
+    def piece_format(self, topic: str) -> PieceFormat:
+        """Give the form in which units of a topic are carried."""
+        return PieceFormat(is_whole=self.queue_rules.is_ext_enabled or topic in self.queue_rules.batch_topics)

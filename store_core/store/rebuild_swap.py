@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts rebuilt queues and index in the place of the old ones, so that a crash at any step is put right afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core.errors import StoreError
+from store_core.files.file_system import write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["JOURNAL", "RebuildSwap", "SwapError", "kept_directories"]
+
+JOURNAL: Final = "rebuild-swap.json"
+"""Below the store root while a swap is under way: which directories move, and where."""
+
+_KEPT: Final = re.compile(r"replaced-[0-9]+")
+_MARK: Final = "replaced-by-rebuild"
+_FORM: Final = 1
+
+
+class SwapError(StoreError):
+    """A swap that was begun can't be finished nor undone: somebody has moved its directories since."""
+
+
+def kept_directories(root: Path, file_system: FileSystem) -> list[Path]:
+    """List where swaps before have put what was there, oldest first."""
+    names = [name for name in file_system.names(root) if _KEPT.fullmatch(name)]
+    found = [root / name for name in names if file_system.status(root / name / _MARK) is not None]
+    return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildSwap:
+    """Moves directories of a store away, and others into their places.
+
+    Steps: 1. the directory for the old ones is made; 2. the journal is written, with all moves; 3. for each place, what
+    is there is renamed away, then the new directory is renamed into its place; 4. the journal is removed. Each step is
+    on disk before the next. Before step 2 nothing has changed. After it `resume` goes on: what has been moved is told
+    by what is where. A broker must not start meanwhile: whoever swaps holds the store's lock, and after a crash runs
+    `resume` first.
+
+    Attributes
+    ----------
+    root : Path
+        The store's.
+    source : Path
+        Where the new directories are, on the same file system.
+    kept : Path
+        Where the old ones go.
+    places : tuple of str
+        Paths below the root and, if there is something new for them, below `source`.
+    removed : tuple of str
+        Places that only become empty.
+    """
+
+    root: Path
+    source: Path
+    kept: Path
+    places: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+
+    @classmethod
+    def plan(
+        cls, root: Path, source: Path, places: Iterable[str], removed: Iterable[str], file_system: FileSystem
+    ) -> RebuildSwap:
+        """Choose a name for the directory of the old ones."""
+        taken = [int(name.partition("-")[2]) for name in file_system.names(root) if _KEPT.fullmatch(name)]
+        kept = root / f"replaced-{max(taken, default=0) + 1}"
+        return cls(root, source, kept, tuple(places), tuple(removed))
+
+    def run(self, file_system: FileSystem) -> None:
+        """Swap.
+
+        Raises
+        ------
+        OSError
+            As the system says; `resume` goes on from there.
+        SwapError
+            If a new directory is not there.
+        """
+        file_system.make_directories(self.kept)
+        _write(self.kept / _MARK, b"", file_system)
+        fields = {
+            "form": _FORM,
+            "source": str(self.source),
+            "kept": self.kept.name,
+            "places": self.places,
+            "removed": self.removed,
+        }
+        _write(self.root / JOURNAL, json.dumps(fields).encode(), file_system)
+        self.move_all(file_system)
+
+    @classmethod
+    def resume(cls, root: Path, file_system: FileSystem) -> RebuildSwap | None:
+        """Finish a swap that was interrupted; None if there is none.
+
+        Where a new directory is gone before it came to its place, the old one goes back there.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        SwapError
+            If the journal can't be read, or neither old nor new directories are there.
+        """
+        if file_system.status(root / JOURNAL) is None:
+            return None
+        swap = cls._read(root, file_system)
+        if swap is None:
+            file_system.remove(root / JOURNAL)  # torn while it was written: nothing was moved
+            file_system.sync_directory(root)
+            return None
+        swap.move_all(file_system)
+        return swap
+
+    @classmethod
+    def _read(cls, root: Path, file_system: FileSystem) -> RebuildSwap | None:
+        path = root / JOURNAL
+        file = file_system.open(path, writable=False)
+        try:
+            text = file.read(file.size(), 0)
+        finally:
+            file.close()
+        try:
+            fields: Any = json.loads(text)
+        except ValueError:
+            return None
+        try:
+            places, removed = tuple(map(str, fields["places"])), tuple(map(str, fields["removed"]))
+            is_sound = fields["form"] == _FORM and _KEPT.fullmatch(fields["kept"]) is not None
+            source = type(root)(fields["source"])
+        except (KeyError, TypeError) as error:
+            raise SwapError(_strange(path)) from error
+        if not is_sound or any(".." in place.split("/") or place.startswith("/") for place in places + removed):
+            raise SwapError(_strange(path))
+        return cls(root, source, root / fields["kept"], places, removed)
+
+    def move_all(self, file_system: FileSystem) -> None:
+        """Make the moves of a journal that is there, as many as are left, and remove it.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        SwapError
+            If there is nothing to have in a place.
+        """
+        for place in self.places:
+            self._check(place, file_system)
+        for place in self.places:
+            self._move(place, file_system, is_replaced=True)
+        for place in self.removed:
+            self._move(place, file_system, is_replaced=False)
+        file_system.remove(self.root / JOURNAL)
+        file_system.sync_directory(self.root)
+
+    def _check(self, place: str, file_system: FileSystem) -> None:
+        """Make sure that there is something to have in a place: the new directory, or at least the old one."""
+        if all(file_system.status(above / place) is None for above in (self.source, self.root, self.kept)):
+            raise SwapError(
+                f"the swap that {self.root / JOURNAL} tells of can't go on: expected {place} below {self.source}, "
+                f"{self.root} or {self.kept}, found it nowhere. Put it back from wherever it was moved to, or remove "
+                f"the journal and rebuild"
+            )
+
+    def _move(self, place: str, file_system: FileSystem, *, is_replaced: bool) -> None:
+        source, target, kept = self.source / place, self.root / place, self.kept / place
+        is_waiting = is_replaced and file_system.status(source) is not None
+        if (is_waiting or not is_replaced) and file_system.status(target) is not None:
+            if file_system.status(kept) is not None:
+                raise SwapError(f"{target} is there again, and {kept} too: expected one of them; take one away")
+            file_system.make_directories(kept.parent)
+            self._rename(target, kept, file_system)
+        if is_waiting:
+            file_system.make_directories(target.parent)
+            self._rename(source, target, file_system)
+        elif is_replaced and file_system.status(target) is None:
+            self._rename(kept, target, file_system)  # the new one is gone: the old one comes back
+
+    @staticmethod
+    def _rename(source: Path, target: Path, file_system: FileSystem) -> None:
+        file_system.rename(source, target)
+        for directory in {source.parent, target.parent}:
+            file_system.sync_directory(directory)
+
+
+def _strange(path: Path) -> str:
+    return (
+        f"{path} is no journal of this version's: finish the swap with the version that began it, or look where "
+        f"consumequeue and index are, put them in place, and remove the file"
+    )
+
+
+def _write(path: Path, data: bytes, file_system: FileSystem) -> None:
+    """Write a small file durably."""
+    file = file_system.open(path, create=True)
+    try:
+        file.truncate(len(data))
+        write_all(file, memoryview(data), 0)
+        file.sync()
+    finally:
+        file.close()
+    with suppress(FileNotFoundError):
+        file_system.sync_directory(path.parent)
