@@ -22,6 +22,7 @@ from store_core.format.lockstep import chain, scan
 from store_core.format.scan import BLANK_SIZE, RecordCheck, Scan, StopReason, check_record, follow_chain
 from store_core.format.spans import Heads
 from store_core.format.sys_flag import MessageSysFlag
+from store_core.format.walk_start import WalkStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +103,7 @@ def _no_holes(position: int) -> int:
 
 
 class SegmentWalk:
-    """Iterates over a segment from its first byte: `Run` and `Damage`, in ascending order.
+    """Iterates over a segment, from its first byte if nothing else is said: `Run` and `Damage`, in ascending order.
 
     Parameters
     ----------
@@ -126,6 +127,8 @@ class SegmentWalk:
         (`store_core.format.spans.measure`) and tells the walk of the first that is not sound: see `go_back`.
     known : sequence of Run
         Chains of another walk over the same bytes, from their first one on; they are not followed again.
+    start : WalkStart, optional
+        Where to begin; what is found from there on is the same.
 
     Attributes
     ----------
@@ -148,8 +151,10 @@ class SegmentWalk:
         next_data: Callable[[int], int] = _no_holes,
         measured_from: int | None = None,
         known: Sequence[Run] = (),
+        start: WalkStart | None = None,
     ) -> None:
-        self.stop = 0
+        start = start or WalkStart()
+        self.stop = start.position
         self.reason = StopReason.LIMIT
         self.stale = -1
         self._raw = raw
@@ -159,7 +164,7 @@ class SegmentWalk:
         self._is_growing = is_growing
         self._until = raw.size if until is None else min(until, raw.size)
         self._candidates = CandidateFinder(raw, start_offset, next_data)
-        self._last_sound = self._last_before = -1
+        self._last_sound = self._last_before = start.last_sound
         self._measured_from = raw.size if measured_from is None else measured_from
         self._known = {int(run.starts[0]): run for run in known}
         self._is_back = False

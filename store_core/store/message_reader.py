@@ -198,6 +198,7 @@ class _RangeReader:
             next_data=self._next_data,
             measured_from=self._begin,
             known=self._known,
+            start=self._range.walk_start,
         )
         for part in walk:
             if isinstance(part, Run):

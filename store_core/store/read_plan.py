@@ -21,7 +21,8 @@ from store_core.files.store_path import layout_problems, list_segments, usual_si
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, unit_dtype
 from store_core.format.log_end import find_log_end
 from store_core.format.salvage import store_timestamps
-from store_core.format.scan import StopReason, check_record
+from store_core.format.scan import Scan, StopReason, check_record
+from store_core.format.walk_start import find_walk_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.log_end import LogEnd
     from store_core.format.salvage import Run
+    from store_core.format.walk_start import WalkStart
     from store_core.store.read_options import ReadOptions
 
 __all__ = ["ReadPlan", "ReadRange", "WalkedSegment", "plan_and_walk", "plan_ranges"]
@@ -64,6 +66,8 @@ class ReadRange:
         Whether the log ends in this segment, so that bytes of an earlier time may lie in it.
     is_cut : bool
         Whether the file is shorter than it should be.
+    walk_start : WalkStart or None
+        Where in the segment a reader can begin to walk; None if that is its first byte.
     """
 
     segment: Segment
@@ -72,6 +76,7 @@ class ReadRange:
     data_end: int
     is_last: bool = False
     is_cut: bool = False
+    walk_start: WalkStart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,21 @@ class _Planner:
         whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
         clipped = [self._clip(part) for part in self._up_to_log_end(whole)]
         kept = self._within_time([part for part in clipped if part.begin < part.end])
-        return ReadPlan(tuple(_split(kept, self._options)), tuple(self._notes))
+        return ReadPlan(tuple(self._with_walk_starts(list(_split(kept, self._options)))), tuple(self._notes))
+
+    def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
+        """Spare readers the way to ranges inside the segment that was walked here."""
+        if self.walked is None:
+            return parts
+        segment = self.walked.segment
+        inner = [at for at, part in enumerate(parts) if part.segment == segment and part.begin > segment.start_offset]
+        if inner:
+            begins = [parts[at].begin - segment.start_offset for at in inner]
+            chained = _joined(self.walked.runs, max(begins))
+            starts = find_walk_starts(self.walked.raw, segment.start_offset, chained, begins)
+            for at, start in zip(inner, starts, strict=True):
+                parts[at] = replace(parts[at], walk_start=start)
+        return parts
 
     def _note(self, text: str) -> None:
         self._notes.append(text)
@@ -216,6 +235,12 @@ class _Planner:
 
 def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
     return zip_longest(segments, segments[1:])
+
+
+def _joined(runs: Sequence[Run], end: int) -> Scan:
+    """Join a chain up to the run that reaches a position."""
+    needed = [run for run in runs if run.starts[0] < end]
+    return Scan(np.concatenate([run.starts for run in needed]), needed[-1].stop, StopReason.LIMIT)
 
 
 def _has_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:

@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store_core import ReadOptions, StoreError, plan_ranges, read_messages, read_range
-from tests.builders import BODY_AT, MAGIC_BLANK, LogBuilder, Record
+from tests.builders import BODY_AT, BODY_LENGTH_AT, MAGIC_BLANK, LogBuilder, Record
 from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store_core import ReadRange
 
 COLUMNS: Final = ["physical_offset", "store_size", "topic", "body", "_corrupt_record"]
 LENIENT: Final = st.sampled_from(["DROPMALFORMED", "PERMISSIVE"])
@@ -40,6 +42,7 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("store_core.format.salvage._LONGEST_WINDOW", 500)
         monkeypatch.setattr("store_core.format.salvage._SHORTEST_WINDOW", 100)
         monkeypatch.setattr("store_core.store.message_reader._BATCH_BYTES", 700)
+        monkeypatch.setattr("store_core.format.log_end._LAST_RECORDS", 2)
 
 
 def write(log: Log, directory: Path) -> Path:
@@ -203,3 +206,37 @@ def test_ranges_do_not_depend_on_the_options_of_rows(tmp_path: Path) -> None:
     batches = [batch for part in parts for batch in read_range(part, narrow)]
 
     assert pa.Table.from_batches(batches).to_pydict() == {"body": [b"x" * number for number in range(1, 40, 3)]}
+
+
+def split_in_three(root: Path) -> list[ReadRange]:
+    return list(plan_ranges(root, ReadOptions.parse(columns=COLUMNS, min_partitions=3)).ranges)
+
+
+def test_a_range_of_the_last_segment_is_read_without_what_is_before_it(tmp_path: Path) -> None:
+    log = LogBuilder(4096)
+    for number in range(30):
+        log.append(b"x" * number)
+    root = log.write(tmp_path)
+    *_, last = split_in_three(root)
+    (path,) = (root / "commitlog").iterdir()
+    path.write_bytes(b"\xff" * last.begin + path.read_bytes()[last.begin :])
+    rows = [row for batch in read_range(last, ReadOptions.parse(columns=COLUMNS)) for row in batch.to_pylist()]
+
+    assert [row["physical_offset"] for row in rows] == [
+        record.physical_offset for record in log.records if record.physical_offset >= last.begin
+    ]
+
+
+def test_ranges_behind_a_record_that_is_not_sound_are_walked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store_core.format.log_end._LAST_RECORDS", 2)
+    log = LogBuilder(4096)
+    for number in range(30):
+        log.append(b"x" * number)
+    log.patch(log.records[12].physical_offset + BODY_LENGTH_AT, struct.pack(">i", 13))
+    first, second, third = split_in_three(log.write(tmp_path))
+
+    assert first.walk_start is None
+    assert second.walk_start is not None
+    assert third.walk_start is None
