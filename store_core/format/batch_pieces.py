@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.property_join import Part
 
 __all__ = [
     "HeadValue",
     "HostColumn",
+    "Part",
     "body_crcs",
     "fixed_items",
     "head_items",
@@ -37,6 +37,8 @@ __all__ = [
     "merge_constants",
     "number_queues",
 ]
+
+Part: TypeAlias = "bytes | pa.Array"
 
 _SMALL_BODY: Final = 4096
 

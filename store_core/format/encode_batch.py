@@ -55,8 +55,8 @@ from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag, Transac
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from store_core.format.batch_pieces import Part
     from store_core.format.message import Message
-    from store_core.format.property_join import Part
     from store_core.format.property_string import PropertyMap
 
 __all__ = ["encode_batch"]

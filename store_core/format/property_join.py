@@ -9,13 +9,13 @@ scalar encoder, which is the definition of both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.format.batch_pieces import item_borders
+from store_core.format.batch_pieces import Part, item_borders
 from store_core.format.delayed import TIMERS
 from store_core.format.java_map import hash_map_capacity, hash_map_order
 from store_core.format.properties import KEYS, PROPERTY_CRC, TAGS
@@ -37,8 +37,6 @@ _WHOLE_STRING: Final = "\x02"
 """Stands for the name of a source that gives the whole properties string; no property can have it."""
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
-
-Part: TypeAlias = "bytes | pa.Array"
 
 
 @dataclass(frozen=True, slots=True)

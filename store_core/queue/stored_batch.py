@@ -249,10 +249,10 @@ class StoredBatch(DispatchBatch):
         if len(self._file.numbers.queues) > len(self):
             occurring, codes = np.unique(numbers, return_inverse=True)
             return occurring.astype(np.int64), codes.astype(np.int32)
-        occurring = np.flatnonzero(np.bincount(numbers))
-        codes = np.zeros(occurring[-1] + 1, np.int32)
-        codes[occurring] = np.arange(occurring.size)
-        return occurring, codes.take(numbers)
+        found = np.flatnonzero(np.bincount(numbers))
+        places = np.zeros(int(found[-1]) + 1, np.int32)
+        places[found] = np.arange(found.size)
+        return found, places.take(numbers)
 
     @cached_property
     def queues(self) -> tuple[tuple[str, int], ...]:  # noqa: D102
