@@ -129,7 +129,9 @@ class BloomFilter:
 
     def is_valid(self, data: BloomFilterData | None) -> bool:
         """Tell whether the bits are of this filter."""
-        return data is not None and data.bit_num == self.m and len(data.positions) == self.k
+        if data is None or data.bit_num != self.m or len(data.positions) != self.k:
+            return False
+        return all(0 <= position < data.bit_num for position in data.positions)
 
     @staticmethod
     def is_hit(data: BloomFilterData, bit_map: bytes) -> bool:

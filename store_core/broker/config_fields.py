@@ -103,6 +103,15 @@ class ConfigFields:
             raise self.error(missing, "an offset")
         return {self._index(key): self.integer(key) for key in self.members}
 
+    def integers(self, key: JsonKey) -> tuple[int, ...]:
+        """Give a list of 32-bit integers, empty if it is missing."""
+        value = self.members.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple) or not all(type(item) is int and item in _I32 for item in value):
+            raise self.error(key, "a list of integers of 32 bits")
+        return tuple(value)
+
     def texts(self) -> dict[str, str]:
         """Give all members, which have to be strings."""
         return {str(key): self.text(key, "") for key in self.members}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.commit_log import CommitLog
+    from store_core.store.dispatcher import FilterBitMap
     from store_core.store.recovery_report import RecoveryReport
     from store_core.store.store_checkpoint import StoreCheckpoint
 
@@ -41,6 +42,8 @@ class DerivedStructures:
     clock : Clock
     is_master : bool
         Whether dispatching passes over what is no record.
+    filter_bit_map : FilterBitMap, optional
+        Gives records their bit maps, see `Dispatcher`.
 
     Attributes
     ----------
@@ -62,6 +65,7 @@ class DerivedStructures:
         clock: Clock,
         *,
         is_master: bool = True,
+        filter_bit_map: FilterBitMap | None = None,
     ) -> None:
         self._log = log
         self._checkpoint = checkpoint
@@ -75,7 +79,7 @@ class DerivedStructures:
             root / INDEX_DIRECTORY, rules, file_system, clock,
             on_full=self._note_full_index, on_error=lambda: _set(log, RunningFlag.WRITE_INDEX_FILE_ERROR),
         )  # fmt: skip
-        self.dispatcher = Dispatcher(self.queues, self.index)
+        self.dispatcher = Dispatcher(self.queues, self.index, filter_bit_map)
         queue = log.mapped_file_queue
         self.reput = ReputMessageService(queue, self.dispatcher, rules, clock, self._dispatch_end, is_master=is_master)
         self.recovery = StoreRecovery(log, self.queues, self.index, checkpoint, self.dispatcher, rules)

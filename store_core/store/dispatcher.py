@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch_request import DispatchRequest
     from store_core.queue.index_service import IndexService
 
-__all__ = ["Dispatcher", "select_rows"]
+__all__ = ["Dispatcher", "FilterBitMap", "select_rows"]
+
+
+class FilterBitMap(Protocol):
+    """Who says which SQL92 consumers a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``)."""
+
+    def __call__(self, request: DispatchRequest, /) -> bytes:
+        """Give the bit map of a message; empty if nobody of its topic has such a filter."""
+        ...
 
 
 class Dispatcher:
@@ -26,31 +35,58 @@ class Dispatcher:
 
     One thread dispatches at a time.
 
+    Parameters
+    ----------
+    queues : ConsumeQueueStore
+    index : IndexService
+    filter_bit_map : FilterBitMap, optional
+        Asked of every record before it goes to its queue.
+
     Attributes
     ----------
     dispatched : int
         Records given on so far.
     """
 
-    def __init__(self, queues: ConsumeQueueStore, index: IndexService) -> None:
+    def __init__(
+        self, queues: ConsumeQueueStore, index: IndexService, filter_bit_map: FilterBitMap | None = None
+    ) -> None:
         self._queues = queues
         self._index = index
+        self._filter_bit_map = filter_bit_map
         self.dispatched = 0
 
-    def dispatch(self, request: DispatchRequest) -> None:
-        """Give one record on (``DefaultMessageStore.doDispatch``)."""
+    def dispatch(self, request: DispatchRequest) -> DispatchRequest:
+        """Give one record on (``DefaultMessageStore.doDispatch``); with its bit map it is what comes back."""
+        if self._filter_bit_map is not None:
+            request = replace(request, bit_map=self._filter_bit_map(request))
         self._queues.put(request)
         self._index.build_index(request)
         self.dispatched += 1
+        return request
 
-    def dispatch_batch(self, batch: DispatchBatch) -> None:
+    def dispatch_batch(self, batch: DispatchBatch) -> DispatchBatch:
         """Give many records on, equal to `dispatch` of one after the other.
 
         Keys that are put are not all in the index file yet; `write_back` brings them there.
         """
-        self._queues.put_batch(batch)
+        mapped = None if self._filter_bit_map is None else self._with_bit_maps(batch, self._filter_bit_map)
+        if mapped is None:
+            self._queues.put_batch(batch)
+        else:
+            batch = mapped
+            for request in batch.requests():
+                self._queues.put(request)
         self._index.build_indexes(batch, write_back=False)
         self.dispatched += len(batch)
+        return batch
+
+    @staticmethod
+    def _with_bit_maps(batch: DispatchBatch, filter_bit_map: FilterBitMap) -> DispatchBatch | None:
+        """Give the batch with maps; None if no record has one."""
+        requests = [replace(request, bit_map=filter_bit_map(request)) for request in batch.requests()]
+        has_maps = any(request.bit_map for request in requests)
+        return RequestBatch(requests, batch.starts.tolist()) if has_maps else None
 
     def write_back(self) -> None:
         """Bring keys that were put to the index file; before a checkpoint or the end of ``abort`` vouches for them.

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from store_core.format.batch_append import EncodedBatch
     from store_core.format.message import Message
     from store_core.store.bulk_append import AppendBatchResult
+    from store_core.store.dispatcher import FilterBitMap
     from store_core.store.put_checks import PutMessageHook
     from store_core.store.recovery_report import RecoveryReport
     from store_core.store.replication import ReplicaService
@@ -81,6 +82,7 @@ class DefaultMessageStore(StoreReading):
         read_only: bool,
         broker_hooks: bool,
         cleans: bool,
+        filter_bit_map: FilterBitMap | None = None,
     ) -> None:
         self.path = path
         self.config = config
@@ -109,8 +111,9 @@ class DefaultMessageStore(StoreReading):
         )
         rules, is_master = config.queue_rules(self._batch_topics), broker.broker_id == 0
         self._derived = DerivedStructures(
-            path, self.commit_log, self.checkpoint, rules, file_system, clock, is_master=is_master
-        )
+            path, self.commit_log, self.checkpoint, rules, file_system, clock, is_master=is_master,
+            filter_bit_map=filter_bit_map if broker.enable_calc_filter_bit_map else None,
+        )  # fmt: skip
         self.clean_services = CleanServices(
             config, self.commit_log, space, self.consume_queue_store, self.index_service, clock
         )
@@ -132,6 +135,7 @@ class DefaultMessageStore(StoreReading):
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
         cleans: bool = False,
+        filter_bit_map: FilterBitMap | None = None,
     ) -> Self:
         """Open a store, or make one.
 
@@ -159,6 +163,9 @@ class DefaultMessageStore(StoreReading):
             Delete what is too old, and refuse messages when the disk is full, as a broker does by ``fileReservedTime``,
             ``deleteWhen`` and the disk ratios; see `store_core.store.clean_services`. A store that is opened to have
             something added keeps all it has.
+        filter_bit_map : FilterBitMap, optional
+            Says which SQL92 consumers a message is for, e.g. `ConsumerFilterManager.bit_map`. With the broker's
+            ``enableCalcFilterBitMap`` it is asked before a record goes to its queue.
 
         Raises
         ------
@@ -183,6 +190,7 @@ class DefaultMessageStore(StoreReading):
             read_only=read_only,
             broker_hooks=broker_hooks,
             cleans=cleans,
+            filter_bit_map=filter_bit_map,
         )
         if read_only:
             store._load_to_read()

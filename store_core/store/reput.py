@@ -225,7 +225,7 @@ class ReputMessageService(ServiceThread):
         return True
 
     def _dispatch(self, batch: DispatchBatch) -> None:
-        self._dispatcher.dispatch_batch(batch)
+        batch = self._dispatcher.dispatch_batch(batch)
         if self.listeners:
             for request in batch.requests():
                 self._notify(request)

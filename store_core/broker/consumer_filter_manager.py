@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SQL92 consumers that a broker knows, and the file they are kept in."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from store_core.broker.bloom_filter import BloomFilter, BloomFilterData
+from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
+from store_core.broker.config_fields import ConfigFields
+from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
+from store_core.errors import FilterError
+from store_core.format.sql92_expression import Sql92Expression
+from store_core.store.broker_config import BrokerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonObject
+    from store_core.broker.consumer_group import RegisteredSubscription
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.queue.queue_rules import Release
+
+__all__ = ["ConsumerFilterManager"]
+
+_LOG: Final = logging.getLogger("store_core")
+_FILE: Final = "consumerFilter.json"
+_TOPICS_CAPACITY: Final = initial_capacity(256)
+_TAG_TYPES: Final = ("", "TAG")
+_SQL92: Final = "SQL92"
+_ABSENT_MS: Final = 30_000
+"""How long before a start its consumers are taken to have left."""
+
+
+class ConsumerFilterManager(ConfigManager):
+    """Registered expressions by topic and group, in ``config/consumerFilter.json`` (``ConsumerFilterManager``).
+
+    A group that leaves is kept for ``filterDataCleanTimeSpan``, so that messages of the meantime have its bits when it
+    comes back. Every method may be called by any thread.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    file_system : FileSystem
+    clock : Clock
+    release : str
+    broker : BrokerConfig, optional
+        How long groups are kept, and how large maps are.
+
+    Attributes
+    ----------
+    bloom_filter : BloomFilter
+        Gives groups their bits.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        file_system: FileSystem,
+        clock: Clock,
+        release: Release = "5.3",
+        broker: BrokerConfig | None = None,
+    ) -> None:
+        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
+        broker = broker or BrokerConfig()
+        self.bloom_filter = BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter)
+        self._clock = clock
+        self._release: Release = release
+        self._kept_ms = broker.filter_data_clean_time_span
+        self._capacity = _TOPICS_CAPACITY
+        self._topics: dict[str, dict[str, ConsumerFilterData]] = {}
+
+    # ---- asking
+
+    def get(self, topic: str, group: str) -> ConsumerFilterData | None:
+        """Give what a group has registered for a topic; None if nothing."""
+        with self._lock:
+            return self._topics.get(topic, {}).get(group)
+
+    def of_topic(self, topic: str) -> tuple[ConsumerFilterData, ...]:
+        """Give what is registered for a topic, in the order in which Java's table gives it."""
+        with self._lock:
+            groups = self._topics.get(topic, {})
+            return tuple(groups[group] for group in concurrent_map_order(groups, DEFAULT_CAPACITY))
+
+    def of_group(self, group: str) -> tuple[ConsumerFilterData, ...]:
+        """Give what a group has registered."""
+        with self._lock:
+            return tuple(groups[group] for groups in self._topics.values() if group in groups)
+
+    def bit_map(self, request: DispatchRequest) -> bytes:
+        """Give the map of a message; `DefaultMessageStore.open` takes this as its `filter_bit_map`."""
+        return calculate_bit_map(self.of_topic(request.topic), request.properties, self.bloom_filter)
+
+    # ---- registering
+
+    def register(self, group: str, subscriptions: Iterable[RegisteredSubscription]) -> None:
+        """Take what the consumers of a group subscribe to; it leaves the topics that are not among that."""
+        named = tuple(subscriptions)
+        topics = {subscription.data.topic for subscription in named}
+        with self._lock:
+            for subscription in named:
+                data = subscription.data
+                self.register_expression(
+                    data.topic, group, data.tags.text, subscription.sub_version, expression_type=data.expression_type
+                )
+            for left in self.of_group(group):
+                if left.topic not in topics and not left.is_dead:
+                    self._put(replace(left, dead_time=self._clock.now_ms()))
+
+    def register_expression(
+        self, topic: str, group: str, expression: str, client_version: int, *, expression_type: str = _SQL92
+    ) -> bool:
+        """Register an expression of a group (``ConsumerFilterManager.register``, ``FilterDataMapByTopic.register``).
+
+        A version that is not newer than the registered one changes nothing, but a group that has left is back with the
+        same version. A newer one with the same expression keeps the time of the first registration.
+
+        Returns
+        -------
+        bool
+            False if it is older, by tag, or empty, or does not compile: then what was there is gone, if it is newer.
+        """
+        if expression_type in _TAG_TYPES or not expression:
+            return False
+        with self._lock:
+            old = self.get(topic, group)
+            if old is not None and client_version <= old.client_version:
+                is_back = client_version == old.client_version and old.is_dead
+                return is_back and self._put(replace(old, dead_time=0))
+            bloom = self.bloom_filter.generate(group, topic)
+            if old is not None and _is_same(old, expression, expression_type, bloom):
+                dead_time = 0 if old.is_dead else old.dead_time
+                return self._put(replace(old, client_version=client_version, dead_time=dead_time))
+            compiled = self._compiled(topic, group, expression, expression_type)
+            if compiled is None:
+                self._topics.get(topic, {}).pop(group, None)
+                return False
+            born = self._clock.now_ms()
+            return self._put(
+                ConsumerFilterData(
+                    group, topic, expression, compiled, born, 0, bloom, client_version, expression_type
+                )
+            )  # fmt: skip
+
+    def _put(self, data: ConsumerFilterData) -> bool:
+        self._topics.setdefault(data.topic, {})[data.consumer_group] = data
+        return True
+
+    def _compiled(self, topic: str, group: str, expression: str, expression_type: str) -> Sql92Expression | None:
+        try:
+            if expression_type == _SQL92:
+                return Sql92Expression(expression, self._release)
+        except FilterError as error:
+            _LOG.error("the expression of group %s for %s does not compile: %s", group, topic, error)
+        return None
+
+    def unregister(self, group: str) -> None:
+        """Note that a group has left, in all topics."""
+        with self._lock:
+            for data in self.of_group(group):
+                if not data.is_dead:
+                    self._put(replace(data, dead_time=self._clock.now_ms()))
+
+    def clean(self) -> None:
+        """Forget the groups that left ``filterDataCleanTimeSpan`` ago, and topics without any."""
+        with self._lock:
+            dead_until = self._clock.now_ms() - self._kept_ms
+            kept = {
+                topic: {
+                    group: data for group, data in groups.items() if not (data.is_dead and data.dead_time <= dead_until)
+                }
+                for topic, groups in self._topics.items()
+            }
+            self._topics = {topic: groups for topic, groups in kept.items() if groups}
+
+    # ---- the file
+
+    def encode(self) -> JsonObject:
+        """Give what goes into the file; it is cleaned before."""
+        with self._lock:
+            self.clean()
+            table: JsonObject = {}
+            for topic in concurrent_map_order(self._topics, self._capacity):
+                groups: JsonObject = {data.consumer_group: _encode(data) for data in self.of_topic(topic)}
+                table[topic] = {"groupFilterData": groups, "topic": topic}
+            return {"filterDataByTopic": table}
+
+    def decode(self, value: JsonObject, file: str) -> None:
+        """Take the registrations of a file: all groups have left, 30 s ago at most.
+
+        With bits of another filter among them nothing is taken, as if the file were not there.
+        """
+        fields = ConfigFields(value, file).object("filterDataByTopic")
+        topics: dict[str, dict[str, ConsumerFilterData]] = {}
+        for topic, members in fields.objects():
+            groups = members.object("groupFilterData")
+            topics[topic] = {group: self._decode(data, topic, group) for group, data in groups.objects()}
+        found = [data for groups in topics.values() for data in groups.values()]
+        other = next((data for data in found if not self.bloom_filter.is_valid(data.bloom)), None)
+        if other is not None:
+            note = (
+                f"{file} was passed over: group {other.consumer_group!r} has bits of another filter for "
+                f"{other.topic!r}; maxErrorRateOfBloomFilter or expectConsumerNumUseFilter has been changed"
+            )
+            self.notes += (note,)
+            return
+        with self._lock:
+            self._capacity = DEFAULT_CAPACITY
+            self._topics = topics
+
+    def _decode(self, fields: ConfigFields, topic: str, group: str) -> ConsumerFilterData:
+        topic, group = fields.text("topic", topic), fields.text("consumerGroup", group)
+        expression, kind = fields.text("expression", ""), fields.text("expressionType", _SQL92)
+        bloom = fields.object("bloomFilterData")
+        born, dead = fields.integer("bornTime"), fields.integer("deadTime")
+        return ConsumerFilterData(
+            group,
+            topic,
+            expression,
+            self._compiled(topic, group, expression, kind),
+            born,
+            dead or max(born, self._clock.now_ms() - _ABSENT_MS),
+            BloomFilterData(bloom.integers("bitPos"), bloom.small_integer("bitNum")) if bloom.members else None,
+            fields.integer("clientVersion"),
+            kind,
+        )
+
+
+def _is_same(old: ConsumerFilterData, expression: str, expression_type: str, bloom: BloomFilterData) -> bool:
+    return (old.expression, old.expression_type, old.bloom) == (expression, expression_type, bloom)
+
+
+def _encode(data: ConsumerFilterData) -> JsonObject:
+    bloom: JsonObject | None = None
+    if data.bloom is not None:
+        bloom = {"bitNum": data.bloom.bit_num, "bitPos": data.bloom.positions}
+    return {
+        "bloomFilterData": bloom,
+        "bornTime": data.born_time,
+        "clientVersion": data.client_version,
+        "consumerGroup": data.consumer_group,
+        "dead": data.is_dead,
+        "deadTime": data.dead_time,
+        "expression": data.expression,
+        "expressionType": data.expression_type,
+        "topic": data.topic,
+    }
