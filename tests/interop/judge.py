@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from store_core.store.config import MessageStoreConfig
 from tests.interop.puts import put_job
 from tests.interop.scenarios import SEGMENT_SIZE
 
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from store_core.store.config import Release
     from tests.interop.puts import Put
     from tests.interop.rocketmq import Answer, RocketMq
 
-__all__ = ["Judge", "store_settings"]
+__all__ = ["Judge", "our_small_config", "store_settings"]
 
 _DELAY_LEVELS: Final = "31s 35s 40s 50s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """RocketMQ's levels, but for the short ones: the stores of 4.x deliver what is due while a test has them open."""
@@ -39,6 +41,18 @@ _SETTINGS_OF: Final[dict[str, dict[str, object]]] = {"4.3": {}, "4.9": {}, "5.3"
 def store_settings(release: str) -> dict[str, object]:
     """Give the settings of a store that a test makes, under RocketMQ's names."""
     return _SETTINGS | _SETTINGS_OF[release]
+
+
+def our_small_config(release: str, segment_size: int = SEGMENT_SIZE, **settings: Any) -> MessageStoreConfig:  # noqa: ANN401 -- any setting
+    """Configure a store of ours with the sizes of files that the judge has."""
+    return MessageStoreConfig(
+        release=cast("Release", release),
+        mapped_file_size_commit_log=segment_size,
+        mapped_file_size_consume_queue=cast("int", _SETTINGS["mappedFileSizeConsumeQueue"]),
+        max_hash_slot_num=cast("int", _SETTINGS["maxHashSlotNum"]),
+        max_index_num=cast("int", _SETTINGS["maxIndexNum"]),
+        **settings,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,14 @@ Usage: killed_writer.py STORE RELEASE SEGMENT_SIZE
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, cast
 
-from store_core import DefaultMessageStore, Message, MessageStoreConfig
-
-if TYPE_CHECKING:
-    from store_core.store.config import Release
+from store_core import DefaultMessageStore, Message
+from tests.interop.judge import our_small_config
 
 
 def main(store_path: str, release: str, segment_size: str) -> None:
     """Put messages of changing sizes, singly and in batches."""
-    config = MessageStoreConfig(
-        release=cast("Release", release), mapped_file_size_commit_log=int(segment_size), flush_disk_type="SYNC_FLUSH"
-    )
+    config = our_small_config(release, int(segment_size), flush_disk_type="SYNC_FLUSH")
     with DefaultMessageStore.open(store_path, config) as store:
         number = 0
         while True:
