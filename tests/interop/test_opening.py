@@ -60,17 +60,21 @@ def open_ours(writer: str, judge: Judge, scenario: Scenario, directory: Path, *,
 
 def check(opened: Opened) -> None:
     answer = opened.future.result()
-    light = "enableLmq" in opened.scenario.settings
     bounds = {"min": 0, "max": opened.end}
+    expected = {
+        "loaded": True,
+        "afterLoad": bounds,
+        "afterStart": bounds,
+        "chainEnd": opened.end,
+        "dispatchBehindBytes": 0,
+        "abortLeft": False,
+    }
 
-    assert answer["loaded"] is True
-    assert answer["afterLoad"] == bounds
-    assert answer["afterStart"] == bounds
-    assert answer["chainEnd"] == opened.end
-    assert answer["dispatchBehindBytes"] == 0
-    assert answer["abortLeft"] is False
+    # In one piece, so that a failure shows all that RocketMQ saw; and of what it was.
+    assert (opened.scenario.name, expected) == (opened.scenario.name, {name: answer.get(name) for name in expected})
     assert answer_rows(answer, opened.scenario.segment_size) == opened.rows
     if opened.has_queues:
+        light = "enableLmq" in opened.scenario.settings
         assert answer_queues(answer) == queues_of(opened.rows, opened.release, light=light)
 
 
