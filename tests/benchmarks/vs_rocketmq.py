@@ -3,10 +3,14 @@
 
 Usage: vs_rocketmq.py [--count N] [--runs N] [--releases 5.3 ...]
 
-One thread puts the same messages of 200-byte bodies (about 370 bytes a record) into a fresh store with 1 GiB files, by
-the same configuration. Both sides are warm: a fifth as many messages go before, into the same store. Both begin with
-messages that are there already; RocketMQ's carry their properties string, as a broker hands them on, and so does the
-table of the first row of ours. RocketMQ's dispatch to queues and index runs beside, on another core.
+One thread puts the same messages of 200-byte bodies (about 370 bytes a record) into a fresh log with 1 GiB files, by
+the same configuration. Both sides are warm: a fifth as many messages go before, into the same log. Both begin with
+messages that are there already; RocketMQ's carry their properties string, as a broker hands them on, and so do ours but
+where maps are named.
+
+RocketMQ's dispatch to queues and index runs beside, on another core. Ours is left out at first, since Python's threads
+take turns: the rows without it are those of `CommitLog` alone. A row of a whole store, and the time until queues and
+index have all messages on either side, follow.
 
 Rounds alternate, so that what else the machine does hits both. A ratio is the median of those of the rounds.
 """
@@ -21,6 +25,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -30,14 +35,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
+from store_core.files.allocate import AllocateMappedFileService
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.files.segment_paths import SegmentPaths
 from store_core.format.encode_batch import encode_batch
+from store_core.store.commit_log import CommitLog
 from tests.interop.judge import Judge
 from tests.interop.puts import Put
 from tests.interop.rocketmq import RocketMq
 from tests.interop.toolchain import RELEASES, harness_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from store_core.format.batch_append import EncodedBatch
 
@@ -45,7 +55,7 @@ _TOPICS: Final = ("orders-eu", "orders-us", "payments", "clicks", "%RETRY%billin
 _QUEUES: Final = 8
 _BODY_SIZE: Final = 200
 _BATCH_ROWS: Final = 32_768
-_CHUNK: Final = 8 * _BATCH_ROWS
+_CHUNK: Final = 4 * _BATCH_ROWS
 _SYNC_COUNT: Final = 1000
 _SCALAR_SHARE: Final = 20
 """Our single puts are measured with this much fewer messages: their rate does not depend on how many there are."""
@@ -100,49 +110,75 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+class Comparison:
+    """The rounds beside one release."""
+
+    def __init__(self, release: str, folder: Path, count: int) -> None:
+        self.release = release
+        self.folder = folder
+        self.count = count
+        self.theirs = Rate("RocketMQ putMessage, async flush")
+        self.theirs_dispatched = Rate("RocketMQ, until queues and index have all")
+        self.strings = Rate("append_batch, properties strings")
+        self.ahead = Rate("append_batch, encoded in another thread")
+        self.maps = Rate("append_batch, maps of properties")
+        self.encoded = Rate("append_batch of what is encoded before")
+        self.scalar = Rate("put_message")
+        self.store = Rate("append_batch of a store, which dispatches beside")
+        self.dispatched = Rate("a store, until queues and index have all")
+        self.theirs_synced = Rate("RocketMQ putMessage, sync flush")
+        self.synced = Rate("put_message, sync flush")
+        self.bulk_synced = Rate(f"append_batch of {_BATCH_ROWS:,}, sync flush")
+
+    def measure(self, judge: Judge) -> None:
+        """Do one round."""
+        strings, maps, count = _table(as_strings=True), _table(), self.count
+        answer = self._theirs(judge, count)
+        self.theirs.add(count, answer["seconds"], answer["cpuSeconds"])
+        self.theirs_dispatched.add(count, answer["dispatchedSeconds"])
+        ours = _Ours(self.folder / "ours", self.release, "ASYNC_FLUSH")
+        ours.measure(self.strings, count, _append(strings))
+        ours.measure(self.ahead, count, _append_ahead(strings))
+        ours.measure(self.maps, count, _append(maps))
+        ours.measure(self.encoded, count, _append_encoded(strings))
+        ours.measure(self.scalar, count // _SCALAR_SHARE, _put)
+        ours.measure(self.store, count, _append(strings), self.dispatched)
+        answer = self._theirs(judge, _SYNC_COUNT, flushDiskType="SYNC_FLUSH")
+        self.theirs_synced.add(_SYNC_COUNT, answer["seconds"], answer["cpuSeconds"])
+        ours = _Ours(self.folder / "ours", self.release, "SYNC_FLUSH")
+        ours.measure(self.synced, _SYNC_COUNT, _put)
+        ours.measure(self.bulk_synced, count, _append(strings))
+
+    def report(self) -> None:
+        """Print the table."""
+        target = 5.0 if self.release == "5.3" else None
+        self.theirs.report()
+        for rate in (self.strings, self.ahead):
+            rate.report(self.theirs, target)
+        for rate in (self.maps, self.encoded, self.scalar, self.store):
+            rate.report(self.theirs)
+        self.theirs_dispatched.report()
+        self.dispatched.report(self.theirs_dispatched)
+        self.theirs_synced.report()
+        for rate in (self.synced, self.bulk_synced):
+            rate.report(self.theirs_synced)
+
+    def _theirs(self, judge: Judge, count: int, **settings: object) -> dict[str, float]:
+        store = self.folder / "theirs"
+        puts = [_message(number) for number in range(len(_TOPICS) * _QUEUES)]
+        answer = judge.bench_put(store, puts, warm_up=count // 5, count=count, chunk=_CHUNK, **settings)
+        shutil.rmtree(store)
+        return answer
+
+
 def _compare(release: str, folder: Path, count: int, runs: int) -> None:
     print(f"==> {count:,} messages, {runs} rounds, beside RocketMQ {RELEASES[release]}; load {os.getloadavg()[0]:.1f}")
-    theirs, dispatched = Rate("RocketMQ putMessage, async flush"), Rate("  until queues and index have them")
-    strings, maps = Rate("append_batch, properties strings"), Rate("append_batch, maps of properties")
-    ahead = Rate("append_batch, encoded in another thread")
-    encoded, scalar = Rate("append_batch of what is encoded before"), Rate("put_message, async flush")
-    synced, ours_synced = Rate("RocketMQ putMessage, sync flush"), Rate("put_message, sync flush")
-    bulk_synced = Rate(f"append_batch of {_BATCH_ROWS:,}, sync flush")
+    comparison = Comparison(release, folder, count)
     with RocketMq(harness_command(RELEASES[release])) as process:
-        judge = Judge(release, process)
         for _ in range(runs):
-            answer = _theirs(judge, folder, count)
-            theirs.add(count, answer["seconds"], answer["cpuSeconds"])
-            dispatched.add(count, answer["dispatchedSeconds"])
-            ours = _Ours(folder, release, "ASYNC_FLUSH")
-            ours.measure(strings, count, _append(_table(as_strings=True)))
-            ours.measure(ahead, count, _append_ahead(_table(as_strings=True)))
-            ours.measure(maps, count, _append(_table()))
-            ours.measure(encoded, count, _append_encoded(_table()))
-            ours.measure(scalar, count // _SCALAR_SHARE, _put)
-            answer = _theirs(judge, folder, _SYNC_COUNT, flushDiskType="SYNC_FLUSH")
-            synced.add(_SYNC_COUNT, answer["seconds"], answer["cpuSeconds"])
-            ours = _Ours(folder, release, "SYNC_FLUSH")
-            ours.measure(ours_synced, _SYNC_COUNT, _put)
-            ours.measure(bulk_synced, count, _append(_table(as_strings=True)))
-    theirs.report()
-    dispatched.report(theirs)
-    strings.report(theirs, 5.0 if release == "5.3" else None)
-    ahead.report(theirs, 5.0 if release == "5.3" else None)
-    for rate in (maps, encoded, scalar):
-        rate.report(theirs)
-    synced.report()
-    ours_synced.report(synced)
-    bulk_synced.report(synced)
+            comparison.measure(Judge(release, process))
+    comparison.report()
     print(f"    load {os.getloadavg()[0]:.1f}")
-
-
-def _theirs(judge: Judge, folder: Path, count: int, **settings: object) -> dict[str, float]:
-    store = folder / "theirs"
-    puts = [_message(number) for number in range(len(_TOPICS) * _QUEUES)]
-    answer = judge.bench_put(store, puts, warm_up=count // 5, count=count, chunk=_CHUNK, **settings)
-    shutil.rmtree(store)
-    return answer
 
 
 def _message(number: int) -> Put:
@@ -166,7 +202,8 @@ def _table(*, as_strings: bool = False) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-Work: TypeAlias = "Callable[[DefaultMessageStore, int], Callable[[], int]]"
+Log: TypeAlias = "CommitLog | DefaultMessageStore"
+Work: TypeAlias = "Callable[[Log, int], Callable[[], int]]"
 """Makes ready to put at least so many messages; what that gives puts them, and says how many they were."""
 
 
@@ -174,33 +211,57 @@ Work: TypeAlias = "Callable[[DefaultMessageStore, int], Callable[[], int]]"
 class _Ours:
     """Fresh stores of ours."""
 
-    folder: Path
+    path: Path
     release: str
     flush: str
 
-    def measure(self, rate: Rate, count: int, work: Work) -> None:
-        """Time puts into a fresh store, chunk by chunk."""
-        path = self.folder / "ours"
-        config = MessageStoreConfig(release=self.release, flush_disk_type=self.flush)  # type: ignore[arg-type]
-        seconds = cpu_seconds = 0.0
-        with DefaultMessageStore.open(path, config) as store:
+    def measure(self, rate: Rate, count: int, work: Work, dispatched: Rate | None = None) -> None:
+        """Time puts into a new log, or with `dispatched` into a new store, chunk by chunk."""
+        seconds = cpu_seconds = dispatched_seconds = 0.0
+        with self._log() if dispatched is None else self._store() as log:
             done = -count // 5
             while done < 0:
-                done += work(store, min(_CHUNK, -done))()
+                done += work(log, min(_CHUNK, -done))()
             done = 0
             while done < count:
-                put = work(store, min(_CHUNK, count - done))
+                put = work(log, min(_CHUNK, count - done))
                 begin, begin_cpu = time.perf_counter(), time.process_time()
                 done += put()
                 cpu_seconds += time.process_time() - begin_cpu
                 seconds += time.perf_counter() - begin
-        shutil.rmtree(path)
+                while isinstance(log, DefaultMessageStore) and log.dispatch_behind_bytes > 0:
+                    time.sleep(0.001)
+                dispatched_seconds += time.perf_counter() - begin
+        shutil.rmtree(self.path)
         rate.add(done, seconds, cpu_seconds)
+        if dispatched is not None:
+            dispatched.add(done, dispatched_seconds)
+
+    @property
+    def _config(self) -> MessageStoreConfig:
+        return MessageStoreConfig(release=self.release, flush_disk_type=self.flush)  # type: ignore[arg-type]
+
+    def _store(self) -> DefaultMessageStore:
+        return DefaultMessageStore.open(self.path, self._config)
+
+    @contextmanager
+    def _log(self) -> Iterator[CommitLog]:
+        system, clock = OsFileSystem(), SystemClock()
+        allocate = AllocateMappedFileService(system, clock)
+        log = CommitLog(SegmentPaths((self.path,)), self._config, system, clock, allocate=allocate)
+        allocate.start()
+        log.start()
+        try:
+            yield log
+        finally:
+            log.shutdown()
+            allocate.shutdown()
+            log.close()
 
 
 def _append(batch: pa.RecordBatch) -> Work:
-    def work(store: DefaultMessageStore, count: int) -> Callable[[], int]:
-        return lambda: sum(_appended(store, batch) for _ in range(-(-count // _BATCH_ROWS)))
+    def work(log: Log, count: int) -> Callable[[], int]:
+        return lambda: sum(_appended(log, batch) for _ in range(-(-count // _BATCH_ROWS)))
 
     return work
 
@@ -208,18 +269,18 @@ def _append(batch: pa.RecordBatch) -> Work:
 def _append_ahead(batch: pa.RecordBatch) -> Work:
     """Encode the next batch in a second thread while one is appended."""
 
-    def work(store: DefaultMessageStore, count: int) -> Callable[[], int]:
+    def work(log: Log, count: int) -> Callable[[], int]:
         batches = -(-count // _BATCH_ROWS)
 
         def put() -> int:
             done = 0
             with ThreadPoolExecutor(1) as pool:
-                following = pool.submit(store.encode_messages, batch)
+                following = pool.submit(log.encode_messages, batch)
                 for number in range(1, batches + 1):
                     encoded = following.result()
                     if number < batches:
-                        following = pool.submit(store.encode_messages, batch)
-                    done += _appended(store, encoded)
+                        following = pool.submit(log.encode_messages, batch)
+                    done += _appended(log, encoded)
             return done
 
         return put
@@ -228,21 +289,21 @@ def _append_ahead(batch: pa.RecordBatch) -> Work:
 
 
 def _append_encoded(batch: pa.RecordBatch) -> Work:
-    def work(store: DefaultMessageStore, count: int) -> Callable[[], int]:
-        encoded = [store.encode_messages(batch) for _ in range(-(-count // _BATCH_ROWS))]
-        return lambda: sum(_appended(store, each) for each in encoded)
+    def work(log: Log, count: int) -> Callable[[], int]:
+        encoded = [log.encode_messages(batch) for _ in range(-(-count // _BATCH_ROWS))]
+        return lambda: sum(_appended(log, each) for each in encoded)
 
     return work
 
 
-def _appended(store: DefaultMessageStore, messages: pa.RecordBatch | Sequence[EncodedBatch]) -> int:
-    result = store.append_batch(messages)
+def _appended(log: Log, messages: pa.RecordBatch | Sequence[EncodedBatch]) -> int:
+    result = log.append_batch(messages)
     if not result.is_ok:
         raise RuntimeError("an append was refused")
     return result.msg_num
 
 
-def _put(store: DefaultMessageStore, count: int) -> Callable[[], int]:
+def _put(log: Log, count: int) -> Callable[[], int]:
     made = [
         Message(put.topic, put.body, put.queue_id, properties=dict(put.properties), born_timestamp=put.born_timestamp)
         for put in map(_message, range(len(_TOPICS) * _QUEUES))
@@ -250,7 +311,7 @@ def _put(store: DefaultMessageStore, count: int) -> Callable[[], int]:
 
     def puts() -> int:
         for number in range(count):
-            if not store.put_message(made[number % len(made)]).is_ok:
+            if not log.put_message(made[number % len(made)]).is_ok:
                 raise RuntimeError("a put was refused")
         return count
 
