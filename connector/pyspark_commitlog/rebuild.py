@@ -10,7 +10,7 @@ import json
 import shutil
 from dataclasses import replace
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark_commitlog.rebuild_attempt import ATTEMPTS
 from pyspark_commitlog.rebuild_report import RebuildReport
@@ -26,7 +26,7 @@ from store_core.store.segment_part import SegmentOutcome, SegmentPart, merge_out
 from store_core.store.unit_gaps import UnitGap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from store_core.store.rebuild_compare import LogBounds
     from store_core.store.rebuild_rules import RebuildRules
 
-__all__ = ["clear", "rebuild"]
+__all__ = ["Rows", "TaskRunner", "clear", "rebuild", "rebuild_by", "spark_runner"]
+
+Rows: TypeAlias = list[tuple[int, str]]
+"""What comes of tasks: `ReportKind` and JSON."""
+
+TaskRunner: TypeAlias = "Callable[[RebuildTasks], Rows]"
+"""Runs `RebuildTasks.scan` for each part, and `RebuildTasks.write` for each bucket with its runs in order."""
 
 _PARTS_A_CORE: Final = 2
 _BUCKETS_A_CORE: Final = 2
@@ -45,11 +51,40 @@ _BYTES_A_BUCKET: Final = 4 << 30
 def rebuild(
     spark: SparkSession, store: Path, target: Path, rules: RebuildRules, *, compared: LogBounds | None = None
 ) -> RebuildReport:
+    """Build queues and index with Spark; see `rebuild_by`."""
+    cores = spark.sparkContext.defaultParallelism
+    return rebuild_by(spark_runner(spark), cores, store, target, rules, compared=compared)
+
+
+def spark_runner(spark: SparkSession) -> TaskRunner:
+    """Give a function that runs tasks in a session."""
+
+    def run(tasks: RebuildTasks) -> Rows:
+        count = len(tasks.parts)
+        runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(tasks.scan)
+        placed = runs.repartitionAndSortWithinPartitions(tasks.queue_buckets + 1, attrgetter("bucket"))
+        return placed.mapPartitions(tasks.write).collect()
+
+    return run
+
+
+def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, and by what rules
+    run: TaskRunner,
+    cores: int,
+    store: Path,
+    target: Path,
+    rules: RebuildRules,
+    *,
+    compared: LogBounds | None = None,
+) -> RebuildReport:
     """Build queues and index from the log alone, below `target`; nothing in the store changes.
 
     Parameters
     ----------
-    spark : SparkSession
+    run : callable
+        Runs the tasks.
+    cores : int
+        How many it runs at once.
     store : Path
         A store root that every worker sees.
     target : Path
@@ -70,10 +105,9 @@ def rebuild(
     problems = tuple(map(str, layout_problems(listing.segments)))
     behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
     segments = behind or list(listing.segments[-1:])
-    cores = spark.sparkContext.defaultParallelism
     buckets = max(_BUCKETS_A_CORE * cores, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
     tasks = RebuildTasks(split_segments(segments, _PARTS_A_CORE * cores), rules, store, target, buckets, compared)
-    report = _run_to_end(spark, tasks)
+    report = _run_to_end(run, tasks)
     report = replace(report, problems=problems + report.problems, notes=listing.notes)
     if len(report.queues) > rules.max_queues:
         clear(target, rules)
@@ -86,19 +120,19 @@ def rebuild(
     return report
 
 
-def _run_to_end(spark: SparkSession, tasks: RebuildTasks) -> RebuildReport:
+def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
     """Run the tasks; once more if it turns out that segments have no part in the log, or can't be cut into parts."""
-    report = _run(spark, tasks)
+    report = _run(run, tasks)
     if report is None:
         whole = {part.segment.path: SegmentPart(part.segment, 0, part.segment.size) for part in tasks.parts}
-        return _run_to_end(spark, replace(tasks, parts=tuple(whole.values())))
+        return _run_to_end(run, replace(tasks, parts=tuple(whole.values())))
     end = _end(report.outcomes)
     if end == len(report.outcomes):
         return report
     # Units of segments behind the log's end are in the files: once more, without these segments.
     last = report.outcomes[end - 1]
     kept = {outcome.path for outcome in report.outcomes[:end]}
-    again = _run_to_end(spark, replace(tasks, parts=tuple(p for p in tasks.parts if p.segment.path in kept)))
+    again = _run_to_end(run, replace(tasks, parts=tuple(p for p in tasks.parts if p.segment.path in kept)))
     is_race = tasks.compared is not None and tasks.compared.is_live and last.is_unwritten
     count = len(report.outcomes) - end
     problem = f"{count} segments with records lie behind the log's end at {last.end_offset}, and do not count"
@@ -112,15 +146,12 @@ def _end(outcomes: Sequence[SegmentOutcome]) -> int:
     return len(outcomes) if is_empty_behind else last + 1
 
 
-def _run(spark: SparkSession, tasks: RebuildTasks) -> RebuildReport | None:
+def _run(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport | None:
     """Run the tasks once; None if the parts of a segment do not fit together."""
     if tasks.compared is None:
         clear(tasks.target_root, tasks.rules)
         tasks.target_root.mkdir(parents=True, exist_ok=True)
-    count = len(tasks.parts)
-    runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(tasks.scan)
-    placed = runs.repartitionAndSortWithinPartitions(tasks.queue_buckets + 1, attrgetter("bucket"))
-    rows: list[tuple[int, str]] = placed.mapPartitions(tasks.write).collect()
+    rows = run(tasks)
     shutil.rmtree(tasks.target_root / ATTEMPTS, ignore_errors=True)
     by_part = sorted(map(_outcome, _values(rows, ReportKind.OUTCOME)), key=itemgetter(0))
     outcomes = merge_outcomes(tasks.parts, [outcome for _, outcome in by_part])
@@ -145,7 +176,7 @@ def clear(target: Path, rules: RebuildRules) -> None:
             shutil.rmtree(target / kind)
 
 
-def _values(rows: list[tuple[int, str]], kind: ReportKind) -> list[dict[str, Any]]:
+def _values(rows: Rows, kind: ReportKind) -> list[dict[str, Any]]:
     return [json.loads(text) for found, text in rows if found == kind]
 
 

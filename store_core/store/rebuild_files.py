@@ -16,6 +16,7 @@ from store_core.queue.index_files import INDEX_DIRECTORY
 from store_core.queue.index_service import IndexService
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
 from store_core.store.kept_index import KeptIndex
+from store_core.store.queue_cut import cut_queue
 from store_core.store.unit_gaps import UnitGap, UnitGaps
 
 if TYPE_CHECKING:
@@ -128,9 +129,10 @@ class QueueWriter:
                 target = queue_path(self._root / kind, self._topic, self._queue_id)
                 file_system.make_directories(target.parent)
                 shutil.copytree(source, target)
+                if kind != CONSUME_QUEUE_EXT:
+                    cut_queue(target, since_offset, is_batch=kind == BATCH_CONSUME_QUEUE)
         self._queues.load()
         self._queues.recover()
-        self._queues.truncate_dirty(since_offset)
         self._queues.clear_tails()
 
     def add(self, units: UnitRows) -> None:

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ends a queue's files before the first unit of a record that is going to be put anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.queue.batch_consume_queue_unit import BATCH_UNIT_DTYPE
+from store_core.queue.consume_queue_unit import UNIT_DTYPE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["cut_queue"]
+
+_BLANK_SIZE: Final = 2**31 - 1
+
+
+def cut_queue(directory: Path, since_offset: int, *, is_batch: bool) -> None:
+    """Zero what follows the units of records before `since_offset`, and delete files that have none.
+
+    Units of a queue stand in log order, so those that stay are its beginning. A broker's own truncation
+    (``truncateDirtyLogicFiles``) is no help here: it takes the first unit of a file for one, whatever it is.
+
+    Parameters
+    ----------
+    directory : Path
+        A queue's own, not in use.
+    since_offset : int
+        Physical offset.
+    is_batch : bool
+        Whether its units are those of a batch queue.
+    """
+    dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+    is_over = False
+    for path in sorted(
+        (path for path in directory.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
+    ):
+        units = np.fromfile(path, dtype)
+        size = units["store_size"]
+        is_blank = (size == _BLANK_SIZE) & (units["physical_offset"] == 0)
+        is_kept = (size > 0) & (units["physical_offset"] >= 0) & (is_blank | (units["physical_offset"] < since_offset))
+        kept = 0 if is_over else len(units) if is_kept.all() else int(is_kept.argmin())
+        if not kept or is_blank[:kept].all():
+            path.unlink()
+        elif kept < len(units):
+            units[kept:] = np.zeros(1, dtype)
+            with path.open("r+b") as file:
+                file.write(units.tobytes())
+        is_over |= kept < len(units)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebuilds, however the work is cut, ordered and repeated; and of logs that are not as they should be."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_commitlog import rebuild as rebuild_module
+from pyspark_commitlog.rebuild import rebuild_by
+from store_core.errors import UnsafeSizeError
+from store_core.queue.queue_rules import QueueRules
+from store_core.store import segment_part
+from store_core.store.rebuild_compare import LogBounds
+from store_core.store.rebuild_rules import RebuildRules
+from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
+from tests.connector.rebuilding import LocalRunner, golden_rules, index_files, queue_files, rebuild_here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
+RULES = RebuildRules(SIZES, has_index=True)
+
+
+def log_of(records: int, segment_size: int = 4096, queues: int = 3) -> LogBuilder:
+    """Build a log whose queues go on without a gap."""
+    log = LogBuilder(segment_size=segment_size)
+    for number in range(records):
+        properties = {"UNIQ_KEY": f"u{number}", "KEYS": f"k{number % 7} all", "TAGS": "AB"[number % 2]}
+        body, topic = b"body %d " % number * (number % 5), f"topic{number % queues}"
+        log.append(Record(body, topic=topic, queue_offset=number // queues, properties=properties))
+    return log
+
+
+def put(log: LogBuilder, *offsets: int, topic: str = "t", queue_id: int = 0) -> LogBuilder:
+    for offset in offsets:
+        log.append(b"x", topic=topic, queue_id=queue_id, queue_offset=offset)
+    return log
+
+
+# ---- however the work is cut
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = log_of(200).write(tmp_path / "store")
+    rebuild_here(store, tmp_path / "expected", RULES)
+    chosen = random.Random(seed)  # noqa: S311 -- for variety
+    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
+    monkeypatch.setattr(rebuild_module, "_BUCKETS_A_CORE", chosen.randint(1, 5))
+    runner = LocalRunner(chosen, attempts=2)
+    report = rebuild_by(runner, chosen.randint(1, 40), store, tmp_path / "found", RULES)
+
+    assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
+    assert index_files(tmp_path / "expected") == index_files(tmp_path / "found")
+    assert 200 == report.records
+    assert {"consumequeue", "index"} == {path.name for path in (tmp_path / "found").iterdir()}
+
+
+@pytest.mark.golden
+def test_segments_in_parts_give_what_whole_segments_give(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = golden("5.3.3/propcrc")
+    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
+    report = rebuild_by(LocalRunner(), 100, store.root, tmp_path, golden_rules(store))
+
+    assert queue_files(store.root) == queue_files(tmp_path)
+    assert index_files(store.root) == index_files(tmp_path)
+    assert [int(path.name) for path in store.segments][: len(report.outcomes)] == [
+        outcome.start_offset for outcome in report.outcomes
+    ]
+    assert all(before.end_offset <= after.start_offset for before, after in pairwise(report.outcomes))
+
+
+def test_segments_are_read_whole_where_their_parts_do_not_fit_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(40, segment_size=1 << 14)
+    bad = log.records[10].physical_offset
+    log.patch(bad + BODY_LENGTH_AT, (1 << 20).to_bytes(4))  # a body that leaves its record: lengths alone lead on
+    store = log.write(tmp_path / "store")
+    rebuild_here(store, tmp_path / "expected", RULES)
+    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
+    report = rebuild_by(LocalRunner(), 30, store, tmp_path / "found", RULES)
+
+    assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
+    assert 10 == report.records
+    assert report.is_damaged
+
+
+# ---- logs that are not as they should be
+
+
+def test_a_log_ends_at_damage_and_segments_behind_it_do_not_count(tmp_path: Path) -> None:
+    log = log_of(120)
+    store = log.write(tmp_path / "store")
+    first, second, *behind = sorted((store / "commitlog").iterdir())
+    data = bytearray(second.read_bytes())
+    data[4:8] = b"\xff\xff\xff\xff"
+    second.write_bytes(data)
+    report = rebuild_here(store, tmp_path / "found", RULES)
+    for path in (second, *behind):
+        path.unlink()
+    rebuild_here(store, tmp_path / "expected", RULES)
+
+    assert len(behind) > 0
+    assert report.is_damaged
+    assert f"{len(behind)} segments with records lie behind the log's end at {int(second.name)}" in report.problems[0]
+    assert int(second.name) == report.end_offset
+    assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
+    assert index_files(tmp_path / "expected") == index_files(tmp_path / "found")
+    assert first.exists()
+
+
+def test_a_log_without_a_segment_in_its_middle_is_damaged_and_rebuilt_across(tmp_path: Path) -> None:
+    store = log_of(120).write(tmp_path / "store")
+    sorted((store / "commitlog").iterdir())[1].unlink()
+    report = rebuild_here(store, tmp_path / "found", RULES)
+
+    assert report.is_damaged
+    assert "is missing" in report.problems[0]
+    assert {"jump"} == {gap.kind for queue in report.queues for gap in queue.gaps}
+    assert 3 == report.gap_count
+
+
+def test_every_offset_that_does_not_go_on_is_listed(tmp_path: Path) -> None:
+    log = put(LogBuilder(segment_size=1 << 14), 0, 1, 5, 6, 6, 2, 3)
+    (queue,) = rebuild_here(log.write(tmp_path / "store"), tmp_path / "found", RULES).queues
+    offsets = [record.physical_offset for record in log.records]
+
+    assert [
+        ("jump", offsets[2], 5, 2),
+        ("duplicate", offsets[4], 6, 7),
+        ("back", offsets[5], 2, 7),
+    ] == [(gap.kind, gap.physical_offset, gap.queue_offset, gap.expected) for gap in queue.gaps]
+    assert 7 == queue.units
+    assert 5 == queue.max_offset  # RocketMQ takes 2 and 3 for units that are there, and files 5, 6 and 6 at 2, 3 and 4
+
+
+def test_an_aged_log_gives_queues_that_begin_where_it_does(tmp_path: Path) -> None:
+    store = log_of(200).write(tmp_path / "store")
+    for path in sorted((store / "commitlog").iterdir())[:2]:
+        path.unlink()
+    report = rebuild_here(store, tmp_path / "found", RULES)
+
+    assert not report.is_damaged
+    assert all(queue.min_offset > 0 for queue in report.queues)
+    assert all(queue.max_offset - queue.min_offset == queue.units for queue in report.queues)
+    assert not report.gap_count
+
+
+def test_hostile_names_get_no_queue_and_are_listed(tmp_path: Path) -> None:
+    log = put(LogBuilder(segment_size=1 << 14), 0, 1)
+    put(log, 0, topic="../../evil")
+    put(log, 0, topic="a/b")
+    put(log, 0, topic="t", queue_id=-1)
+    put(log, -5, topic="u")
+    put(log, 2)
+    report = rebuild_here(log.write(tmp_path / "store"), tmp_path / "found", RULES)
+
+    assert ["t"] == [queue.topic for queue in report.queues]
+    assert 3 == report.queues[0].units
+    assert 4 == report.refused_count
+    assert [("../../evil", 0), ("a/b", 0), ("t", -1), ("u", 0)] == [
+        unit[:2] for outcome in report.outcomes for unit in outcome.refused
+    ]
+    assert {"store", "found"} == {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("segment_size", [1 << 16, 2048])
+def test_a_log_that_names_too_many_queues_is_refused(segment_size: int, tmp_path: Path) -> None:
+    log = LogBuilder(segment_size=segment_size)
+    for number in range(50):
+        put(log, 0, topic=f"topic{number}")
+
+    with pytest.raises(UnsafeSizeError, match="too many queues"):
+        rebuild_here(log.write(tmp_path / "store"), tmp_path / "found", replace(RULES, max_queues=20))
+
+
+# ---- parts of a store
+
+
+def test_single_topics_and_queues_can_be_asked_for(tmp_path: Path) -> None:
+    log = LogBuilder(segment_size=1 << 14)
+    for number in range(20):
+        put(log, number // 4, topic="ab"[number % 2], queue_id=number // 2 % 2)
+    store = log.write(tmp_path / "store")
+    whole = rebuild_here(store, tmp_path / "whole", RULES)
+    part = rebuild_here(store, tmp_path / "part", replace(RULES, topics=frozenset("a"), queue_id=1, has_index=False))
+    expected = {name: data for name, data in queue_files(tmp_path / "whole").items() if "/a/1/" in name}
+
+    assert 4 == len(whole.queues)
+    assert [("a", 1)] == [(queue.topic, queue.queue_id) for queue in part.queues]
+    assert expected == queue_files(tmp_path / "part")
+
+
+@pytest.mark.parametrize("number", [0, 1, 37, 60, 119, 120])
+def test_since_an_offset_gives_what_the_whole_log_gives(number: int, tmp_path: Path) -> None:
+    log = log_of(120)
+    store = log.write(tmp_path / "store")
+    rebuild_here(store, tmp_path / "whole", RULES)
+    for kind in ("consumequeue", "index"):
+        shutil.copytree(tmp_path / "whole" / kind, store / kind)
+    for queue in (store / "consumequeue" / "topic1" / "0").iterdir():  # what is behind the offset may be anything
+        data = bytearray(queue.read_bytes())
+        units = [data[at : at + 20] for at in range(0, len(data), 20)]
+        since = log.records[number].physical_offset if number < 120 else log.end
+        queue.write_bytes(b"".join(unit if int.from_bytes(unit[:8]) < since else bytes(20) for unit in units))
+    since = max(log.records[number].physical_offset if number < 120 else log.end, 1)
+    rules = replace(RULES, since_offset=since, index_since_offset=since - 1)
+    rebuild_here(store, tmp_path / "since", rules)
+
+    assert queue_files(tmp_path / "whole") == queue_files(tmp_path / "since")
+    assert index_files(tmp_path / "whole") == index_files(tmp_path / "since")
+
+
+# ---- comparing
+
+
+def changed(path: Path, at: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[at : at + len(data)] = data
+    path.write_bytes(content)
+
+
+def test_a_comparison_names_every_difference(tmp_path: Path) -> None:
+    store = log_of(90).write(tmp_path / "store")
+    rebuild_here(store, store, RULES)
+    queues = store / "consumequeue"
+    changed(queues / "topic0" / "0" / f"{0:020d}", 3 * 20 + 12, b"\1")  # a tags code
+    shutil.rmtree(queues / "topic1" / "0")
+    changed(queues / "topic2" / "0" / f"{400:020d}", 9 * 20, bytes(20))  # its last unit
+    changed(store / "index" / min(path.name for path in (store / "index").iterdir()), 40 + 40 + 20 * 3, b"\1")  # a hash
+    report = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
+
+    assert [("topic0", 0, 0, 1), ("topic1", 30, 0, 0), ("topic2", 1, 0, 0)] == [
+        (found.topic, found.missing, found.extra, found.different) for found in report.differences
+    ]
+    assert ("different", 3) == report.differences[0].first[0][:2]
+    assert ("missing", 29) == report.differences[2].first[0][:2]
+    assert (1, 1) == (report.missing_entries, report.extra_entries)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_live_store_may_be_newer_than_what_was_read(tmp_path: Path) -> None:
+    log = log_of(60)
+    store = log.write(tmp_path / "store")
+    rebuild_here(store, store, RULES)
+    last = log.records[-1].physical_offset
+    segment = max((store / "commitlog").iterdir())
+    changed(segment, last - int(segment.name), bytes(4))  # as if the last record was not there yet
+    newer = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0, is_live=True))
+    still = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
+
+    assert not newer.differences
+    assert [1] == [found.extra for found in still.differences]
