@@ -84,7 +84,7 @@ class PieceFormat:
         units["store_size"] = columns["size"]
         units["tags_code"] = columns["tags_code"]
         offsets = columns["queue_offset"]
-        return pack_plain(units, offsets, is_consecutive=bool((np.diff(offsets) == 1).all()))
+        return pack_plain(units, offsets, is_consecutive=bool(len(offsets) and (np.diff(offsets) == 1).all()))
 
     @staticmethod
     def unpack(packed: bytes | memoryview) -> UnitRows:
