@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core import read_messages
+from store_core import ReadOptions, plan_ranges, read_messages
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.lockstep import chain, scan
-from tests.benchmarks.measure import Timing, measure, report
+from tests.benchmarks.measure import measure, report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -25,6 +26,8 @@ _NARROW: Final = ("topic", "queue_id", "queue_offset", "store_timestamp")
 _PROPERTY_COLUMNS: Final = frozenset({"tags", "keys", "properties"})
 _WITHOUT_PROPERTIES: Final = tuple(name for name in DEFAULT_COLUMNS if name not in _PROPERTY_COLUMNS)
 _LOOP_RECORDS: Final = 200_000
+_COPY: Final = "copy (into memory that is there)"
+"""The harder measure: ``raw.copy()`` also has to get its memory."""
 
 
 def bench_core(store: Path, runs: int, targets: dict[str, float]) -> list[dict[str, object]]:
@@ -33,33 +36,31 @@ def bench_core(store: Path, runs: int, targets: dict[str, float]) -> list[dict[s
     with segment.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     raw = np.frombuffer(mapped, np.uint8)
-    copy, fresh = _copies(raw, runs)
-    rows = [report(copy, copy), report(fresh, copy)]
-    rows += [report(timing, copy, targets.get(timing.name)) for timing in _ours(raw, store, runs)]
+    there = np.empty_like(raw)
+    copies: dict[str, Callable[[], object]] = {
+        _COPY: lambda: np.copyto(there, raw),
+        "copy (raw.copy(), new memory)": raw.copy,
+    }
+    timings = measure(copies | _ours(raw, store), runs)
+    rows = [report(timing, timings[_COPY], targets.get(timing.name)) for timing in timings.values()]
     rows.append(_against_loop(raw, store, runs))
     return rows
 
 
-def _copies(raw: npt.NDArray[np.uint8], runs: int) -> tuple[Timing, Timing]:
-    """Copy into memory that is there already, the harder measure, and into new memory as ``raw.copy()`` does."""
-    there = np.empty_like(raw)
-    copy = measure("copy (into memory that is there)", runs, lambda: np.copyto(there, raw))
-    return copy, measure("copy (raw.copy(), new memory)", runs, raw.copy)
-
-
-def _ours(raw: npt.NDArray[np.uint8], store: Path, runs: int) -> list[Timing]:
+def _ours(raw: npt.NDArray[np.uint8], store: Path) -> dict[str, Callable[[], object]]:
     def read(columns: tuple[str, ...], *, verify_crc: bool = False) -> None:
         for _ in read_messages(store, columns=columns, verify_crc=verify_crc):
             pass
 
-    return [
-        measure("starts only", runs, lambda: chain(raw)),
-        measure("starts, lengths proven", runs, lambda: scan(raw)),
-        measure("topic, queue, offset, store time", runs, lambda: read(_NARROW)),
-        measure("all without properties, no CRC", runs, lambda: read(_WITHOUT_PROPERTIES)),
-        measure("all default columns, no CRC", runs, lambda: read(DEFAULT_COLUMNS)),
-        measure("all default columns, CRC checked", runs, lambda: read(DEFAULT_COLUMNS, verify_crc=True)),
-    ]
+    return {
+        "starts only": lambda: chain(raw),
+        "starts, lengths proven": lambda: scan(raw),
+        "planning": lambda: plan_ranges(store, ReadOptions.parse(verify_crc=False)),
+        "topic, queue, offset, store time": lambda: read(_NARROW),
+        "all without properties, no CRC": lambda: read(_WITHOUT_PROPERTIES),
+        "all default columns, no CRC": lambda: read(DEFAULT_COLUMNS),
+        "all default columns, CRC checked": lambda: read(DEFAULT_COLUMNS, verify_crc=True),
+    }
 
 
 def _against_loop(raw: npt.NDArray[np.uint8], store: Path, runs: int) -> dict[str, object]:
@@ -67,13 +68,12 @@ def _against_loop(raw: npt.NDArray[np.uint8], store: Path, runs: int) -> dict[st
     total = chain(raw).starts.size
     count = min(_LOOP_RECORDS, total)
     data = raw.data
-    loop = measure("loop with struct, topic and properties", 1, lambda: _loop(data, count))
 
     def ours() -> None:
         for _ in read_messages(store, columns=[*_NARROW, "properties", "body"], verify_crc=False):
             pass
 
-    mine = measure("the same by read_messages", runs, ours)
+    loop, mine = measure({"loop": lambda: _loop(data, count), "ours": ours}, runs).values()
     faster = (loop.least / count) / (mine.least / total)
     print(
         f"  a record: loop {loop.least / count * 1e9:.0f} ns, ours {mine.least / total * 1e9:.0f} ns:"

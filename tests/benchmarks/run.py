@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``make bench``: every ratio the documentation speaks of, in one run on one machine.
 
-Ratios compare the least times; medians stand beside them. The load average of each row tells whether the machine was
-busy with something else: what is above the bench's own load makes a row worthless.
+Ratios compare the least times; the medians of the rounds' ratios stand beside them. What is compared takes turns, and
+the core's time is the processor's, so that other work on the machine counts for little; a row's load average tells how
+much of it there was.
 """
 
 from __future__ import annotations
