@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 # Document -> the function without arguments that returns its whole text.
 DOCUMENTS: Final = {
     "docs/FORMAT.md": "store_core.format.layout:markdown_document",
-    "docs/options.md": "pyspark_commitlog.options:markdown_document",
+    "docs/options.md": "pyspark_commitlog.options_document:markdown_document",
 }
 
 

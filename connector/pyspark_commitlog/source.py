@@ -29,7 +29,7 @@ __all__ = ["CommitLogDataSource"]
 
 
 class CommitLogDataSource(DataSource):
-    """A RocketMQ message store, read as a DataFrame.
+    """A RocketMQ message store, read as a DataFrame, or written from one.
 
     Spark makes one for each DataFrame, in a Python process of its own beside the driver, with the options as a mapping
     that ignores case; pickles it to the driver, and from there to the process that plans the scan.
@@ -81,19 +81,59 @@ class CommitLogDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
-        """Refuse ``df.write``. Called beside the driver before any task runs."""
-        del schema, overwrite
-        _refuse("df.write")
+        """Make the writer of ``df.write``.
+
+        Called once, beside the driver, before any task runs. The writer is pickled to the tasks and to the commit.
+
+        Parameters
+        ----------
+        schema : StructType
+            The DataFrame's.
+        overwrite : bool
+            Whether the mode is ``overwrite``; else it is ``append``. Spark refuses the others itself.
+
+        Raises
+        ------
+        InvalidOptionError
+            If options, columns and the store do not go together.
+        StoreLockedError
+            If a broker has the store.
+        """
+        from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
+        from pyspark_commitlog.writer import CommitLogWriter, plan_write  # noqa: PLC0415
+
+        _require_pyspark()
+        task = plan_write(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
+        return CommitLogWriter(task, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Refuse ``spark.readStream``. Called beside the driver when a query starts."""
         del schema
         _refuse("spark.readStream")
 
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 -- Spark's
-        """Refuse ``df.writeStream``. Called beside the driver when a query starts."""
-        del schema, overwrite
-        _refuse("df.writeStream")
+        """Make the writer of ``df.writeStream``.
+
+        Called beside the driver, for each batch: once for its tasks, and once for its commit.
+
+        Parameters
+        ----------
+        schema : StructType
+            The DataFrame's.
+        overwrite : bool
+            Whether the output mode is ``complete``.
+
+        Raises
+        ------
+        InvalidOptionError
+            As `writer`.
+        """
+        from pyspark_commitlog.stream_writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
+        from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
+
+        _require_pyspark()
+        return CommitLogStreamWriter(plan_stream(WriteOptions.from_spark(self.options), schema, overwrite=overwrite))
 
     def _options(self) -> CommitLogOptions:
         from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415
@@ -112,7 +152,5 @@ def _require_pyspark() -> None:
 def _refuse(what: str) -> NoReturn:
     from store_core.errors import UnsupportedStoreError  # noqa: PLC0415
 
-    message = (
-        f"format 'commitlog' does not support {what} yet; it reads batches: spark.read.format('commitlog').load(path)"
-    )
+    message = f"format 'commitlog' does not support {what} yet; spark.read.format('commitlog').load(path) does"
     raise UnsupportedStoreError(message)

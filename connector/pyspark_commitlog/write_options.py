@@ -90,12 +90,9 @@ _DEFAULTS: Final = {option.name.lower(): option.default for option in WRITE_OPTI
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _SIZE: Final = re.compile(r"(\d{1,18})([kmg]?)b?", re.IGNORECASE)
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
-_CONFIG_SIZES: Final = {
+_SIZES: Final = {
     "mappedfilesizecommitlog": "mapped_file_size_commit_log",
     "mappedfilesizeconsumequeue": "mapped_file_size_consume_queue",
-    "maxhashslotnum": "max_hash_slot_num",
-    "maxindexnum": "max_index_num",
-    "maxmessagesize": "max_message_size",
 }
 _INT: Final = 2**31 - 1
 T = TypeVar("T", bound=str)
@@ -152,13 +149,10 @@ class WriteOptions:
             raise unknown_option(name, WRITE_OPTIONS, "writing format 'commitlog'")
         text = _DEFAULTS | {name: value.strip() for name, value in given.items()}
         release = cast("Release", _one_of("release", text["release"], "4.3", "4.9", "5.3"))
-        sizes = {field: _size(key, text[key]) for key, field in _CONFIG_SIZES.items()}
         return cls(
             root=_path("path", given.get("path")),
-            config=MessageStoreConfig(
-                release=release, message_delay_level=text["messagedelaylevel"], **cast("dict[str, int]", sizes)
-            ),
-            given_sizes=frozenset(field for key, field in _CONFIG_SIZES.items() if key in given),
+            config=_config(release, text),
+            given_sizes=frozenset(field for key, field in _SIZES.items() if key in given),
             topic=_not_empty("topic", given.get("topic")),
             queue_nums=_queue_nums(text["queuenums"]),
             sharding_key=_not_empty("shardingKey", given.get("shardingkey")),
@@ -173,16 +167,35 @@ class WriteOptions:
         )
 
 
+def _config(release: Release, text: Mapping[str, str]) -> MessageStoreConfig:
+    def size(name: str) -> int:
+        return _size(name, text[name.lower()])
+
+    return MessageStoreConfig(
+        release=release,
+        message_delay_level=text["messagedelaylevel"],
+        mapped_file_size_commit_log=size("mappedFileSizeCommitLog"),
+        mapped_file_size_consume_queue=size("mappedFileSizeConsumeQueue"),
+        max_hash_slot_num=size("maxHashSlotNum"),
+        max_index_num=size("maxIndexNum"),
+        max_message_size=size("maxMessageSize"),
+    )
+
+
 def _refuse(name: str, expected: str, found: str) -> InvalidOptionError:
     return InvalidOptionError(f"option {name}: expected {expected}, found {found!r}")
 
 
 def _path(name: str, text: str | None) -> Path:
     if not text:
-        raise InvalidOptionError(f"option {name}: no path is given: df.write.format('commitlog').save('/path/to/store')")
+        raise InvalidOptionError(
+            f"option {name}: no path is given: df.write.format('commitlog').save('/path/to/store')"
+        )
     local = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
     if "://" in local:
-        raise UnsupportedStoreError(f"option {name}: {text} is not on a local or mounted file system, where stores live")
+        raise UnsupportedStoreError(
+            f"option {name}: {text} is not on a local or mounted file system, where stores live"
+        )
     return Path(local).absolute()
 
 
@@ -209,11 +222,10 @@ def _queue_nums(text: str) -> int:
     return int(text)
 
 
-def _size(key: str, text: str) -> int:
+def _size(name: str, text: str) -> int:
     match = _SIZE.fullmatch(text)
     size = int(match[1]) << _SHIFTS[match[2].lower()] if match else 0
     if not 1 <= size <= _INT:
-        name = next(option.name for option in WRITE_OPTIONS if option.name.lower() == key)
         raise _refuse(name, f"a number of 1 to {_INT}, such as 1048576 or 1m", text)
     return size
 

@@ -43,9 +43,10 @@ from store_core.format.property_string import (
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
+    from store_core.queue.queue_rules import Release
     from store_core.store.config import MessageStoreConfig
 
-__all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "inner_batch_checker"]
+__all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "inner_batch_checker", "topic_refusal"]
 
 RETRY_PREFIX: Final = "%RETRY%"
 
@@ -102,6 +103,15 @@ def inner_batch_checker(config: MessageStoreConfig, state: StoreState) -> PutMes
     return PutChecks(config, state).check_inner_batch
 
 
+def topic_refusal(topic: str, release: Release) -> str | None:
+    """Say why no broker of a release takes messages of a topic; None if it does."""
+    if release != "5.3":
+        size, limit = utf16_length(topic), _I8_MAX
+        return f"MESSAGE_ILLEGAL: it has {size} characters, and {limit} are the most" if size > limit else None
+    size, limit = len(to_utf8(topic)), _MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else _I8_MAX
+    return f"MESSAGE_ILLEGAL: it has {size} bytes, and {limit} are the most" if size > limit else None
+
+
 class PutChecks:
     """The checks of all releases, as far as they need a store.
 
@@ -142,10 +152,7 @@ class PutChecks:
 
     def check_topic(self, topic: str) -> PutMessageStatus | None:
         """Limit a topic by the release's rule: 127 bytes, or 255 for retry topics; in 4.x 127 characters for all."""
-        if self._config.release != "5.3":
-            return PutMessageStatus.MESSAGE_ILLEGAL if utf16_length(topic) > _I8_MAX else None
-        limit = _MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else _I8_MAX
-        return PutMessageStatus.MESSAGE_ILLEGAL if len(to_utf8(topic)) > limit else None
+        return PutMessageStatus.MESSAGE_ILLEGAL if topic_refusal(topic, self._config.release) else None
 
     def check_inner_batch(self, message: Message) -> Hooked:
         """Allow inner batches on BatchCQ topics only, and INNER_NUM on them only (``HookUtils.checkInnerBatch``)."""

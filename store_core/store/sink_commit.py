@@ -76,7 +76,9 @@ class SinkCommit:
     transaction : Transaction, optional
         Makes the append once, however often it is tried.
     left_out : int
-        Rows that were refused, for the report.
+        Rows that were refused.
+    refused : tuple of Path
+        Files that list them; they become one below `SinkDirectory.refused`.
     is_alive : callable
         Tells by what a job noted of itself whether it may still be running.
     """
@@ -91,6 +93,7 @@ class SinkCommit:
     overwrite: bool = False
     transaction: Transaction | None = None
     left_out: int = 0
+    refused: tuple[Path, ...] = ()
     is_alive: Callable[[str], bool] = lambda _: True
 
     def run(self, staged: Sequence[StagedFile]) -> CommitReport:
@@ -129,6 +132,8 @@ class SinkCommit:
             )
             self._note(ledger, appended, is_committed=True)
         self.file_system.remove_directory(sink.segments / self.job)
+        if self.refused:
+            sink.keep_refused(self.job, self.refused)
         return CommitReport(appended, is_repeat=False, left_out=self.left_out, cleaned=())
 
     def _note(self, ledger: CommitLedger, appended: Appended, *, is_committed: bool) -> None:

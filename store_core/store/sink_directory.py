@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
 
 __all__ = ["SINK_DIRECTORY", "Leftover", "SinkDirectory"]
+
+_LOG: Final = logging.getLogger("store_core")
 
 SINK_DIRECTORY: Final = "commitlog-sink"
 """Name below the store root."""
@@ -118,6 +122,19 @@ class SinkDirectory:
         found = [self._file_system.status(path / name) for name in self._file_system.names(path)]
         sizes = [status.size for status in found if status is not None and not status.is_directory]
         return Leftover(path, len(sizes), sum(sizes), owner)
+
+    def keep_refused(self, job: str, lists: Sequence[Path]) -> None:
+        """Keep the lists of rows that a job left out, as one; what fails is only logged, for the rest is done."""
+        target = self.refused / f"{job}.jsonl"
+        try:
+            self._file_system.make_directories(self.refused)
+            with target.open("wb") as kept:
+                for path in lists:
+                    with path.open("rb") as source:
+                        shutil.copyfileobj(source, kept)
+            _LOG.warning("rows were left out; they are listed in %s", target)
+        except OSError as error:
+            _LOG.error("rows were left out, and the list %s can't be written: %s", target, error)
 
     def remove(self, path: Path) -> None:
         """Delete a directory of files; one that is gone already is fine.

@@ -8,8 +8,11 @@ from dataclasses import fields
 
 import pytest
 
-from pyspark_commitlog.options import OPTIONS, CommitLogOptions, markdown_document
+from pyspark_commitlog.options import OPTIONS, CommitLogOptions
+from pyspark_commitlog.options_document import markdown_document
+from pyspark_commitlog.write_options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from store_core.format.batch_input import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
 from store_core.store.read_options import ReadOptions
 
@@ -139,11 +142,13 @@ def test_paths_that_are_no_list_of_strings_are_refused(text: str) -> None:
 def test_the_document_shows_every_option_and_every_column_once() -> None:
     rows = [line.split(" | ")[0] for line in markdown_document().splitlines() if line.startswith("| `")]
 
-    assert [f"| `{option.name}`" for option in OPTIONS] + [f"| `{column.name}`" for column in COLUMNS] == rows
+    reading = [*(option.name for option in OPTIONS), *(column.name for column in COLUMNS)]
+    writing = [*(option.name for option in WRITE_OPTIONS), *INPUT_COLUMNS, "store_timestamp"]
+    assert [f"| `{name}`" for name in reading + writing] == rows
 
 
 def test_the_rows_of_the_document_have_as_many_cells_as_their_table() -> None:
     blocks = markdown_document().split("\n\n")
     tables = [block.splitlines() for block in blocks if block.startswith("|")]
 
-    assert [{5}, {6}] == [{line.replace(r"\|", "").count("|") for line in table} for table in tables]
+    assert [{5}, {6}, {5}, {3}] == [{line.replace(r"\|", "").count("|") for line in table} for table in tables]

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a DataFrame become encoded records, in a task."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.errors import InvalidOptionError, StoreError
+from store_core.format.batch_input import INPUT_COLUMNS
+from store_core.format.encode_batch import encode_batch
+from store_core.format.java_hash import hash_codes
+from store_core.queue.queue_path import refusal_of
+from store_core.store.bulk_append import fits
+from store_core.store.put_checks import topic_refusal
+from store_core.store.staged_batch import StagedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from pyspark_commitlog.write_options import WriteOptions
+    from store_core.format.batch_append import EncodedBatch
+
+__all__ = ["STORE_TIMESTAMP", "RefusedRow", "RowEncoder"]
+
+STORE_TIMESTAMP: Final = "store_timestamp"
+_LARGE: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that can't be a message.
+
+    Attributes
+    ----------
+    row : int
+        Number in its partition, from 0.
+    topic : str or None
+    reason : str
+    """
+
+    row: int
+    topic: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Columns of messages, and what a record gets beside."""
+
+    messages: pa.RecordBatch
+    store_timestamps: npt.NDArray[np.int64] | None
+
+    def slice(self, start: int, count: int) -> _Rows:
+        times = self.store_timestamps
+        return _Rows(self.messages.slice(start, count), None if times is None else times[start : start + count])
+
+
+class RowEncoder:
+    """Encodes the rows of one partition, batch by batch, in order.
+
+    Parameters
+    ----------
+    options : WriteOptions
+    partition : int
+        Number of the partition: rows in turns start at another queue in each.
+    now_ms : int
+        For messages without `born_timestamp`.
+
+    Attributes
+    ----------
+    refused : list of RefusedRow
+        Rows left out so far; with ``badRows=fail`` the first one raises.
+    """
+
+    def __init__(self, options: WriteOptions, partition: int, now_ms: int) -> None:
+        self._options = options
+        self._partition = partition
+        self._now_ms = now_ms
+        self._levels = len(options.config.delay_levels)
+        self._turns: defaultdict[str | None, int] = defaultdict(int)
+        self._row = 0
+        self.refused: list[RefusedRow] = []
+
+    def encode(self, batch: pa.RecordBatch) -> Iterator[StagedBatch]:
+        """Encode a batch of rows.
+
+        Yields
+        ------
+        StagedBatch
+            One, unless rows are left out.
+
+        Raises
+        ------
+        InvalidOptionError
+            With ``badRows=fail``, if a row can't be a message: row and reason are named.
+        """
+        if not batch.num_rows:
+            return
+        rows = self._rows(batch)
+        yield from self._encode(rows, self._row)
+        self._row += batch.num_rows
+
+    def _encode(self, rows: _Rows, first_row: int) -> Iterator[StagedBatch]:
+        """Encode rows, in halves if one of them is refused, until it is found."""
+        count = rows.messages.num_rows
+        try:
+            yield self._encode_all(rows, first_row)
+        except StoreError as error:
+            if count == 1:
+                self._refuse(rows, first_row, str(error))
+                return
+            half = count // 2
+            yield from self._encode(rows.slice(0, half), first_row)
+            yield from self._encode(rows.slice(half, count - half), first_row + half)
+
+    def _refuse(self, rows: _Rows, row: int, reason: str) -> None:
+        text = reason.removeprefix(f"row {row}: ")
+        if self._options.bad_rows == "fail":
+            raise InvalidOptionError(
+                f"row {row} of partition {self._partition} can't be a message: {text}. Nothing is appended; "
+                f"badRows=skip leaves such rows out"
+            )
+        topic = rows.messages.column("topic")[0].as_py()
+        self.refused.append(RefusedRow(row, topic, text))
+
+    def _encode_all(self, rows: _Rows, first_row: int) -> StagedBatch:
+        options = self._options
+        times = rows.store_timestamps
+        if times is not None and (times <= 0).any():
+            raise InvalidOptionError("store_timestamp is missing, or not after 1970")
+        records = encode_batch(
+            rows.messages,
+            options.config.encode_rules,
+            store_host=options.store_host,
+            born_timestamp=self._now_ms,
+            max_delay_level=self._levels,
+            first_row=first_row,
+        )
+        self._check(records)
+        return StagedBatch(records, times)
+
+    def _check(self, records: EncodedBatch) -> None:
+        """Refuse what no broker takes, and what no segment or directory can hold."""
+        for topic, queue_id in records.queues:
+            reason = topic_refusal(topic, self._options.config.release) or refusal_of(topic, queue_id)
+            if reason is not None:
+                raise InvalidOptionError(f"topic {topic[:100]!r}, queue {queue_id}: {reason}")
+        size = self._options.config.mapped_file_size_commit_log
+        if not fits(records, size):
+            raise InvalidOptionError(f"a record is larger than a segment, which has {size} bytes")
+
+    # ---- columns
+
+    def _rows(self, batch: pa.RecordBatch) -> _Rows:
+        options, count = self._options, batch.num_rows
+        columns = {name.lower(): _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+        times = columns.pop(STORE_TIMESTAMP, None)
+        if options.topic is not None:
+            columns["topic"] = pa.repeat(options.topic, count)
+        given = columns.get("queue_id")
+        if given is None or given.null_count:
+            spread = pa.array(self._spread(columns), pa.int32())
+            columns["queue_id"] = spread if given is None else pc.coalesce(given.cast(pa.int32()), spread)
+        host = pa.scalar(_host_text(options.born_host))
+        columns["born_host"] = (
+            pc.coalesce(columns["born_host"], host) if "born_host" in columns else pa.repeat(host, count)
+        )
+        messages = pa.RecordBatch.from_pydict({name: each for name, each in columns.items() if name in INPUT_COLUMNS})
+        return _Rows(messages, None if times is None else _milliseconds(times))
+
+    def _spread(self, columns: dict[str, pa.Array]) -> npt.NDArray[np.int64]:
+        """Choose queues: in turns for each topic, or by the sharding key where there is one."""
+        turns = self._take_turns(columns["topic"])
+        if self._options.sharding_key is None:
+            return turns
+        keys = columns[self._options.sharding_key.lower()].cast(pa.string())
+        # Java's remainder has the sign of the dividend, and SelectMessageQueueByHash then drops it.
+        chosen = np.abs(np.fmod(hash_codes(keys).astype(np.int64), self._options.queue_nums))
+        return np.where(np.asarray(keys.is_null()), turns, chosen)
+
+    def _take_turns(self, topics: pa.Array) -> npt.NDArray[np.int64]:
+        encoded = topics.dictionary_encode(null_encoding="encode")
+        index = encoded.indices.to_numpy().astype(np.int64)
+        names = encoded.dictionary.to_pylist()
+        order = np.argsort(index, kind="stable")
+        counts = np.bincount(index, minlength=len(names))
+        firsts = np.cumsum(counts) - counts
+        before = np.array([self._turns[name] for name in names], np.int64)
+        turns = np.empty(index.size, np.int64)
+        turns[order] = np.arange(index.size) - firsts[index[order]]
+        turns += before[index] + self._partition
+        for name, count in zip(names, counts.tolist(), strict=True):
+            self._turns[name] += count
+        return turns % self._options.queue_nums
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    kind = _LARGE.get(column.type)
+    return column if kind is None else column.cast(kind)
+
+
+def _host_text(host: tuple[str, int]) -> str:
+    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
+
+
+def _milliseconds(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Give times in ms, 0 for null."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return np.asarray(column.cast(pa.int64()).fill_null(0).to_numpy(), np.int64)
