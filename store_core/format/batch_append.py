@@ -73,11 +73,15 @@ class EncodedBatch:
         # Sixteen bits are sorted by their digits, in a tenth of the time.
         few = len(self.queues) <= np.iinfo(np.uint16).max
         order = np.argsort(self.queue_index.astype(np.uint16) if few else self.queue_index, kind="stable")
-        queued = self.is_queued[order]
-        before: npt.NDArray[np.int64] = np.cumsum(queued) - queued
-        firsts = np.searchsorted(self.queue_index[order], np.arange(len(self.queues)))
+        queues = self.queue_index[order]
+        first = np.searchsorted(queues, np.arange(len(self.queues), dtype=np.int32))[queues]
+        before = np.arange(len(self))
+        if not self.is_queued.all():
+            queued = self.is_queued[order]
+            before = np.cumsum(queued) - queued
+            first = before[first]
         ranks = np.empty(len(self), np.int64)
-        ranks[order] = before - before[np.minimum(firsts, len(self) - 1)][self.queue_index[order]]
+        ranks[order] = before - first
         return ranks
 
     def queue_offsets(self, first_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -109,7 +109,7 @@ def head_items(values: Mapping[str, HeadValue], v6_bits: npt.NDArray[np.uint8]) 
     v6_bits : numpy.ndarray
         uint8, shape (n,): host bits of each sys_flag.
     """
-    distinct = np.unique(v6_bits).tolist()
+    distinct = np.flatnonzero(np.bincount(v6_bits)).tolist()
     if len(distinct) <= 1:
         return fixed_items(_heads(values, None, sum(distinct), v6_bits.size))
     groups = [(np.flatnonzero(v6_bits == bits), bits) for bits in distinct]
@@ -125,13 +125,15 @@ def _heads(
     for name, value in values.items():
         if isinstance(value, int):
             shared[name] = value
+        elif isinstance(value, HostColumn) and len(value.packed) == 1:
+            shared[name] = value.items(None, kind[name])
     heads = np.empty(count, f"V{kind.itemsize}")
     heads[:] = shared.view(heads.dtype)
     fields = heads.view(kind)
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             fields[name] = value if rows is None else value[rows]
-        elif isinstance(value, HostColumn):
+        elif isinstance(value, HostColumn) and len(value.packed) > 1:
             fields[name] = value.items(rows, kind[name])
     return fields
 
