@@ -22,6 +22,7 @@ from store_core.errors import (
     InvalidOptionError,
     SegmentLayoutError,
     StoreError,
+    StoreLockedError,
     StoreNotFoundError,
     UnsafeSizeError,
 )
@@ -42,6 +43,7 @@ exit codes:
   4  refused: the store is locked by a broker, or would not be what it was
 """
 _USAGE: Final = (InvalidOptionError, StoreNotFoundError)
+_REFUSED: Final = (StoreLockedError, UnsafeSizeError)
 _DAMAGED: Final = (CorruptRecordError, SegmentLayoutError, OSError)
 _TASK_ERROR: Final = re.compile(r"^(?:store_core\.\w+\.)(\w+): (.*)$", re.MULTILINE)
 _SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -180,6 +182,6 @@ def _code_of(error: Exception) -> tuple[ExitCode, str]:
         return ExitCode.REFUSED if quoted[1] == UnsafeSizeError.__name__ else ExitCode.DAMAGED, quoted[2]
     if isinstance(error, _USAGE):
         return ExitCode.USAGE, str(error)
-    if isinstance(error, UnsafeSizeError) or not isinstance(error, _DAMAGED):
+    if isinstance(error, _REFUSED) or not isinstance(error, _DAMAGED):
         return ExitCode.REFUSED, str(error)
     return ExitCode.DAMAGED, str(error)

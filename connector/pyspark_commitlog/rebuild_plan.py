@@ -14,7 +14,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_path import COMMIT_LOG, list_segments
 from store_core.queue.consume_queue_table import MAX_QUEUES
-from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.config import MessageStoreConfig
 from store_core.store.derived_sizes import DerivedSizes
 from store_core.store.kept_index import KeptIndex
@@ -128,7 +128,10 @@ def _rules(store: Path, options: argparse.Namespace) -> RebuildRules:
         has_index=options.has_index,
         max_queues=options.max_queues or MAX_QUEUES,
     )
-    if not options.since_offset or not options.has_index:
+    if not options.has_index:
+        return rules
+    IndexFiles(store / INDEX_DIRECTORY, rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False)  # checks
+    if not options.since_offset:
         return rules
     kept = KeptIndex.find(store, rules.queue_rules, options.since_offset - 1, OsFileSystem(), SystemClock())
     return replace(rules, index_since_offset=kept.end_physical_offset)

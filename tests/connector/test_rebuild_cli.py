@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that rebuild: options, exit codes, reports, the lock, replacement."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_commitlog import rebuild_job
+from pyspark_commitlog.rebuild_cli import rebuild_consume_queue, rebuild_index
+from pyspark_commitlog.rebuild_progress import progress_line
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.store.rebuild_swap import JOURNAL, RebuildSwap
+from store_core.store.store_checkpoint import StoreCheckpoint
+from tests.builders import LogBuilder
+from tests.connector.rebuilding import LocalRunner, index_files, queue_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.golden_stores import UnpackedStore
+
+SIZES = ["--consume-queue-file-size", "800", "--hash-slot-num", "100", "--index-num", "400"]
+
+
+@pytest.fixture
+def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+    return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run tasks in this process."""
+
+    class Context:
+        defaultParallelism = 2  # noqa: N815 -- Spark's name
+
+        def statusTracker(self) -> None:  # noqa: N802 -- Spark's name
+            pass
+
+    class Session:
+        sparkContext = Context()  # noqa: N815 -- Spark's name
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr("pyspark_commitlog.rebuild.spark_runner", lambda _: LocalRunner())
+    monkeypatch.setattr(rebuild_job.SparkSession, "getActiveSession", Session)
+
+
+def report_of(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_lost_queues_and_index_are_back_after_two_commands(
+    store: Path, tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queues, index = queue_files(store), index_files(store)
+    for kind in ("consumequeue", "index"):
+        shutil.rmtree(store / kind)
+    arguments = [str(store), *SIZES, "--replace", "--discard-old", "--json", str(tmp_path / "report.json")]
+
+    assert spark.sparkContext.defaultParallelism > 1
+    assert 0 == rebuild_consume_queue(arguments)
+    assert queues == queue_files(store)
+    assert 0 == rebuild_index(arguments)
+    assert index == index_files(store)
+    assert 462 == report_of(tmp_path / "report.json")["records"]
+    assert 0 == rebuild_consume_queue([str(store), "--verify", "--with-index"])
+    assert "no differences" in capsys.readouterr().out
+    assert not {"rebuilt", "replaced-1", "replaced-2", JOURNAL} & {path.name for path in store.iterdir()}
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_without_replace_the_store_stays_as_it_is(store: Path) -> None:
+    before = queue_files(store)
+    shutil.rmtree(store / "index")
+
+    assert 0 == rebuild_consume_queue([str(store), *SIZES])
+    assert before == queue_files(store) == queue_files(store / "rebuilt")
+    assert 0 == rebuild_consume_queue([str(store), *SIZES, "--output", str(store.parent / "elsewhere")])
+    assert before == queue_files(store.parent / "elsewhere")
+    assert not (store / "index").exists()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_replaced_files_are_kept_until_they_are_discarded(store: Path) -> None:
+    last = max((store / "consumequeue").rglob("0" * 20))
+    last.write_bytes(bytes(800))
+    damaged = queue_files(store)
+
+    assert 1 == rebuild_consume_queue([str(store), "--verify"])
+    assert 0 == rebuild_consume_queue([str(store), "--replace"])
+    assert damaged == queue_files(store / "replaced-1")
+    assert 0 == rebuild_consume_queue([str(store), "--verify"])
+    assert 0 == rebuild_consume_queue([str(store), "--discard-old"])
+    assert not (store / "replaced-1").exists()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_old_files_are_not_discarded_for_such_that_differ(store: Path) -> None:
+    assert 0 == rebuild_consume_queue([str(store), "--replace"])
+    max((store / "consumequeue").rglob("0" * 20)).write_bytes(bytes(800))
+
+    assert 1 == rebuild_consume_queue([str(store), "--discard-old"])
+    assert (store / "replaced-1").exists()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_single_queue_is_replaced_alone(store: Path) -> None:
+    whole = queue_files(store)
+    topic = min((store / "consumequeue").iterdir())
+    queue_id = min(topic.iterdir()).name
+    shutil.rmtree(topic / queue_id)
+
+    assert 0 == rebuild_consume_queue([str(store), "--topic", topic.name, "--queue-id", queue_id, "--replace", *SIZES])
+    assert whole == queue_files(store)
+    assert {} == queue_files(store / "replaced-1")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_since_an_offset_replaces_what_is_behind_it_alone(store: Path) -> None:
+    whole, index = queue_files(store), index_files(store)
+
+    assert 0 == rebuild_consume_queue([str(store), "--since-offset", "100000", "--with-index", "--replace"])
+    assert whole == queue_files(store)
+    assert index == index_files(store)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_store_that_a_broker_holds_is_read_and_not_rebuilt(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with StoreLock(store, OsFileSystem()):
+        assert 4 == rebuild_consume_queue([str(store)])
+        assert 4 == rebuild_index([str(store), "--replace"])
+        assert 4 == rebuild_index([str(store), "--discard-old"])
+        assert "is locked by" in capsys.readouterr().err
+        assert 0 == rebuild_consume_queue([str(store), "--verify", "--with-index"])
+        assert "lock is held" in capsys.readouterr().out
+    assert not (store / "rebuilt").exists()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_verify_leaves_nothing_behind(store: Path) -> None:
+    (store / "lock").unlink()
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+
+    assert 0 == rebuild_consume_queue([str(store), "--verify", "--with-index"])
+    assert before == {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_damage_is_an_exit_code_of_its_own_and_not_put_in_place_unasked(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = queue_files(store)
+    segment = max((store / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    data[4:8] = b"\xff\xff\xff\xff"
+    segment.write_bytes(data)
+
+    assert 3 == rebuild_consume_queue([str(store), "--replace", "--json", str(tmp_path / "report.json")])
+    assert before == queue_files(store)
+    assert "nothing was replaced" in capsys.readouterr().out
+    report = report_of(tmp_path / "report.json")
+    assert report["is_damaged"]
+    assert int(segment.name) == report["end_offset"]
+    assert 3 == report["exit_code"]
+    assert 3 == rebuild_consume_queue([str(store), "--replace", "--accept-damage"])
+    assert before != queue_files(store)
+    assert before == queue_files(store / "replaced-1")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_replacement_that_was_killed_is_finished_by_the_next_run(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = queue_files(store)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RebuildSwap, "move_all", killed)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild_consume_queue([str(store), "--replace"])
+    assert (store / JOURNAL).exists()
+    assert before == queue_files(store)
+    assert 0 == rebuild_consume_queue([str(store), "--discard-old"])
+    assert "finished the replacement that an earlier run began" in capsys.readouterr().out
+    assert before == queue_files(store)
+    assert not {JOURNAL, "replaced-1"} & {path.name for path in store.iterdir()}
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_the_checkpoint_says_how_far_queues_and_index_go(store: Path) -> None:
+    before = StoreCheckpoint(store, OsFileSystem()).load()
+    assert 0 == rebuild_consume_queue([str(store), "--replace", "--with-index"])
+    after = StoreCheckpoint(store, OsFileSystem()).load()
+
+    assert after.physic_msg_timestamp <= before.physic_msg_timestamp
+    assert after.logics_msg_timestamp >= before.logics_msg_timestamp
+    assert before.index_msg_timestamp == after.index_msg_timestamp  # the end of the last full file, as RocketMQ has it
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(store.rglob("*"))
+
+    assert 0 == rebuild_consume_queue([str(store), "--dry-run", "--replace", "--with-index"])
+    assert before == sorted(store.rglob("*"))
+    told = capsys.readouterr().out
+    assert "queue files of 800 bytes" in told
+    assert "index files of 100 slots and 400 entries" in told
+    assert "in place of the old files" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["{store}", "--verify", "--replace"],
+        ["{store}", "--verify", "--since-offset", "3"],
+        ["{store}", "--accept-damage"],
+        ["{store}", "--release", "6.0"],
+        ["{store}", "--since-offset", "-1"],
+        ["{store}", "--index-num", "0"],
+        ["{store}", "--consume-queue-file-size", "99999999999"],
+        ["{store}", "--sizes"],
+    ],
+)
+def test_a_wrong_command_line_is_told_with_exit_code_2(
+    arguments: list[str], store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exited:
+        rebuild_consume_queue([argument.format(store=store) for argument in arguments])
+
+    assert 2 == exited.value.code
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_places_that_can_not_be_are_told_with_exit_code_2(store: Path, tmp_path: Path) -> None:
+    assert 2 == rebuild_consume_queue([str(tmp_path / "nowhere")])
+    assert 2 == rebuild_consume_queue([str(store / "commitlog")])
+    assert 2 == rebuild_consume_queue([str(store), "--output", str(store / "consumequeue")])
+    assert 2 == rebuild_consume_queue([str(store), "--output", str(store / "index" / "new")])
+    assert 2 == rebuild_index([str(store), "--hash-slot-num", "5", "--index-num", "1"])
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_an_output_with_files_of_others_is_refused(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("precious")
+
+    assert 4 == rebuild_consume_queue([str(store), "--output", str(tmp_path / "other")])
+    assert "precious" == (tmp_path / "other" / "file").read_text()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_queues_in_a_rocksdb_are_not_replaced(store: Path) -> None:
+    for name in ("CURRENT", "MANIFEST-000001"):
+        (store / "consumequeue" / name).touch()
+
+    assert 4 == rebuild_consume_queue([str(store), "--replace"])
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_too_many_queues_are_refused_also_by_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = LogBuilder(segment_size=1 << 14)
+    for number in range(30):
+        log.append(b"x", topic=f"topic{number}")
+    store = log.write(tmp_path / "store")
+
+    assert 4 == rebuild_consume_queue([str(store), "--max-queues", "7"])
+    assert "too many queues" in capsys.readouterr().err
+    assert not (store / "rebuilt" / "consumequeue").exists()
+
+
+def test_progress_has_rate_and_estimate_once_something_is_done() -> None:
+    assert "reading: 0 of 8 tasks" == progress_line(0, 0, 8, 1 << 30, 2.0)
+    assert "reading: 2 of 8 tasks, 128 MiB/s, 6 s left" == progress_line(0, 2, 8, 1 << 30, 2.0)
+    assert "writing: 2 of 4 tasks, 2 s left" == progress_line(1, 2, 4, 1 << 30, 2.0)
