@@ -204,8 +204,10 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
         files = self.queue.mapped_files
         self.disk.fail("open", errno.EMFILE, times=9)
         is_needed = not files or files[-1].is_full
+        wanted = file_name_of(files[-1].end_offset if files else self.start)
+        # Another file may be there, too: one made ahead of an end that the queue was cut back from.
         is_ready = self.allocate is not None and any(
-            request.mapped_file for request in self.allocate._requests.values()
+            request.mapped_file for path, request in self.allocate._requests.items() if path.name == wanted
         )
         file = self.queue.get_last_mapped_file(self.start)
         self.disk.heal()
