@@ -19,10 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.core import bench_core
 from tests.benchmarks.memory import bench_memory
+from tests.benchmarks.rebuild import bench_rebuild
 from tests.benchmarks.segments import make_store
 from tests.benchmarks.spark import bench_spark
 
-_PARTS: Final = ("core", "spark", "memory")
+_PARTS: Final = ("core", "spark", "memory", "rebuild")
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
 """The targets are for segments of this size: small ones fit into a cache, and the copy is no measure any more."""
@@ -61,6 +62,9 @@ def main() -> int:
             results[f"spark {body_size}"] = bench_spark(store, options.folder, options.runs)
         if "memory" in options.parts:
             results[f"memory {body_size}"] = bench_memory(store)
+    if "rebuild" in options.parts:
+        print("==> rebuilding queues and index, local[2], files synced", flush=True)
+        results["rebuild"] = bench_rebuild(options.folder, options.runs)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["make_store"]
+__all__ = ["make_log", "make_store"]
 
 _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
 _MAGIC: Final = -626843481
@@ -48,6 +48,39 @@ def make_store(folder: Path, size: int, body_size: int) -> Path:
         partial.write_bytes(_segment(size, body_size))
         partial.rename(segment)
     return store
+
+
+def make_log(folder: Path, size: int, segment_size: int, body_size: int) -> Path:
+    """Write a store with `size` bytes of records in segments of `segment_size`, the last one not full; if need be.
+
+    Records are those of `make_store`.
+    """
+    store = folder / f"log-{size}-{segment_size}-{body_size}"
+    if not store.exists():
+        partial = folder / "partial-log"
+        (partial / "commitlog").mkdir(parents=True)
+        number = 0
+        for start in range(0, size, segment_size):
+            data, number = _part_of_log(start, min(segment_size, size - start), segment_size, body_size, number)
+            (partial / "commitlog" / f"{start:020d}").write_bytes(data)
+        partial.rename(store)
+    return store
+
+
+def _part_of_log(start: int, used: int, segment_size: int, body_size: int, number: int) -> tuple[bytearray, int]:
+    """Make the segment that begins at `start`; give it, and the number of the next record."""
+    random = np.random.default_rng(body_size)
+    bodies = [random.integers(0, 256, body_size, np.uint8).tobytes() for _ in range(_BODIES)]
+    data, position = bytearray(segment_size), 0
+    while True:
+        record = _record(number, start + position, bodies[number % _BODIES])
+        if position + len(record) + 8 > used:
+            if used == segment_size:
+                struct.pack_into(">ii", data, position, segment_size - position, _BLANK)
+            return data, number
+        data[position : position + len(record)] = record
+        position += len(record)
+        number += 1
 
 
 def _segment(size: int, body_size: int) -> bytearray:

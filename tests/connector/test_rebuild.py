@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +25,6 @@ from tests.connector.rebuilding import LocalRunner, golden_rules, index_files, q
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
 
@@ -266,3 +267,23 @@ def test_a_live_store_may_be_newer_than_what_was_read(tmp_path: Path) -> None:
 
     assert not newer.differences
     assert [1] == [found.extra for found in still.differences]
+
+
+# ---- many queues
+
+
+def test_thousands_of_tiny_queues_do_not_need_thousands_of_open_files(tmp_path: Path) -> None:
+    log = LogBuilder(segment_size=1 << 20)
+    for number in range(320):
+        put(log, 0, topic=f"topic{number // 8}", queue_id=number % 8)
+    store = log.write(tmp_path / "store")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 40, hard))
+    try:
+        report = rebuild_here(store, tmp_path / "found", RULES)
+        differing = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0)).differences
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert 320 == len(report.queues) == len(queue_files(tmp_path / "found"))
+    assert 320 == len(differing)  # the store itself has none
