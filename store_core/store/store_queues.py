@@ -94,8 +94,8 @@ class StoreQueues:
     def truncate_dirty_files(self, offset: int) -> None:
         """End log and queues at an offset, and go on from there (``DefaultMessageStore.truncateDirtyFiles``, 5.x).
 
-        Nobody may put meanwhile. The index is left as it is: what it says of messages behind the end finds none, and new messages up to where
-        it ended are not put into it, as in RocketMQ.
+        Nobody may put meanwhile. The index is left as it is: what it says of messages behind the end finds none, and
+        new messages up to where it ended are not put into it, as in RocketMQ.
 
         Parameters
         ----------
