@@ -137,11 +137,6 @@ class MessageLookup:
         unit = self._unit(topic, queue_id, queue_offset)
         return unit.physical_offset if unit is not None else 0
 
-    def get_message_total_in_queue(self, topic: str, queue_id: int) -> int:
-        """Count the messages of a queue, by its bounds; -1 for a queue that is not there."""
-        queue = self._queues.get(topic, queue_id)
-        return queue.max_offset_in_queue - queue.min_offset_in_queue if queue is not None else -1
-
     def _unit(self, topic: str, queue_id: int, queue_offset: int) -> QueueUnit | None:
         queue = self._queues.get(topic, queue_id)
         units = queue_units(queue, queue_offset) if queue is not None else None

@@ -11,7 +11,7 @@ from tests.interop.puts import put_job
 from tests.interop.scenarios import SEGMENT_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -83,6 +83,25 @@ class Judge:
         """Put a message many times, with a pause after every burst."""
         rhythm = {"count": count, "burst": burst, "pauseMs": pause_ms}
         return self.process.submit("live", **self._fields(store, settings), message=put.to_json(), **rhythm)
+
+    def ask(self, store: Path, questions: Sequence[Answer], **settings: object) -> Future[Answer]:
+        """Open a store, which RocketMQ may change, and ask it questions."""
+        return self.process.submit("ask", **self._fields(store, settings), questions=questions)
+
+    def evaluate(self, expressions: Sequence[str], maps: Sequence[dict[str, str]]) -> Future[Answer]:
+        """Compile filter expressions, and evaluate each on maps of properties."""
+        return self.process.submit("evaluate", expressions=expressions, maps=maps)
+
+    def pull(self, store: Path, broker: Answer, job: Answer, **settings: object) -> Future[Answer]:
+        """Have a broker, with settings of its BrokerConfig, open a store, which it may change, and serve pulls."""
+        return self.process.submit("pull", **self._fields(store, settings), **{"broker": broker, **job})
+
+    def register(
+        self, store: Path, broker: Answer, steps: Sequence[Answer], properties: dict[str, str]
+    ) -> Future[Answer]:
+        """Register filter expressions, and ask after each step for the file and for the bit map of a message."""
+        fields = {**self._fields(store, {}), "broker": broker}
+        return self.process.submit("filters", **fields, steps=steps, properties=properties)
 
     def bench_put(
         self, store: Path, puts: Iterable[Put], *, warm_up: int, count: int, chunk: int, **settings: object

@@ -28,6 +28,14 @@ final class Jobs {
                 return live(job);
             case "bench-put":
                 return benchPut(job);
+            case "ask":
+                return ask(job);
+            case "evaluate":
+                return answers(Expressions.verdicts(job.getJSONArray("expressions"), job.getJSONArray("maps")));
+            case "pull":
+                return answers(Broker.pulls(job));
+            case "filters":
+                return answers(Broker.filters(job));
             default:
                 throw new IllegalArgumentException("no such job: " + job.getString("job"));
         }
@@ -55,6 +63,20 @@ final class Jobs {
             }
         }
         result.put("abortLeft", Store.abortFile(job).exists());
+        return result;
+    }
+
+    /** Opens a store, asks it questions and closes it. */
+    private static JSONObject ask(JSONObject job) throws Exception {
+        try (Store store = Store.started(job)) {
+            store.awaitDispatch();
+            return answers(Questions.answers(store.messageStore, job.getJSONArray("questions")));
+        }
+    }
+
+    private static JSONObject answers(JSONArray answers) {
+        JSONObject result = new JSONObject();
+        result.put("answers", answers);
         return result;
     }
 

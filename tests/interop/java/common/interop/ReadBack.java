@@ -119,7 +119,7 @@ final class ReadBack {
         return host;
     }
 
-    private static String sha256(byte[] body) {
+    static String sha256(byte[] body) {
         try {
             byte[] digest = MessageDigest.getInstance("SHA-256").digest(body == null ? new byte[0] : body);
             return String.format("%064x", new BigInteger(1, digest));

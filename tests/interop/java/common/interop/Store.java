@@ -20,15 +20,24 @@ final class Store implements AutoCloseable {
     final DefaultMessageStore messageStore;
 
     Store(JSONObject job) throws Exception {
+        messageStore = Release.newStore(config(job), strings(job.getJSONArray("batchTopics")), job.getBooleanValue("broker"));
+    }
+
+    static MessageStoreConfig config(JSONObject job) throws Exception {
         String root = job.getString("store");
         Files.createDirectories(new File(root).toPath());
         MessageStoreConfig config = new MessageStoreConfig();
         set(config, "storePathRootDir", root);
         set(config, "storePathCommitLog", root + "/commitlog");
-        for (Map.Entry<String, Object> setting : job.getJSONObject("config").entrySet()) {
+        setAll(config, job.getJSONObject("config"));
+        return config;
+    }
+
+    /** Calls the setters of an object. */
+    static void setAll(Object config, JSONObject settings) throws Exception {
+        for (Map.Entry<String, Object> setting : settings.entrySet()) {
             set(config, setting.getKey(), setting.getValue());
         }
-        messageStore = Release.newStore(config, strings(job.getJSONArray("batchTopics")), job.getBooleanValue("broker"));
     }
 
     /** Gives a store that takes messages. */
@@ -76,10 +85,10 @@ final class Store implements AutoCloseable {
     }
 
     /** Calls the setter of a setting, under the name it had up to 4.3 ("maped") if there is none under today's. */
-    private static void set(MessageStoreConfig config, String name, Object value) throws Exception {
-        Method setter = setter(name, value);
+    private static void set(Object config, String name, Object value) throws Exception {
+        Method setter = setter(config, name);
         if (setter == null) {
-            setter = setter(name.replace("mappedFile", "mapedFile"), value);
+            setter = setter(config, name.replace("mappedFile", "mapedFile"));
         }
         if (setter == null) {
             throw new IllegalArgumentException(Release.VERSION + " has no setting " + name + " that takes " + value);
@@ -87,9 +96,9 @@ final class Store implements AutoCloseable {
         setter.invoke(config, TypeUtils.castToJavaBean(value, setter.getParameterTypes()[0]));
     }
 
-    private static Method setter(String name, Object value) {
+    private static Method setter(Object config, String name) {
         String method = "set" + Character.toUpperCase(name.charAt(0)) + name.substring(1);
-        for (Method candidate : MessageStoreConfig.class.getMethods()) {
+        for (Method candidate : config.getClass().getMethods()) {
             boolean named = candidate.getName().equals(method) && candidate.getParameterCount() == 1;
             if (named && !candidate.getParameterTypes()[0].isEnum()) { // settings with an enum have a twin with text
                 return candidate;
