@@ -19,11 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.core import bench_core
 from tests.benchmarks.memory import bench_memory
+from tests.benchmarks.reading import bench_reading
 from tests.benchmarks.rebuild import bench_rebuild
 from tests.benchmarks.segments import make_store
 from tests.benchmarks.spark import bench_spark
 
-_PARTS: Final = ("core", "spark", "memory", "rebuild")
+_PARTS: Final = ("core", "spark", "memory", "rebuild", "reading")
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
 """The targets are for segments of this size: small ones fit into a cache, and the copy is no measure any more."""
@@ -52,7 +53,7 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, object] = {"machine": platform.processor() or platform.machine(), "megabytes": options.megabytes}
     size = options.megabytes * _MEBIBYTE
-    for body_size in (_SMALL_BODY, _LARGE_BODY):
+    for body_size in (_SMALL_BODY, _LARGE_BODY) if {"core", "spark", "memory"} & set(options.parts) else ():
         print(f"==> {options.megabytes} MiB of records with {body_size}-byte bodies", flush=True)
         store = make_store(options.folder, size, body_size)
         if "core" in options.parts:
@@ -65,6 +66,8 @@ def main() -> int:
     if "rebuild" in options.parts:
         print("==> rebuilding queues and index, local[2], files synced", flush=True)
         results["rebuild"] = bench_rebuild(options.folder, options.runs)
+    if "reading" in options.parts:
+        results["reading"] = bench_reading(options.folder, options.runs)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

@@ -111,6 +111,13 @@ class Judge:
         rhythm = {"warmUp": warm_up, "count": count, "chunk": chunk}
         return self.process.run("bench-put", store=str(store), config=config, messages=put_job(puts), **rhythm)
 
+    def bench_ask(self, store: Path, questions: Sequence[Answer], *, rounds: int) -> list[float]:
+        """Measure how long questions take one after the other, nanoseconds of a processor each, round by round."""
+        config = {"haListenPort": 0, "fileReservedTime": 24 * 365, **_SETTINGS_OF[self.release]}
+        fields = {"store": str(store), "config": config, "questions": questions, "rounds": rounds}
+        nanos: list[float] = self.process.run("bench-ask", **fields)["nanos"]
+        return nanos
+
     def _fields(self, store: Path, settings: dict[str, object]) -> dict[str, object]:
         batch_topics = settings.pop("batch_topics", [])
         config = {"mappedFileSizeCommitLog": SEGMENT_SIZE, **store_settings(self.release), **settings}

@@ -28,6 +28,8 @@ final class Jobs {
                 return live(job);
             case "bench-put":
                 return benchPut(job);
+            case "bench-ask":
+                return benchAsk(job);
             case "ask":
                 return ask(job);
             case "evaluate":
@@ -72,6 +74,26 @@ final class Jobs {
             store.awaitDispatch();
             return answers(Questions.answers(store.messageStore, job.getJSONArray("questions")));
         }
+    }
+
+    /** Measures how long questions take, over and over in the same order; gives a processor's nanoseconds a question, by round. */
+    private static JSONObject benchAsk(JSONObject job) throws Exception {
+        JSONObject result = new JSONObject();
+        JSONArray nanos = new JSONArray();
+        JSONArray questions = job.getJSONArray("questions");
+        try (Store store = Store.started(job)) {
+            store.awaitDispatch();
+            ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+            for (int round = 0; round < job.getIntValue("rounds"); round++) {
+                long begin = threads.getCurrentThreadCpuTime();
+                for (Object question : questions) {
+                    Questions.ask(store.messageStore, (JSONObject) question);
+                }
+                nanos.add((double) (threads.getCurrentThreadCpuTime() - begin) / questions.size());
+            }
+        }
+        result.put("nanos", nanos);
+        return result;
     }
 
     private static JSONObject answers(JSONArray answers) {

@@ -31,6 +31,18 @@ final class Questions {
         return answers;
     }
 
+    /** Asks for messages or for an offset, and leaves the answer alone. */
+    static void ask(DefaultMessageStore store, JSONObject question) {
+        String topic = question.getString("topic");
+        int queueId = question.getIntValue("queueId");
+        if (question.getString("kind").equals("time")) {
+            Release.offsetByTime(store, topic, queueId, question.getLongValue("time"), question.getString("boundary"));
+        } else {
+            store.getMessage("interop", topic, queueId, question.getLongValue("offset"), question.getIntValue("most"), null)
+                .release();
+        }
+    }
+
     private static Object answer(DefaultMessageStore store, JSONObject question) throws Exception {
         String topic = question.getString("topic");
         int queueId = question.getIntValue("queueId");

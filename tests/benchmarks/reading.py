@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store answers, beside RocketMQ's own answers in the same run: gets of 32 messages, offsets by time.
+
+Both ask the same questions of the same store of 10 million messages in one queue, in the same order and one after the
+other, in one thread, and both are warm. RocketMQ has its release's default sizes and limits, and so have we. What
+counts is that thread's time on a processor, which others' work on the machine does not lengthen.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from store_core import DefaultMessageStore, MessageStoreConfig
+from tests.interop.judge import Judge
+from tests.interop.ours import ScriptedClock
+from tests.interop.rocketmq import RocketMq
+from tests.interop.toolchain import RELEASES, harness_command, missing_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.interop.rocketmq import Answer
+
+__all__ = ["bench_reading"]
+
+_RELEASE: Final = "5.3"
+_UNITS: Final = 10_000_000
+_BATCH: Final = 50_000
+_STEP_MS: Final = 1000
+_QUESTIONS: Final = 1000
+_TARGETS: Final = {"get_message of 32": 300.0, "offset by time": 1000.0}
+"""Microseconds a question."""
+
+
+def bench_reading(folder: Path, runs: int) -> list[dict[str, object]]:
+    """Time questions; each row has microseconds a question, ours and RocketMQ's."""
+    path = folder / "queue-10m"
+    if not path.exists():
+        _write(path)
+    print(f"==> questions to a queue of {_UNITS:,} messages, microseconds of a processor each", flush=True)
+    rng = random.Random(1)  # noqa: S311 -- reproducible, not secret
+    first_time = ScriptedClock.now
+    gets = [_question("get", offset=rng.randrange(_UNITS - 32), most=32) for _ in range(_QUESTIONS)]
+    span = _UNITS // _BATCH * _STEP_MS
+    times = [_question("time", time=first_time + rng.randrange(span), boundary="LOWER") for _ in range(_QUESTIONS)]
+    asked = {"get_message of 32": gets, "offset by time": times}
+    ours = _ours(path, asked, runs)
+    theirs = _theirs(path, asked, runs)
+    return [_report(name, ours[name], theirs.get(name)) for name in asked]
+
+
+def _question(kind: str, **fields: object) -> Answer:
+    return {"kind": kind, "topic": "orders", "queueId": 0, "filterType": None, "filter": None, **fields}
+
+
+def _write(path: Path) -> None:
+    """Write the store, 50,000 messages a second; it appears complete or not at all."""
+    made = path.with_name(f"{path.name}.part")
+    shutil.rmtree(made, ignore_errors=True)
+    clock = ScriptedClock()
+    bodies = pa.array([b"%020d" % number for number in range(_BATCH)], pa.binary())
+    batch = pa.table({"topic": pa.array(["orders"] * _BATCH), "body": bodies, "tags": pa.array(["TagA"] * _BATCH)})
+    with DefaultMessageStore.open(made, MessageStoreConfig(release=_RELEASE), clock=clock) as store:
+        for _ in range(_UNITS // _BATCH):
+            if not store.append_batch(batch).is_ok:
+                raise RuntimeError("an append was refused")
+            clock.now += _STEP_MS
+    made.rename(path)
+
+
+def _ours(path: Path, asked: dict[str, list[Answer]], runs: int) -> dict[str, list[float]]:
+    with DefaultMessageStore.open(path, MessageStoreConfig(release=_RELEASE), read_only=True) as store:
+
+        def get(question: Answer) -> object:
+            return store.get_message("bench", "orders", 0, question["offset"], question["most"])
+
+        def by_time(question: Answer) -> object:
+            return store.get_offset_in_queue_by_time("orders", 0, question["time"])
+
+        work: dict[str, Callable[[Answer], Any]] = {"get": get, "time": by_time}
+        return {
+            name: [_microseconds(work[questions[0]["kind"]], questions) for _ in range(runs + 1)][1:]
+            for name, questions in asked.items()
+        }
+
+
+def _microseconds(work: Callable[[Answer], Any], questions: list[Answer]) -> float:
+    begin = time.thread_time()
+    for question in questions:
+        work(question)
+    return (time.thread_time() - begin) / len(questions) * 1e6
+
+
+def _theirs(path: Path, asked: dict[str, list[Answer]], runs: int) -> dict[str, list[float]]:
+    """Ask RocketMQ; nothing if it can't be had."""
+    if missing := missing_tools():
+        print(f"  RocketMQ is not asked: {', '.join(missing)} not on the PATH")
+        return {}
+    with RocketMq(harness_command(RELEASES[_RELEASE])) as process:
+        judge = Judge(_RELEASE, process)
+        rounds = {name: judge.bench_ask(path, questions, rounds=runs + 10) for name, questions in asked.items()}
+    return {name: [nanos / 1000 for nanos in nanos_each[10:]] for name, nanos_each in rounds.items()}
+
+
+def _report(name: str, ours: list[float], theirs: list[float] | None) -> dict[str, object]:
+    target = _TARGETS[name]
+    least = min(ours)
+    verdict = "reached" if least <= target else "MISSED"
+    beside = "" if theirs is None else f"   RocketMQ {min(theirs):7.1f} (median {statistics.median(theirs):7.1f})"
+    median = statistics.median(ours)
+    print(f"  {name:<24} {least:7.1f} (median {median:7.1f}){beside}   {verdict} (<= {target:.0f})", flush=True)
+    return {"name": name, "least": least, "median": median, "rocketmq": theirs and min(theirs), "target": target}
