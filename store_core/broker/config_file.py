@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.config_json import parse_config, write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.files.file_system import write_all
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem, write_all
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import os
 
     from store_core.broker.config_json import JsonObject
+    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
 
 __all__ = ["CONFIG_DIRECTORY", "ConfigManager"]
@@ -38,19 +41,31 @@ class ConfigManager(ABC):
 
     Parameters
     ----------
-    path : Path
-    file_system : FileSystem
+    root : path-like
+        The store's root, below which the file is in ``config``.
+    name : str
+        The file's.
+    file_system : FileSystem, optional
+    clock : Clock, optional
 
     Attributes
     ----------
+    path : Path
     notes : tuple of str
         What loading had to say: that the backup was taken, and why.
     """
 
-    def __init__(self, path: Path, file_system: FileSystem) -> None:
-        self.path = path
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        name: str,
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.path = Path(root) / CONFIG_DIRECTORY / name
         self.notes: tuple[str, ...] = ()
-        self._file_system = file_system
+        self._file_system = file_system or OsFileSystem()
+        self._clock = clock or SystemClock()
         self._lock = RLock()
 
     @property

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 from store_core.broker.bloom_filter import BloomFilter, BloomFilterData
 from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.config_file import ConfigManager
 from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
 from store_core.format.sql92_expression import Sql92Expression
 from store_core.store.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
-    from pathlib import Path
 
     from store_core.broker.config_json import JsonObject
     from store_core.broker.consumer_group import RegisteredSubscription
@@ -46,10 +46,10 @@ class ConsumerFilterManager(ConfigManager):
 
     Parameters
     ----------
-    root : Path
+    root : path-like
         The store's root.
-    file_system : FileSystem
-    clock : Clock
+    file_system : FileSystem, optional
+    clock : Clock, optional
     release : str
     broker : BrokerConfig, optional
         How long groups are kept, and how large maps are.
@@ -62,16 +62,15 @@ class ConsumerFilterManager(ConfigManager):
 
     def __init__(
         self,
-        root: Path,
-        file_system: FileSystem,
-        clock: Clock,
+        root: str | os.PathLike[str],
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
         release: Release = "5.3",
         broker: BrokerConfig | None = None,
     ) -> None:
-        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
+        super().__init__(root, _FILE, file_system, clock)
         broker = broker or BrokerConfig()
         self.bloom_filter = BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter)
-        self._clock = clock
         self._release: Release = release
         self._kept_ms = broker.filter_data_clean_time_span
         self._capacity = _TOPICS_CAPACITY

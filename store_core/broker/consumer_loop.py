@@ -9,7 +9,7 @@ The messages of a queue, from where the group left off::
 
 Keeping what is consumed, and waiting for more until somebody sets the event::
 
-    offsets = ConsumerOffsetManager(store.path, OsFileSystem(), SystemClock())
+    offsets = ConsumerOffsetManager(store.path)
     offsets.load()
     waiting = Waiting()
     for message in follow(store, "billing", "orders", 0, offsets=offsets, waiting=waiting):

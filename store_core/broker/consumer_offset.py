@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
 from store_core.format.java_map import hash_map_order
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
@@ -55,10 +55,10 @@ class ConsumerOffsetManager(ConfigManager):
 
     Parameters
     ----------
-    root : Path
+    root : path-like
         The store's root.
-    file_system : FileSystem
-    clock : Clock
+    file_system : FileSystem, optional
+    clock : Clock, optional
     release : str
         5.x also writes a data version and which topics a group consumes, keeps pull offsets and server-side resets.
     version_step : int
@@ -73,16 +73,15 @@ class ConsumerOffsetManager(ConfigManager):
 
     def __init__(  # noqa: PLR0913 -- where it is kept, and two switches of the broker
         self,
-        root: Path,
-        file_system: FileSystem,
-        clock: Clock,
+        root: str | os.PathLike[str],
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
         release: Release = "5.3",
         *,
         version_step: int = 500,
         uses_reset: bool = True,
     ) -> None:
-        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
-        self._clock = clock
+        super().__init__(root, _FILE, file_system, clock)
         self._release: Release = release
         self._version_step = version_step
         self._uses_reset = uses_reset and release == "5.3"
@@ -91,7 +90,7 @@ class ConsumerOffsetManager(ConfigManager):
         self._offsets: dict[str, _Queues] = {}
         self._pull_offsets: dict[str, dict[int, int]] = {}
         self._reset_offsets: dict[str, dict[int, int]] = {}
-        self.data_version = DataVersion(clock.now_ms())
+        self.data_version = DataVersion(self._clock.now_ms())
 
     # ---- committing and asking
 

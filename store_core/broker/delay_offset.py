@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
-    from pathlib import Path
 
     from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
@@ -35,10 +35,10 @@ class DelayOffsetTable(ConfigManager):
 
     Parameters
     ----------
-    root : Path
+    root : path-like
         The store's root.
-    file_system : FileSystem
-    clock : Clock
+    file_system : FileSystem, optional
+    clock : Clock, optional
     release : str
         5.x also writes a data version.
     version_step : int
@@ -50,15 +50,20 @@ class DelayOffsetTable(ConfigManager):
     """
 
     def __init__(
-        self, root: Path, file_system: FileSystem, clock: Clock, release: Release = "5.3", *, version_step: int = 200
+        self,
+        root: str | os.PathLike[str],
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
+        release: Release = "5.3",
+        *,
+        version_step: int = 200,
     ) -> None:
-        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
-        self._clock = clock
+        super().__init__(root, _FILE, file_system, clock)
         self._release: Release = release
         self._version_step = version_step
         self._updates = 0
         self._offsets: dict[int, int] = {}
-        self.data_version = DataVersion(clock.now_ms())
+        self.data_version = DataVersion(self._clock.now_ms())
 
     def offset_of(self, level: int) -> int:
         """Give the index of the next message of a level; 0 if none was ever delivered."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.errors import CorruptRecordError
+from store_core.files.clock import SystemClock
 from store_core.files.service_thread import ServiceThread
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.delayed import SCHEDULE_TOPIC
@@ -141,7 +142,7 @@ class ScheduleMessageService(ServiceThread):
     ----------
     store : DelayingStore
     offsets : DelayOffsetTable
-    clock : Clock
+    clock : Clock, optional
     on_error : callable, optional
         Gets each `OSError`; the level then rests for 10 s.
     """
@@ -150,10 +151,10 @@ class ScheduleMessageService(ServiceThread):
         self,
         store: DelayingStore,
         offsets: DelayOffsetTable,
-        clock: Clock,
+        clock: Clock | None = None,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
-        super().__init__(clock, on_error)
+        super().__init__(clock or SystemClock(), on_error)
         self._store = store
         self._offsets = offsets
         self._release = store.config.release

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import CONFIG_DIRECTORY, ConfigManager
+from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
 from store_core.format.java_map import hash_map_capacity, hash_map_order
 from store_core.store.config_values import snake_case
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
-    from pathlib import Path
 
     from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
     from store_core.files.clock import Clock
@@ -134,10 +134,10 @@ class TopicConfigManager(ConfigManager):
 
     Parameters
     ----------
-    root : Path
+    root : path-like
         The store's root.
-    file_system : FileSystem
-    clock : Clock
+    file_system : FileSystem, optional
+    clock : Clock, optional
     release : str
 
     Attributes
@@ -145,12 +145,17 @@ class TopicConfigManager(ConfigManager):
     data_version : DataVersion
     """
 
-    def __init__(self, root: Path, file_system: FileSystem, clock: Clock, release: Release = "5.3") -> None:
-        super().__init__(root / CONFIG_DIRECTORY / _FILE, file_system)
-        self._clock = clock
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
+        release: Release = "5.3",
+    ) -> None:
+        super().__init__(root, _FILE, file_system, clock)
         self._release: Release = release
         self._topics: dict[str, TopicConfig] = {}
-        self.data_version = DataVersion(clock.now_ms())
+        self.data_version = DataVersion(self._clock.now_ms())
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
         """Give a topic; None if it is not known."""

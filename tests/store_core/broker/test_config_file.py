@@ -46,7 +46,7 @@ def disk() -> FaultyFileSystem:
 
 @pytest.fixture
 def kept(tmp_path: Path, disk: FaultyFileSystem) -> Counter:
-    return Counter(tmp_path / "config" / "counter.json", disk)
+    return Counter(tmp_path, "counter.json", disk)
 
 
 def put(kept: Counter, text: str | None, backup: str | None) -> None:
@@ -57,7 +57,7 @@ def put(kept: Counter, text: str | None, backup: str | None) -> None:
 
 
 def loaded(kept: Counter) -> int:
-    again = Counter(kept.path, FaultyFileSystem())
+    again = Counter(kept.path.parents[1], kept.path.name, FaultyFileSystem())
     again.load()
     return again.value
 
