@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.batch_input import INPUT_COLUMNS
+from store_core.format.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.encode_batch import encode_batch
 from store_core.format.java_hash import hash_codes
 from store_core.queue.queue_path import refusal_of
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["STORE_TIMESTAMP", "RefusedRow", "RowEncoder"]
 
 STORE_TIMESTAMP: Final = "store_timestamp"
+_DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _LARGE: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -57,6 +60,11 @@ class _Rows:
 
     messages: pa.RecordBatch
     store_timestamps: npt.NDArray[np.int64] | None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether these rows were sent to the topics of delayed messages before."""
+        return self.messages.column("topic")[0].as_py() in _DELAYED
 
     def slice(self, start: int, count: int) -> _Rows:
         times = self.store_timestamps
@@ -95,7 +103,7 @@ class RowEncoder:
         Yields
         ------
         StagedBatch
-            One, unless rows are left out.
+            One, unless rows are left out, or some were delayed before.
 
         Raises
         ------
@@ -105,7 +113,8 @@ class RowEncoder:
         if not batch.num_rows:
             return
         rows = self._rows(batch)
-        yield from self._encode(rows, self._row)
+        for start, stop in _stretches(rows.messages.column("topic")):
+            yield from self._encode(rows.slice(start, stop - start), self._row + start)
         self._row += batch.num_rows
 
     def _encode(self, rows: _Rows, first_row: int) -> Iterator[StagedBatch]:
@@ -141,7 +150,7 @@ class RowEncoder:
             options.config.encode_rules,
             store_host=options.store_host,
             born_timestamp=self._now_ms,
-            max_delay_level=self._levels,
+            max_delay_level=None if times is not None or rows.is_delayed else self._levels,
             first_row=first_row,
         )
         self._check(records)
@@ -200,6 +209,16 @@ class RowEncoder:
         for name, count in zip(names, counts.tolist(), strict=True):
             self._turns[name] += count
         return turns % self._options.queue_nums
+
+
+def _stretches(topics: pa.Array) -> list[tuple[int, int]]:
+    """Cut rows where messages begin or end that were delayed before, by whoever gave them their topic.
+
+    They have what says so in their properties still, and would be delayed once more.
+    """
+    is_delayed = pc.is_in(topics, pa.array(_DELAYED)).to_numpy(zero_copy_only=False)
+    cuts = (np.flatnonzero(np.diff(is_delayed)) + 1).tolist()
+    return list(pairwise([0, *cuts, len(topics)]))
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -49,8 +49,8 @@ WRITE_OPTIONS: Final = (
         "preserveStoreTimestamp",
         "false",
         "rows",
-        "keep the times in column `store_timestamp`; without it that column is refused, and messages get the time at "
-        "which they are appended",
+        "for messages of another store: keep the times in column `store_timestamp`, and delay nothing. Without it that "
+        "column is refused, messages get the time at which they are appended, and a `delay_level` counts",
     ),
     Option(
         "badRows",

@@ -143,13 +143,6 @@ def test_a_segment_that_vanishes_behind_the_plan_names_the_option_that_goes_on(r
     ]
 
 
-def test_writing_is_refused_before_a_task_runs(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.createDataFrame([("t", b"x")], "topic string, body binary")
-    text = first_lines(lambda: rows.write.format("commitlog").mode("append").save(str(tmp_path)))
-
-    assert "format 'commitlog' does not support df.write yet; it reads batches: spark.read" in text
-
-
 def test_a_table_is_refused_because_spark_would_lose_its_options(spark: SparkSession, store: WrittenStore) -> None:
     text = first_lines(lambda: spark.sql(f"CREATE TABLE orders USING commitlog OPTIONS (path '{store.root}')"))
 

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataFrames become messages, all or nothing: through Spark, read back by Spark and by the store itself."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core import DefaultMessageStore, MessageStoreConfig
+from tests.connector.written import Writer, consumed, error_of, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.golden_stores import UnpackedStore
+
+pytestmark = pytest.mark.spark
+
+
+COPIED = (
+    "topic",
+    "queue_id",
+    "body",
+    "flag",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_host",
+    "store_timestamp",
+    "properties",
+    "reconsume_times",
+    "prepared_transaction_offset",
+)
+
+
+@pytest.fixture
+def write(spark: SparkSession, tmp_path: Path) -> Writer:
+    return Writer(spark, tmp_path / "store")
+
+
+ALL_COLUMNS = (
+    "topic string, body binary, queue_id int, tags string, keys array<string>, properties map<string,string>, "
+    "flag int, sys_flag int, born_timestamp timestamp, born_host string, store_host string, reconsume_times int"
+)
+
+
+def test_what_is_read_back_is_what_was_written_in_every_column(write: Writer) -> None:
+    born = datetime(2024, 5, 6, 7, 8, 9, 123000)  # noqa: DTZ001 -- as Spark gives it back, in the session's time zone
+    rows = [
+        ("orders", b"a", 3, "TagA", ["k1", "k2"], {"a": "b"}, 7, 0, born, "10.1.2.3:5555", "10.9.8.7:10911", 2),
+        ("Zahlungen-ü", b"\x00\xff", 0, None, None, {}, -1, 8, born, "[2001:db8::1]:1000", "[2001:db8::2]:10911", 0),
+        ("orders", b"", 3, "ü", [], {"x": "中文 😀"}, 0, 0, born, "10.1.2.3:5555", "10.9.8.7:10911", 16),
+    ]
+    write(write.frame(ALL_COLUMNS, *rows))
+    names = [name.split()[0] for name in ALL_COLUMNS.replace("<string,string>", "").split(", ")]
+    found = write.read(*names)
+
+    for given, row in zip(rows, found, strict=True):
+        expected = dict(zip(names, given, strict=True))
+        expected["keys"] = expected["keys"] or None
+        expected["sys_flag"] |= 0x30 if given[0] != "orders" else 0
+        named = {"TAGS": given[3], "KEYS": " ".join(given[4]) if given[4] else None}
+        expected["properties"] = given[5] | {name: value for name, value in named.items() if value}
+        assert expected == row.asDict()
+
+
+def test_partitions_go_in_the_order_of_their_numbers_and_rows_in_theirs(write: Writer) -> None:
+    write(write.messages(500, partitions=5))
+
+    assert [f"body {number}".encode() for number in range(500)] == [row.body for row in write.read("body")]
+    assert consumed(write.root) == 500
+
+
+def test_a_second_write_goes_on_behind_the_first(write: Writer) -> None:
+    write(write.messages(100))
+    write(write.messages(100, first=100))
+    ends: dict[tuple[str, int], int] = {}
+    for row in rows_of(write.root, "topic", "queue_id", "queue_offset"):
+        queue = row["topic"], row["queue_id"]
+        assert ends.get(queue, 0) == row["queue_offset"]
+        ends[queue] = row["queue_offset"] + 1
+
+    assert [f"body {number}".encode() for number in range(200)] == [row.body for row in write.read("body")]
+    assert sum(ends.values()) == 200
+
+
+def test_the_store_is_closed_and_nothing_of_the_job_is_left(write: Writer) -> None:
+    write(write.messages(50))
+    sink = write.root / "commitlog-sink"
+
+    assert not (write.root / "abort").exists()
+    assert [] == [path for path in sink.rglob("*") if path.is_file()]
+
+
+def test_no_rows_make_a_store_without_messages(write: Writer) -> None:
+    write(write.messages(0))
+
+    with DefaultMessageStore.open(write.root) as store:
+        assert store.max_physical_offset == 0
+
+
+# ---- options
+
+
+def test_option_topic_overrides_the_column(write: Writer) -> None:
+    write(write.messages(10), topic="backfill")
+    write(write.messages(10).select("body"), topic="backfill")
+
+    assert ["backfill"] * 20 == [row["topic"] for row in rows_of(write.root, "topic")]
+
+
+def test_rows_without_a_queue_take_turns_in_each_topic(write: Writer) -> None:
+    rows = [("a", None), ("a", None), ("b", None), ("a", 9), ("a", None), ("b", None)]
+    write(write.frame("topic string, queue_id int", *rows).selectExpr("*", "'x' AS body"), queueNums="2")
+    found = [(row["topic"], row["queue_id"]) for row in rows_of(write.root, "topic", "queue_id")]
+
+    assert [("a", 0), ("a", 1), ("b", 0), ("a", 9), ("a", 1), ("b", 1)] == found
+
+
+def test_a_sharding_key_chooses_the_queue_as_the_producer_s_hash_selector_does(write: Writer) -> None:
+    # Java: "TagA".hashCode() is 2598919, that of "TopicA#k1" -1903240649, that of "中文" 646394; by 7, without signs
+    rows = [("t", "TagA"), ("t", "TopicA#k1"), ("t", "中文"), ("t", "TagA"), ("t", None)]
+    frame = write.frame("topic string, user string", *rows).selectExpr("*", "'x' AS body")
+    write(frame, queueNums="7", shardingKey="User")
+
+    assert [1, 2, 0, 1, 4] == [row["queue_id"] for row in rows_of(write.root, "queue_id")]
+
+
+def test_hosts_come_from_options_where_no_column_has_them(write: Writer) -> None:
+    rows = write.frame("topic string, body string, born_host string", ("t", "x", None), ("t", "x", "10.0.0.9:9"))
+    write(rows, storeHost="192.168.1.2:10911", bornHost="[2001:db8::7]:70")
+    found = rows_of(write.root, "born_host", "store_host")
+
+    assert ["[2001:db8::7]:70", "10.0.0.9:9"] == [row["born_host"] for row in found]
+    assert {"192.168.1.2:10911"} == {row["store_host"] for row in found}
+
+
+def test_delayed_messages_go_to_the_schedule_topic_with_their_own_in_properties(write: Writer) -> None:
+    rows = write.frame("topic string, body string, delay_level int", ("t", "now", None), ("t", "later", 2))
+    write(rows, messageDelayLevel="1s 1h")
+    found = rows_of(write.root, "topic", "queue_id", "properties")
+
+    assert ["t", "SCHEDULE_TOPIC_XXXX"] == [row["topic"] for row in found]
+    assert {"REAL_TOPIC": "t", "DELAY": "2"}.items() <= dict(found[1]["properties"]).items()
+    assert found[1]["queue_id"] == 1
+
+
+def test_store_times_are_kept_on_request_only(write: Writer) -> None:
+    times = [datetime(2020, 1, day, tzinfo=UTC) for day in (3, 1, 2)]
+    rows = write.frame("topic string, body string, store_timestamp timestamp", *(("t", "x", time) for time in times))
+    text = error_of(lambda: write(rows))
+    write(rows, preserveStoreTimestamp="true")
+
+    assert "say option('preserveStoreTimestamp', 'true') to keep those in column 'store_timestamp'" in text
+    assert times == [row["store_timestamp"] for row in rows_of(write.root, "store_timestamp")]
+    assert consumed(write.root) == 3
+
+
+@pytest.mark.parametrize(("rebuild", "has_index", "has_abort"), [("queues", False, False), ("none", False, True)])
+def test_rebuild_says_what_is_dispatched_now(rebuild: str, has_index: bool, has_abort: bool, write: Writer) -> None:
+    write(write.messages(30), rebuild=rebuild)
+
+    assert has_index == any((write.root / "index").glob("*"))
+    assert has_abort == (write.root / "abort").exists()
+    assert [f"body {number}".encode() for number in range(30)] == [row.body for row in write.read("body")]
+    assert consumed(write.root) == 30
+
+
+def test_an_existing_store_s_sizes_win_and_a_contradiction_is_refused(write: Writer) -> None:
+    write(write.messages(10))
+    text = error_of(lambda: write(write.messages(10), mappedFileSizeCommitLog="1m"))
+    frame = write.messages(200, first=10)
+    frame.write.format("commitlog").mode("append").options(maxHashSlotNum="100", maxIndexNum="1000").save(
+        str(write.root)
+    )
+
+    assert "option mappedFileSizeCommitLog says 1048576, but the store" in text
+    assert {16384} == {path.stat().st_size for path in (write.root / "commitlog").iterdir()}
+    assert consumed(write.root) == 210
+
+
+def test_an_index_of_unknown_sizes_is_refused(write: Writer) -> None:
+    write(write.messages(10))
+    text = error_of(lambda: write(write.messages(10), maxIndexNum="1001"))
+
+    assert "Give both as its broker has them" in text
+
+
+# ---- modes
+
+
+def test_overwrite_is_refused_unless_it_is_meant(write: Writer) -> None:
+    write(write.messages(10))
+
+    assert 'option("overwriteStore", "true")' in error_of(lambda: write(write.messages(1), "overwrite"))
+    assert len(write.read("body")) == 10
+
+
+def test_overwrite_puts_a_new_store_in_the_place_of_the_old_one(write: Writer) -> None:
+    write(write.messages(100))
+    write(write.messages(7, first=1000), "overwrite", overwriteStore="true", mappedFileSizeCommitLog="32k")
+
+    assert [f"body {number}".encode() for number in range(1000, 1007)] == [row.body for row in write.read("body")]
+    assert [write.root.name] == [path.name for path in write.root.parent.iterdir()]
+    assert {32768} == {path.stat().st_size for path in (write.root / "commitlog").iterdir()}
+
+
+def test_a_store_can_be_overwritten_by_what_is_read_from_it(write: Writer) -> None:
+    write(write.messages(60))
+    frame = write.session.read.format("commitlog").option("columns", "topic,queue_id,body").load(str(write.root))
+    write(frame.where("topic = 'topic1'"), "overwrite", overwriteStore="true")
+
+    assert [f"body {number}".encode() for number in range(1, 60, 3)] == [row.body for row in write.read("body")]
+
+
+@pytest.mark.parametrize("mode", ["ignore", "errorifexists"])
+def test_other_modes_are_refused(mode: str, write: Writer) -> None:
+    assert 'use either the "Append" or "Overwrite" mode' in error_of(lambda: write(write.messages(1), mode))
+
+
+# ---- once
+
+
+def test_a_named_job_is_appended_once(write: Writer) -> None:
+    for _ in range(3):
+        write(write.messages(20), commitId="backfill of May")
+    write(write.messages(5, first=20), commitId="backfill of June")
+
+    assert [f"body {number}".encode() for number in range(25)] == [row.body for row in write.read("body")]
+
+
+# ---- bad rows
+
+BAD = (
+    ("t" * 128, b"x", "MESSAGE_ILLEGAL: it has 128 bytes, and 127 are the most"),
+    (None, b"x", "a message needs a topic"),
+    ("a/b", b"x", "the name holds '/'"),
+    ("t", b"x" * 17000, "a record is larger than a segment"),
+)
+
+
+@pytest.mark.parametrize(("topic", "body", "reason"), BAD)
+def test_a_bad_row_fails_the_job_by_number_and_reason_and_nothing_is_visible(
+    topic: str | None, body: bytes, reason: str, write: Writer
+) -> None:
+    write(write.messages(5))
+    rows: list[tuple[str | None, bytes]] = [("good", b"good")] * 70
+    rows[61] = (topic, body)
+    text = error_of(lambda: write(write.frame("topic string, body binary", *rows, partitions=2)))
+
+    assert "row 26 of partition 1 can't be a message: " in text
+    assert reason in text
+    assert len(write.read("body")) == 5
+    assert [] == list((write.root / "commitlog-sink" / "staged").iterdir())
+
+
+def test_bad_rows_are_left_out_on_request_and_listed(write: Writer) -> None:
+    rows: list[tuple[str | None, bytes]] = [(f"good {number}", b"x") for number in range(100)]
+    for number, (topic, body, _) in enumerate(BAD):
+        rows[number * 17 + 3] = (topic, body)
+    write(write.frame("topic string, body binary", *rows), badRows="skip")
+    lists = (write.root / "commitlog-sink" / "refused").iterdir()
+    listed = [json.loads(line) for path in lists for line in path.read_text().splitlines()]
+
+    assert [(0, number * 17 + 3, topic) for number, (topic, _, _) in enumerate(BAD)] == [
+        (row["partition"], row["row"], row["topic"]) for row in listed
+    ]
+    assert all(reason in row["reason"] for (_, _, reason), row in zip(BAD, listed, strict=True))
+    assert [row[0] for row in rows if row[0] and row[0].startswith("good")] == [
+        row["topic"] for row in rows_of(write.root, "topic")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ("topic string, body string, bodi string", "did you mean 'body'?"),
+        ("topic string", "messages need a column 'body'"),
+        ("body string", "messages need a column 'topic'"),
+        ("topic string, body string, queue_offset bigint", "can't have a column 'queue_offset'"),
+        ("topic string, body int", "column 'body' of type int: expected binary or string"),
+        ("topic string, body string, keys array<int>", "column 'keys' of type array<int>: expected list of strings"),
+        ("topic string, body string, properties map<string,int>", "expected map of strings"),
+        ("topic string, body string, queue_id bigint", "column 'queue_id' of type bigint: expected int"),
+    ],
+)
+def test_columns_that_are_none_of_a_message_are_refused_before_a_task_runs(
+    schema: str, says: str, write: Writer
+) -> None:
+    assert says in error_of(lambda: write(write.frame(schema)))
+    assert not write.root.exists()
+
+
+# ---- others
+
+
+def test_a_store_that_is_open_is_refused_and_stays_as_it_is(write: Writer) -> None:
+    config = MessageStoreConfig(
+        mapped_file_size_commit_log=16 << 10,
+        mapped_file_size_consume_queue=2000,
+        max_hash_slot_num=100,
+        max_index_num=1000,
+    )
+    write(write.messages(10))
+    with DefaultMessageStore.open(write.root, config):
+        text = error_of(lambda: write(write.messages(10)))
+
+    assert "StoreLockedError" in text
+    assert consumed(write.root) == 10
+
+
+def test_leftovers_of_a_job_that_is_gone_are_cleaned_and_those_of_one_that_runs_are_not(write: Writer) -> None:
+    staged = write.root / "commitlog-sink" / "staged"
+    dead, running = staged / f"job-{uuid.uuid4().hex}", staged / f"job-{uuid.uuid4().hex}"
+    for directory in (dead, running):
+        directory.mkdir(parents=True)
+        (directory / "part-00000-1.arrow").write_bytes(b"half a file")
+    made = write.root / "commitlog-sink" / "segments" / f"job-{uuid.uuid4().hex}"
+    made.mkdir(parents=True)
+    (made / f"{0:020d}").write_bytes(bytes(99))
+    owner = {"host": "elsewhere", "boot": "x", "namespace": "x", "process": 1, "started": "1"}
+    (running / "owner.json").write_text(json.dumps(owner | {"created": datetime.now(UTC).timestamp()}))
+    write(write.messages(10))
+
+    assert (False, True, False) == (dead.exists(), running.exists(), made.exists())
+    assert len(write.read("body")) == 10
+
+
+def test_records_are_staged_elsewhere_on_request(write: Writer, tmp_path: Path) -> None:
+    write(write.messages(10), stagingDir=str(tmp_path / "staging"))
+
+    assert [] == list((tmp_path / "staging").iterdir())
+    assert not (write.root / "commitlog-sink" / "staged").exists()
+    assert len(write.read("body")) == 10
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["5.3.3/compressed", "5.3.3/tx", "5.3.3/delay"])
+def test_a_golden_store_read_and_written_again_is_the_same(
+    name: str, write: Writer, golden: Callable[[str], UnpackedStore]
+) -> None:
+    store = golden(name)
+    frame = write.session.read.format("commitlog").option("columns", ",".join(COPIED)).load(str(store.root))
+    write(frame, preserveStoreTimestamp="true", mappedFileSizeCommitLog=str(store.segments[0].stat().st_size))
+    compared = (*COPIED, "queue_offset", "body_crc", "magic_code", "tags", "keys")
+    original, copied = rows_of(store.root, *compared), rows_of(write.root, *compared)
+    for row in original + copied:
+        row["properties"] = dict(row["properties"])
+
+    assert original == copied
+
+
+def test_a_copy_of_a_copy_has_the_same_log_byte_by_byte(write: Writer, tmp_path: Path) -> None:
+    write(
+        write.messages(300).selectExpr(
+            "*", "array(concat('k', body)) AS keys", "map('b', 'c', 'a', body) AS properties"
+        )
+    )
+    frame = write.session.read.format("commitlog").option("columns", ",".join(COPIED)).load(str(write.root))
+    copy = Writer(write.session, tmp_path / "copy")
+    copy(frame, preserveStoreTimestamp="true")
+    logs = [
+        {path.name: path.read_bytes() for path in (root / "commitlog").iterdir()} for root in (write.root, copy.root)
+    ]
+
+    assert len(logs[0]) > 2
+    assert logs[0] == logs[1]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing through Spark in fewer words, and what is to be read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+__all__ = ["SMALL", "Writer", "error_of", "rows_of"]
+
+SMALL = {"mappedFileSizeCommitLog": "16k", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100"} | {
+    "maxIndexNum": "1000"
+}
+"""Options of a store with small files."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """``df.write.format("commitlog")`` into one store."""
+
+    session: SparkSession
+    root: Path
+
+    def __call__(self, frame: DataFrame, mode: str = "append", **options: str) -> None:
+        """Write with option names as users write them; the store's files are small."""
+        frame.write.format("commitlog").mode(mode).options(**(SMALL | options)).save(str(self.root))
+
+    def frame(self, schema: str, *rows: tuple[Any, ...], partitions: int = 1) -> DataFrame:
+        """Make a DataFrame whose partitions hold the rows in order."""
+        return self.session.createDataFrame(self.session.sparkContext.parallelize(rows, partitions), schema)
+
+    def messages(self, count: int, partitions: int = 2, first: int = 0) -> DataFrame:
+        """Make messages with numbers in their bodies."""
+        frame = self.session.range(first, first + count, 1, partitions)
+        return frame.selectExpr("concat('topic', id % 3) AS topic", "concat('body ', id) AS body")
+
+    def read(self, *columns: str) -> list[Row]:
+        """Read rows in the log's order."""
+        frame = self.session.read.format("commitlog").option("columns", ",".join(columns)).load(str(self.root))
+        return frame.collect()
+
+
+def rows_of(root: Path, *columns: str) -> list[dict[str, Any]]:
+    """Read a store in the log's order, without Spark; columns of one alone still are rows."""
+    rows: list[dict[str, Any]] = read_messages(root, columns=list(columns)).read_all().to_pylist()
+    return rows
+
+
+def consumed(root: Path) -> int:
+    """Open a store as a broker does, and count the messages that its queues give out; all must be what the log says."""
+    config = MessageStoreConfig(
+        mapped_file_size_commit_log=16 << 10,
+        mapped_file_size_consume_queue=2000,
+        max_hash_slot_num=100,
+        max_index_num=1000,
+    )
+    rows = rows_of(root, "topic", "queue_id", "queue_offset", "body")
+    with DefaultMessageStore.open(root, config) as store:
+        for row in rows:
+            found = store.get_message("group", row["topic"], row["queue_id"], row["queue_offset"], 1)
+            assert [row["body"]] == [message.body for message in found.messages]
+    return len(rows)
+
+
+def error_of(action: Any) -> str:  # noqa: ANN401 -- any action of Spark's
+    """Run an action that fails, and give the error's text up to Java's stack."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 -- whatever class Spark makes of it
+        return str(error).partition("\tat org.apache")[0]
+    raise AssertionError("nothing was raised")
