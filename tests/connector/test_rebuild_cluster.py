@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pyspark
 import pytest
@@ -108,6 +109,12 @@ def standalone_master(folder: Path) -> Iterator[str]:
             process.wait(SECONDS)
 
 
+def _drain(stream: IO[str]) -> None:
+    with stream:
+        for _ in stream:
+            pass
+
+
 def _told(process: subprocess.Popen[str], pattern: str) -> str:
     """Read what a process logs until it says something; what comes after is read and dropped."""
     assert process.stderr is not None
@@ -116,15 +123,25 @@ def _told(process: subprocess.Popen[str], pattern: str) -> str:
         lines.append(line)
         found = re.search(pattern, line)
         if found is not None:
-            Thread(target=process.stderr.read, daemon=True).start()
+            Thread(target=_drain, args=(process.stderr,), daemon=True).start()
             return found[1]
     raise AssertionError("".join(lines[-30:]))
 
 
-def test_a_standalone_cluster_gives_the_same(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_a_job_submitted_to_a_standalone_cluster_gives_the_same(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
     store = golden("5.3.3/tx")
+    copy = shutil.copytree(store.root, tmp_path / "store")
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    job = [ROOT / "jobs" / "rebuild_consume_queue.py", copy, "--with-index", "--output", tmp_path / "target"]
     with standalone_master(tmp_path) as master:
-        told = run(master, store.root, tmp_path, "fail")
+        command = [submit, "--master", master, "--conf", "spark.driver.host=localhost", *job]
+        done = subprocess.run(  # noqa: S603 -- Spark's own launcher, and our own job
+            command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
 
-    assert "spark://" in told
+    assert 0 == done.returncode, done.stderr[-4000:]
+    assert "323 records" in done.stdout
+    (tmp_path / "target" / "rebuilt.json").unlink()
     check(store, tmp_path)
