@@ -80,7 +80,8 @@ def list_for_loading(
         else:
             raise SegmentLayoutError(
                 f"{_wrong(path, status, file_size)}. RocketMQ {release} refuses to load such a store: open it with the "
-                f"segment size it was made with, or move what does not belong there elsewhere"
+                f"sizes it was made with (MessageStoreConfig.from_properties takes them from broker.conf), or move what "
+                f"does not belong there elsewhere"
             )
     return LoadList(tuple(paths), tuple(notes), None)
 
