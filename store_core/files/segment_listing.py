@@ -79,9 +79,9 @@ def list_for_loading(
             return LoadList(tuple(paths), tuple(notes), path)
         else:
             raise SegmentLayoutError(
-                f"{_wrong(path, status, file_size)}. RocketMQ {release} refuses to load such a store: open it with the "
-                f"sizes it was made with (MessageStoreConfig.from_properties takes them from broker.conf), or move what "
-                f"does not belong there elsewhere"
+                f"{_wrong(path, status, file_size)}. RocketMQ {release} refuses to load such a store: open it "
+                f"with the sizes it was made with (MessageStoreConfig.from_properties takes them from broker.conf), or "
+                f"move what does not belong there elsewhere"
             )
     return LoadList(tuple(paths), tuple(notes), None)
 
