@@ -7,6 +7,7 @@ A task reads a part of a segment, a task writes some queues, and one writes the 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from operator import attrgetter, itemgetter
@@ -42,6 +43,7 @@ Rows: TypeAlias = list[tuple[int, str]]
 TaskRunner: TypeAlias = "Callable[[RebuildTasks], Rows]"
 """Runs `RebuildTasks.scan` for each part, and `RebuildTasks.write` for each bucket with its runs in order."""
 
+_ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
 _PARTS_A_CORE: Final = 2
 _BUCKETS_A_CORE: Final = 2
 _BYTES_A_BUCKET: Final = 4 << 30
@@ -58,8 +60,10 @@ def rebuild(
 
 def spark_runner(spark: SparkSession) -> TaskRunner:
     """Give a function that runs tasks in a session."""
+    is_one_machine = _ONE_MACHINE.fullmatch(spark.sparkContext.master or "") is not None
 
     def run(tasks: RebuildTasks) -> Rows:
+        tasks = replace(tasks, is_spilled=is_one_machine)
         count = len(tasks.parts)
         runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(tasks.scan)
         placed = runs.repartitionAndSortWithinPartitions(tasks.queue_buckets + 1, attrgetter("bucket"))

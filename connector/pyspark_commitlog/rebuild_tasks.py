@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from itertools import count, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pyspark_commitlog.rebuild_attempt import RebuildAttempt
+from pyspark_commitlog.rebuild_attempt import ATTEMPTS, RebuildAttempt
+from pyspark_commitlog.rebuild_spill import RunReader, RunSpill, SpilledRun
 from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
     from store_core.store.rebuild_scan import IndexPiece
     from store_core.store.segment_part import SegmentPart
 
-__all__ = ["RebuildTasks", "ReportKind", "RunKey"]
+__all__ = ["RebuildTasks", "ReportKind", "Run", "RunKey"]
+
+Run: TypeAlias = bytes | SpilledRun
+"""Units or entries, or where they are."""
 
 _INDEX_BUCKET = 0
 _FIRST_SEQUENCE = -1
@@ -90,6 +94,9 @@ class RebuildTasks:
         Tasks that write queues; one more writes the index.
     compared : LogBounds, optional
         Compare with what the store has, and write nothing but scratch files of each worker's own.
+    is_spilled : bool
+        Whether runs go through files below the target, and the shuffle carries where they are. On one machine that
+        spares what it takes to send them through Spark's JVM and back. On several, the shuffle carries the runs.
     """
 
     parts: tuple[SegmentPart, ...]
@@ -98,11 +105,20 @@ class RebuildTasks:
     target_root: Path
     queue_buckets: int
     compared: LogBounds | None = None
+    is_spilled: bool = False
 
     # ---- reading
 
-    def scan(self, numbers: Iterable[int]) -> Iterator[tuple[RunKey, bytes]]:
+    def scan(self, numbers: Iterable[int]) -> Iterator[tuple[RunKey, Run]]:
         """Read the parts of these numbers, and give their runs and outcomes."""
+        if not self.is_spilled or self.compared is not None:
+            yield from self._scan(numbers)
+            return
+        with RunSpill(self.target_root / ATTEMPTS) as spill:
+            for key, data in self._scan(numbers):
+                yield key, spill.put(data) if data and key.kind != ReportKind.OUTCOME else data
+
+    def _scan(self, numbers: Iterable[int]) -> Iterator[tuple[RunKey, bytes]]:
         for number in numbers:
             if number == 0:
                 yield from self._first_runs()
@@ -141,8 +157,12 @@ class RebuildTasks:
 
     # ---- writing
 
-    def write(self, runs: Iterable[tuple[RunKey, bytes]]) -> Iterator[tuple[int, str]]:
+    def write(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[tuple[int, str]]:
         """Write what runs belong to, which come in the order of their keys; give a report of each queue and so on."""
+        with RunReader() as reader:
+            yield from self._write(((key, reader.read(run)) for key, run in runs))
+
+    def _write(self, runs: Iterable[tuple[RunKey, bytes]]) -> Iterator[tuple[int, str]]:
         if self.compared is not None:
             yield from self._compare_all(runs, self.compared)
             return

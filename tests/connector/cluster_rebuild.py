@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark_commitlog.rebuild import Rows
-    from pyspark_commitlog.rebuild_tasks import RunKey
+    from pyspark_commitlog.rebuild_tasks import Run, RunKey
 
 RULES = RebuildRules(QueueRules(consume_queue_file_size=800, max_hash_slot_num=100, max_index_num=400), has_index=True)
 
@@ -43,7 +43,7 @@ class FailingTasks(RebuildTasks):
     scratch: str = ""
     accidents: tuple[str, ...] = ()
 
-    def write(self, runs: Iterable[tuple[RunKey, bytes]]) -> Iterator[tuple[int, str]]:
+    def write(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[tuple[int, str]]:
         """Write all, and let it have been in vain."""
         made = list(super().write(runs))
         for accident in self.accidents:
@@ -82,7 +82,7 @@ def main() -> None:
         return run(FailingTasks(**values, scratch=scratch, accidents=failing))
 
     report = rebuild_by(run_failing, 2, Path(store), Path(target), RULES)
-    executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # type: ignore[union-attr]
+    executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
     sys.stdout.write(f"{report.records} records, executors {executors}, {spark.sparkContext.master}\n")
     spark.stop()
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,19 +40,22 @@ class LocalRunner:
     ----------
     random : random.Random, optional
     attempts : int
+    is_spilled : bool
+        Whether runs go through files.
     """
 
     random: random.Random | None = None
     attempts: int = 1
+    is_spilled: bool = False
 
     def __call__(self, tasks: RebuildTasks) -> Rows:
+        tasks = replace(tasks, is_spilled=self.is_spilled)
         runs = [run for number in self._ordered(range(len(tasks.parts))) for run in tasks.scan([number])]
         buckets = groupby(sorted(runs), key=lambda run: run[0].bucket)
         rows: Rows = []
         for group in self._ordered([list(group) for _, group in buckets]):
-            for _ in range(self.attempts):
-                made = list(tasks.write(iter(group)))
-            rows += made
+            made = [list(tasks.write(iter(group))) for _ in range(self.attempts)]
+            rows += made[-1]
         return rows
 
     def _ordered(self, things: Iterable[T]) -> list[T]:

@@ -60,7 +60,7 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     chosen = random.Random(seed)  # noqa: S311 -- for variety
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
     monkeypatch.setattr(rebuild_module, "_BUCKETS_A_CORE", chosen.randint(1, 5))
-    runner = LocalRunner(chosen, attempts=2)
+    runner = LocalRunner(chosen, attempts=2, is_spilled=seed % 2 == 0)
     report = rebuild_by(runner, chosen.randint(1, 40), store, tmp_path / "found", RULES)
 
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")

@@ -8,8 +8,8 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from pyspark_commitlog import rebuild_job
 from pyspark_commitlog.rebuild_cli import rebuild_consume_queue, rebuild_index
 from pyspark_commitlog.rebuild_progress import progress_line
 from store_core.files.file_system import OsFileSystem
@@ -22,8 +22,6 @@ from tests.connector.rebuilding import LocalRunner, index_files, queue_files
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from tests.golden_stores import UnpackedStore
 
@@ -52,7 +50,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     monkeypatch.setattr("pyspark_commitlog.rebuild.spark_runner", lambda _: LocalRunner())
-    monkeypatch.setattr(rebuild_job.SparkSession, "getActiveSession", Session)
+    monkeypatch.setattr(SparkSession, "getActiveSession", Session)
 
 
 def report_of(path: Path) -> dict[str, Any]:

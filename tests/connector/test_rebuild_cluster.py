@@ -47,7 +47,7 @@ def environment() -> dict[str, str]:
 
 
 def run(master: str, store: Path, scratch: Path, *accidents: str) -> str:
-    command = [sys.executable, PROGRAM, master, store, scratch / "target", scratch, *accidents]
+    command: list[str | Path] = [sys.executable, PROGRAM, master, store, scratch / "target", scratch, *accidents]
     done = subprocess.run(  # noqa: S603 -- our own program
         command, env=environment(), cwd=scratch, capture_output=True, text=True, timeout=SECONDS, check=False
     )
@@ -85,7 +85,15 @@ def standalone_master(folder: Path) -> Iterator[str]:
         conf = folder / "conf"
         conf.mkdir(exist_ok=True)
         conf.joinpath("log4j2.properties").write_text(LOG4J)
-        command = [launcher, f"org.apache.spark.deploy.{name}", "--host", "localhost", "--webui-port", "0", *arguments]
+        command: list[str | Path] = [
+            launcher,
+            f"org.apache.spark.deploy.{name}",
+            "--host",
+            "localhost",
+            "--webui-port",
+            "0",
+            *arguments,
+        ]
         process = subprocess.Popen(  # noqa: S603 -- Spark's own launcher
             command,
             env=environment() | {"SPARK_CONF_DIR": str(conf)},
@@ -134,9 +142,15 @@ def test_a_job_submitted_to_a_standalone_cluster_gives_the_same(
     store = golden("5.3.3/tx")
     copy = shutil.copytree(store.root, tmp_path / "store")
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    job = [ROOT / "jobs" / "rebuild_consume_queue.py", copy, "--with-index", "--output", tmp_path / "target"]
+    job: list[str | Path] = [
+        ROOT / "jobs" / "rebuild_consume_queue.py",
+        copy,
+        "--with-index",
+        "--output",
+        tmp_path / "target",
+    ]
     with standalone_master(tmp_path) as master:
-        command = [submit, "--master", master, "--conf", "spark.driver.host=localhost", *job]
+        command: list[str | Path] = [submit, "--master", master, "--conf", "spark.driver.host=localhost", *job]
         done = subprocess.run(  # noqa: S603 -- Spark's own launcher, and our own job
             command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
         )

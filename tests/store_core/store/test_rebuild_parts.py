@@ -57,17 +57,18 @@ def rows_of(made: list[tuple[int, ...]]) -> UnitRows:
 
 @given(units, st.integers(1, 9), st.lists(st.integers(0, 40)))
 def test_a_block_gives_each_queue_its_units_in_order(made: list[tuple[int, ...]], room: int, cuts: list[int]) -> None:
-    block, found = UnitBlock(room), {}
+    block = UnitBlock(room)
+    found: dict[int, list[tuple[int, ...]]] = {}
     edges = sorted({0, len(made), *(cut for cut in cuts if cut < len(made))})
-    pieces = []
+    pieces: list[tuple[int, bytes]] = []
     for start, stop in pairwise(edges):
         rows = rows_of(made[start:stop])
         columns = PlainColumns(rows.physical_offset, rows.size, rows.tags_code, rows.queue_offset)
         pieces += block.add(columns, np.array([unit[0] for unit in made[start:stop]], np.int64))
     for code, packed in [*pieces, *block.rest()]:
         back = PieceFormat.unpack(packed)
-        columns = (back.physical_offset, back.size, back.tags_code, back.queue_offset)
-        found[code] = found.get(code, []) + list(zip(*(column.tolist() for column in columns), strict=True))
+        given = (back.physical_offset, back.size, back.tags_code, back.queue_offset)
+        found[code] = found.get(code, []) + list(zip(*(column.tolist() for column in given), strict=True))
 
     assert {code: [unit[1:] for unit in made if unit[0] == code] for code in {unit[0] for unit in made}} == found
     assert [] == list(block.rest())

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of units in files, where all tasks are on one machine: the shuffle then only says where they are."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["RunReader", "RunSpill", "SpilledRun"]
+
+
+class SpilledRun(NamedTuple):
+    """Where a run is.
+
+    Attributes
+    ----------
+    path : str
+    position, size : int
+        Bytes.
+    """
+
+    path: str
+    position: int
+    size: int
+
+
+class RunSpill:
+    """One attempt's own file of runs. It stays until all is over, whoever else writes the same runs once more.
+
+    Parameters
+    ----------
+    directory : Path
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / f"{uuid.uuid4().hex}.runs"
+        self._file = self._path.open("xb", buffering=0)
+        self._position = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def put(self, data: bytes) -> SpilledRun:
+        """Write a run, and say where it is.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        run = SpilledRun(str(self._path), self._position, len(data))
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+        self._position += len(data)
+        return run
+
+
+class RunReader:
+    """Reads runs, whether they are there or in files; keeps the files open until it is closed."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def read(self, run: bytes | SpilledRun) -> bytes:
+        """Give the bytes of a run.
+
+        Raises
+        ------
+        OSError
+            As the system says, also if the file ends before the run does.
+        """
+        if isinstance(run, bytes):
+            return run
+        descriptor = self._descriptors.get(run.path)
+        if descriptor is None:
+            descriptor = self._descriptors[run.path] = os.open(run.path, os.O_RDONLY | os.O_CLOEXEC)
+        data = os.pread(descriptor, run.size, run.position)
+        if len(data) < run.size:
+            raise OSError(f"{run.path} ends at {run.position + len(data)}: expected {run.size} bytes at {run.position}")
+        return data
