@@ -267,6 +267,11 @@ class MappedFile(ReferenceResource):
                 self.flushed_position = position
             return self.flushed_position
 
+    def force(self) -> None:
+        """Bring the file to disk, whatever the flushed position says; errors are those of `flush`."""
+        with self._flush_lock:
+            self._file.sync()
+
     def _is_enough(self, end: int, done: int, least_pages: int) -> bool:
         """Apply the page rule (RocketMQ: ``isAbleToFlush``, ``isAbleToCommit``)."""
         if self.is_full:

@@ -281,6 +281,24 @@ class MappedFileQueue:
         self.committed_where = where
         return unchanged
 
+    def force(self, offset: int) -> None:
+        """Bring the files from the one that holds `offset` on to disk, and that there are no others.
+
+        What a killed process wrote may be in memory only, though `load` counts it as flushed; and what was cut off may
+        come back, if the machine stops before the cut is on disk.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        files = [file for file in self._files if file.end_offset > offset]
+        for file in files:
+            file.force()
+        for directory in sorted({file.path.parent for file in self._files} or self.paths.paths):
+            if self._file_system.status(directory) is not None:
+                self._file_system.sync_directory(directory)
+
     # ---- deleting
 
     def truncate_dirty_files(self, offset: int, *, clear_tail: bool = False) -> None:

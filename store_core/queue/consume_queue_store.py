@@ -35,6 +35,8 @@ __all__ = ["ConsumeQueueStore", "RefusedUnit"]
 
 _LOG: Final = logging.getLogger("store_core")
 _REFUSED_KEPT: Final = 1000
+_FILES_RECOVERED: Final = 3
+"""Last files of a queue that are looked at when it is recovered."""
 
 
 def _yes() -> bool:
@@ -318,6 +320,20 @@ class ConsumeQueueStore:
         """
         for queue in self.queues():
             queue.clear_tail()
+
+    def force(self) -> None:
+        """Bring to disk what a recovery found or cut in the last files of all queues, see `MappedFileQueue.force`.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        for queue in self.queues():
+            files = queue.mapped_file_queue
+            files.force(files.max_offset - _FILES_RECOVERED * files.file_size)
+            if isinstance(queue, ConsumeQueue) and isinstance(queue.ext, ConsumeQueueExt):
+                queue.ext.mapped_file_queue.force(0)
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """Delete files of which every unit points below the log's start, and correct the queues' first indexes.

@@ -90,6 +90,7 @@ class StoreRecovery:
         self._rules = rules
         self._decisions: list[RecoveryDecision] = []
         self._notes: list[str] = []
+        self._is_cut = False
         self.report = RecoveryReport(release=rules.release)
 
     def run(self, *, last_exit_ok: bool) -> RecoveryReport:
@@ -124,6 +125,8 @@ class StoreRecovery:
         else:
             self._recover_nothing(last_exit_ok=last_exit_ok)
         self._queues.clear_tails()
+        if not last_exit_ok or self._is_cut:
+            self._bring_to_disk()
         self._recover_queue_offsets()
         if self._rules.release == "4.9":
             self._make_schedule_queues()
@@ -202,7 +205,16 @@ class StoreRecovery:
         queue.truncate_dirty_files(offset, clear_tail=True)
         self._checkpoint.confirm_physical_offset = min(self._checkpoint.confirm_physical_offset, offset)
         self._queues.clear_tails()
+        self._bring_to_disk()
         self._recover_queue_offsets()
+
+    def _bring_to_disk(self) -> None:
+        """Bring to disk what a killed process may have left in memory only, which counts as flushed, and what was cut.
+
+        A cut that is lost brings units back, which then point into messages that were put since.
+        """
+        self._queues.force()
+        self._log.mapped_file_queue.force(self.report.start_offset)
 
     # ---- loading
 
@@ -280,6 +292,7 @@ class StoreRecovery:
         queue = self._log.mapped_file_queue
         before = queue.mapped_files
         if end.reason is None or end.reason.is_damage:
+            self._is_cut = True
             self._decide(f"ended the log at {end.end_offset}", end.path, end.why)
         queue.truncate_dirty_files(end.end_offset, clear_tail=True)
         queue.flushed_where = queue.committed_where = end.end_offset
@@ -312,6 +325,7 @@ class StoreRecovery:
         if is_cut:
             dropped = self._queues.truncate_dirty(end.end_offset)
             if dropped:
+                self._is_cut = True
                 self._decide(
                     f"cut {len(dropped)} queues",
                     "consumequeue",

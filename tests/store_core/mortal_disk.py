@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk in a machine that dies at a call of the test's choice."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.file_system import OsFileSystem, OsOpenFile
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["DeadDiskError", "MortalFileSystem"]
+
+_PAGE: Final = 4096
+
+
+class DeadDiskError(OSError):
+    """Nothing reaches the disk any more."""
+
+
+class MortalFileSystem(OsFileSystem):
+    """The real file system until the machine dies: the change at which it does comes to a part, those after it fail.
+
+    `revive` gives back what is there then. If only the process was killed that is all that was done. If the power went,
+    a file holds in each page what it held when it was last synced, or what it held at the end; and of what happened to
+    directories and lengths of files since a directory was last synced, all up to some moment is there and nothing
+    after it, as a journal keeps it. Nothing waits for the real disk.
+
+    Attributes
+    ----------
+    changes_left : int or None
+        How many more changes the machine lives; None for ever.
+    torn : float
+        Share of the last write that is in the file.
+    is_dead : bool
+    """
+
+    def __init__(self) -> None:
+        self.changes_left: int | None = None
+        self.torn = 0.0
+        self.is_dead = False
+        self._synced: dict[Path, bytes] = {}
+        self._undo: list[Callable[[], object]] = []
+
+    def change(self, path: Path, *, undo: Callable[[], object] | None = None) -> None:
+        """Let the machine make one more change, or die."""
+        if self.changes_left == 0:
+            self.is_dead = True
+        if self.is_dead:
+            raise DeadDiskError(errno.EIO, os.strerror(errno.EIO), str(path))
+        if self.changes_left is not None:
+            self.changes_left -= 1
+        if undo is not None:
+            self._undo.append(undo)
+
+    def note_synced(self, path: Path) -> None:
+        """Remember what a file holds now."""
+        if path.exists():
+            self._synced[path] = path.read_bytes()
+
+    def revive(self, root: Path, chance: random.Random, *, lost_power: bool) -> None:
+        """Start the machine again."""
+        if lost_power:
+            self._lose(root, chance)
+            self._undo.clear()
+            self._synced = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        self.is_dead, self.changes_left = False, None
+
+    def _lose(self, root: Path, chance: random.Random) -> None:
+        for undo in reversed(self._undo[chance.randrange(len(self._undo) + 1) :]):
+            undo()
+        for path in sorted(root.rglob("*")):
+            if path.is_file():
+                now = path.read_bytes()
+                then = self._synced.get(path, b"")[: len(now)].ljust(len(now), b"\0")
+                pages = [chance.choice((now, then))[start : start + _PAGE] for start in range(0, len(now), _PAGE)]
+                path.unlink()  # whoever still maps the old file must not see it change
+                path.write_bytes(b"".join(pages))
+
+    # ---- calls
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        if create and not path.exists():
+            self.change(path, undo=path.unlink)
+            self._synced.pop(path, None)
+        return _MortalFile(super().open(path, create=create, writable=writable), path, self)
+
+    def make_directories(self, path: Path) -> None:
+        if not path.is_dir():
+            self.make_directories(path.parent)
+            self.change(path, undo=path.rmdir)
+            path.mkdir()
+            self.sync_directory(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        before = target.read_bytes() if target.exists() else None
+
+        def undo() -> None:
+            target.replace(source)
+            if before is not None:
+                target.write_bytes(before)
+
+        self.change(target, undo=undo)
+        self._synced[target] = self._synced.pop(source, b"")
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        if path.exists():
+            before = path.read_bytes()
+            self.change(path, undo=lambda: path.write_bytes(before))
+        super().remove(path)
+
+    def remove_directory(self, path: Path) -> None:
+        if path.is_dir() and not any(path.iterdir()):
+            self.change(path, undo=path.mkdir)
+        super().remove_directory(path)
+
+    def used_percent(self, path: Path) -> int:
+        return 10 if path.exists() else -1
+
+    def sync_directory(self, path: Path) -> None:
+        self.change(path)
+        self._undo.clear()
+
+
+class _MortalFile(OsOpenFile):
+    def __init__(self, file: OsOpenFile, path: Path, disk: MortalFileSystem) -> None:
+        super().__init__(os.dup(file.fileno()))
+        file.close()
+        self._path = path
+        self._disk = disk
+
+    def grow(self, size: int) -> None:
+        before, path = self.size(), self._path
+        if before < size:
+            self._disk.change(path, undo=lambda: os.truncate(path, before))
+            super().grow(size)
+
+    def truncate(self, size: int) -> None:
+        self._disk.change(self._path)
+        super().truncate(size)
+
+    def reserve(self, size: int) -> None:
+        self._disk.change(self._path)
+        super().reserve(size)
+
+    def write(self, data: memoryview, offset: int) -> int:
+        was_dead = self._disk.is_dead
+        try:
+            self._disk.change(self._path)
+        except DeadDiskError:
+            if not was_dead:
+                super().write(data[: round(len(data) * self._disk.torn)], offset)
+            raise
+        return super().write(data, offset)
+
+    def sync(self) -> None:
+        self._disk.change(self._path)
+        self._disk.note_synced(self._path)

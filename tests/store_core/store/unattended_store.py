@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store whose services do nothing by themselves."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from store_core import DefaultMessageStore
+
+__all__ = ["UnattendedStore"]
+
+
+class UnattendedStore(DefaultMessageStore):
+    """A store whose services do their steps when the test says so, and in its thread."""
+
+    def _start(self) -> None:
+        self._abort.create(1, self.config.release)
+
+    def make_files(self) -> None:
+        """Do what the service does that makes files ahead."""
+        self._allocate.step()
+
+    def flush_log(self) -> None:
+        self.commit_log.flusher.flush_service.step()
+        self.commit_log.flusher.flush_service.finish()
+
+    def flush_queues(self) -> None:
+        self._derived.flush_service.flush_thoroughly()
+
+    def abandon(self) -> None:
+        """Forget it, as the death of a process does."""
+        with suppress(OSError):
+            self._let_go()
