@@ -14,7 +14,7 @@ from pyspark_commitlog.row_encoder import RowEncoder
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.store.sink_directory import SinkDirectory
-from store_core.store.staged_batch import StagedBatchWriter
+from store_core.store.staged_batch import StagedBatchWriter, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.row_encoder import RefusedRow
     from pyspark_commitlog.write_options import WriteOptions
-    from store_core.store.staged_batch import StagedFile
 
 __all__ = ["QUERY_ID", "StagedPartition", "StagingTask"]
 
@@ -90,10 +89,12 @@ class StagingTask:
         if context is None:
             raise RuntimeError("records are staged by a Spark task")
         file_system, partition = OsFileSystem(), context.partitionId()
+        encoder = RowEncoder(self.options, partition, SystemClock().now_ms())
+        if self.options.dry_run:
+            return self._count(batches, encoder, partition)
         attempt = f"{partition:05d}-{context.taskAttemptId()}"
         sink = SinkDirectory(self.options.root, file_system, self.options.staging)
         directory = sink.claim(self.job, self.owner, attempt)
-        encoder = RowEncoder(self.options, partition, SystemClock().now_ms())
         with StagedBatchWriter(directory / f"part-{attempt}.arrow", file_system) as writer:
             for batch in batches:
                 for encoded in encoder.encode(batch):
@@ -102,6 +103,15 @@ class StagingTask:
         refused_path = self._list(encoder.refused, partition, directory / f"refused-{attempt}.jsonl", file_system)
         query_id = context.getLocalProperty(QUERY_ID)
         return StagedPartition(self.job, partition, staged, len(encoder.refused), refused_path, query_id)
+
+    def _count(self, batches: Iterator[pa.RecordBatch], encoder: RowEncoder, partition: int) -> StagedPartition:
+        records = size = 0
+        for batch in batches:
+            for encoded in encoder.encode(batch):
+                records += len(encoded.records)
+                size += int(encoded.records.starts[-1])
+        counted = StagedFile(self.options.root, records, size, 0)
+        return StagedPartition(self.job, partition, counted, len(encoder.refused), None, None)
 
     @staticmethod
     def _list(rows: list[RefusedRow], partition: int, path: Path, file_system: OsFileSystem) -> Path | None:

@@ -83,6 +83,10 @@ WRITE_OPTIONS: Final = (
         "name of the job: one that is in the store already is not appended again. Not with `writeStream`, where the "
         "query's id and the batch's number do the same",
     ),
+    Option(
+        "dryRun", "false", "commit", "check and encode all rows, count them, and append nothing; not with `writeStream`"
+    ),
+    Option("report", "(none)", "commit", "file beside the driver that gets a report of each commit, in JSON"),
 )
 
 _KEYS: Final = frozenset(option.name.lower() for option in WRITE_OPTIONS)
@@ -115,7 +119,8 @@ class WriteOptions:
     store_host, born_host : tuple of str and int
     preserve_store_timestamp, overwrite_store : bool
     bad_rows, rebuild : str
-    staging : Path or None
+    staging, report : Path or None
+    dry_run : bool
     """
 
     root: Path
@@ -132,6 +137,8 @@ class WriteOptions:
     overwrite_store: bool
     staging: Path | None
     commit_id: str | None
+    dry_run: bool
+    report: Path | None
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
@@ -164,6 +171,8 @@ class WriteOptions:
             overwrite_store=_boolean("overwriteStore", text["overwritestore"]),
             staging=_path("stagingDir", given["stagingdir"]) if "stagingdir" in given else None,
             commit_id=_not_empty("commitId", given.get("commitid")),
+            dry_run=_boolean("dryRun", text["dryrun"]),
+            report=_path("report", given["report"]) if "report" in given else None,
         )
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter
 
@@ -17,7 +19,9 @@ from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.store.commit_ledger import Transaction
-from store_core.store.sink_commit import SinkCommit, check_lock
+from store_core.store.sink_commit import CommitReport, SinkCommit, check_lock
+from store_core.store.sink_directory import SinkDirectory
+from store_core.store.staged_append import Appended
 from store_core.store.store_sizes import with_sizes_of
 
 if TYPE_CHECKING:
@@ -28,9 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_commitlog.write_options import WriteOptions
-    from store_core.store.sink_commit import CommitReport
 
 __all__ = ["CommitLogWriter", "commit_partitions", "discard_partitions", "plan_write", "staged_partitions"]
+
+_LOG: Final = logging.getLogger("store_core")
 
 
 def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
@@ -126,6 +131,13 @@ def commit_partitions(
         As `SinkCommit.run`.
     """
     staged = staged_partitions(messages)
+    if options.dry_run:
+        records, size = (sum(getattr(each.staged, name) for each in staged) for name in ("records", "log_bytes"))
+        report = CommitReport(
+            Appended(records, 0, size), is_repeat=False, left_out=sum(each.refused for each in staged)
+        )
+        _write_report(options, job, report)
+        return report
     commit = replace(
         _sink_commit(options, job),
         overwrite=overwrite,
@@ -133,7 +145,34 @@ def commit_partitions(
         left_out=sum(each.refused for each in staged),
         refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
     )
-    return commit.run([each.staged for each in staged])
+    report = commit.run([each.staged for each in staged])
+    _write_report(options, job, report)
+    return report
+
+
+def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None:
+    """Write what a commit did to the file of option ``report``; the commit stands if that fails."""
+    if options.report is None:
+        return
+    refused = SinkDirectory(options.root, OsFileSystem()).refused / f"{job}.jsonl"
+    values = {
+        "store": str(options.root),
+        "dry_run": options.dry_run,
+        "is_repeat": report.is_repeat,
+        "records": report.appended.records,
+        "bytes": report.appended.end_offset - report.appended.begin_offset,
+        "begin_offset": None if options.dry_run else report.appended.begin_offset,
+        "end_offset": None if options.dry_run else report.appended.end_offset,
+        "new_segments": report.appended.new_segments,
+        "store_timestamp": report.appended.store_timestamp,
+        "left_out": report.left_out,
+        "left_out_list": str(refused) if report.left_out and not options.dry_run and not report.is_repeat else None,
+        "cleaned": report.cleaned,
+    }
+    try:
+        options.report.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        _LOG.error("the report %s can't be written: %s", options.report, error)
 
 
 def discard_partitions(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -52,7 +52,7 @@ class CommitReport:
     appended: Appended
     is_repeat: bool
     left_out: int
-    cleaned: tuple[str, ...]
+    cleaned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class SinkCommit:
             done = ledger.settle(self.transaction, store) if self.transaction is not None else None
             if done is not None:
                 ledger.write(done)
-                return CommitReport(done.appended, is_repeat=True, left_out=done.left_out, cleaned=())
+                return CommitReport(done.appended, is_repeat=True, left_out=done.left_out)
             appended = append_staged(
                 store,
                 staged,
@@ -134,7 +134,7 @@ class SinkCommit:
         self.file_system.remove_directory(sink.segments / self.job)
         if self.refused:
             sink.keep_refused(self.job, self.refused)
-        return CommitReport(appended, is_repeat=False, left_out=self.left_out, cleaned=())
+        return CommitReport(appended, is_repeat=False, left_out=self.left_out)
 
     def _note(self, ledger: CommitLedger, appended: Appended, *, is_committed: bool) -> None:
         if self.transaction is not None:

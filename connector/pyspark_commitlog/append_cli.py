@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the job that appends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.append_source import AppendSource
+from pyspark_commitlog.write_options import WriteOptions
+from store_core.errors import FilterError, InvalidOptionError, StoreError, StoreLockedError, StoreNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_commitlog.append_source import SourceFormat
+
+__all__ = ["append"]
+
+_CODES: Final = """\
+exit codes:
+  0  done: all rows are in the store
+  1  done, but rows were left out (badRows=skip); they are listed in STORE/commitlog-sink/refused
+  2  the command line, an option, a column or a row is wrong; nothing was appended
+  3  something could not be read or written; nothing was appended
+  4  refused: a broker, or another job, has the store; nothing was appended
+
+examples:
+  commitlog-append STORE --parquet rows.parquet --write-option queueNums=8
+  commitlog-append NEW --from-store OLD --topic orders --preserve-store-timestamp
+  commitlog-append STORE --from-store OLD --topic '%DLQ%billing' --to-topic invoices --where "attempt < 3"
+"""
+_ERROR: Final = re.compile(r"store_core\.errors\.(\w+): (.*)")
+_USAGE: Final = (FilterError, InvalidOptionError, StoreNotFoundError)
+
+
+def append(arguments: Sequence[str] | None = None) -> int:
+    """Run ``commitlog-append``; gives the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    logging.getLogger("store_core").addHandler(logging.NullHandler())
+    try:
+        return _run(options)
+    except (StoreError, OSError, PySparkException) as error:
+        code, text = _code_of(error)
+        sys.stderr.write(f"{parser.prog}: {text}\n")
+        return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="commitlog-append",
+        description="Appends rows, or messages of another store, to a RocketMQ store: all of them, or none.",
+        epilog=_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("store", metavar="STORE", help="store root; it is made if it is not there")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--parquet", metavar="PATH", help="rows with the columns of messages")
+    source.add_argument("--json", metavar="PATH", help="the same, an object a line; properties are an object")
+    source.add_argument("--csv", metavar="PATH", help="the same, with a header; properties are JSON")
+    source.add_argument("--from-store", metavar="PATH", help="messages of another store, or of this one")
+    add("--base64", action="store_true", help="bodies in JSON or CSV are in base64")
+    add("--topic", help="from a store: only messages of this topic; several with commas")
+    add("--where", metavar="SQL92", help="from a store: only those that a consumer with this filter gets")
+    add("--to-topic", metavar="TOPIC", help="make them new messages of this topic")
+    add("--preserve-store-timestamp", action="store_true", help="keep the store times of messages")
+    add("--read-option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source's reader")
+    add("--write-option", action="append", default=[], metavar="NAME=VALUE", help="any option of writing")
+    add("--commit-id", metavar="NAME", help="append nothing if a job of this name was appended before")
+    add("--dry-run", action="store_true", help="encode and count all rows, and append nothing")
+    add("--report", metavar="FILE", help="write a report in JSON to this file, or to standard output for -")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    source = _source(options)
+    with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
+        written = Path(directory) / "report.json"
+        given = _write_options(options) | {"path": options.store, "report": str(written)}
+        WriteOptions.from_spark(given)
+        spark = SparkSession.builder.appName(f"append to {options.store}").getOrCreate()
+        began = time.monotonic()
+        source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
+        report = json.loads(written.read_text(encoding="utf-8"))
+    report |= {"source": source.path, "seconds": round(time.monotonic() - began, 3)}
+    _write(report, options.report)
+    return 1 if report["left_out"] else 0
+
+
+def _write_options(options: argparse.Namespace) -> dict[str, str]:
+    given = _pairs("--write-option", options.write_option)
+    named = {
+        "topic": options.to_topic,
+        "commitId": options.commit_id,
+        "preserveStoreTimestamp": "true" if options.preserve_store_timestamp else None,
+        "dryRun": "true" if options.dry_run else None,
+    }
+    return given | {name: value for name, value in named.items() if value is not None}
+
+
+def _source(options: argparse.Namespace) -> AppendSource:
+    read = _pairs("--read-option", options.read_option)
+    if options.from_store is None:
+        if options.topic or options.where:
+            raise InvalidOptionError("--topic and --where choose messages of a store: they go with --from-store")
+        paths: dict[SourceFormat, str | None] = {"parquet": options.parquet, "json": options.json, "csv": options.csv}
+        name, path = next((name, path) for name, path in paths.items() if path is not None)
+        return AppendSource(name, path, read, is_base64=options.base64)
+    if options.topic:
+        read["topic"] = options.topic
+    if options.where:
+        read |= {"filter": options.where, "filterType": "SQL92"}
+    keeps = options.preserve_store_timestamp
+    return AppendSource("store", options.from_store, read, options.to_topic, keeps)
+
+
+def _pairs(name: str, texts: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise InvalidOptionError(f"{name}: expected NAME=VALUE, found {key!r}")
+    return {key: value for key, _, value in pairs}
+
+
+def _write(report: dict[str, object], target: str | None) -> None:
+    out = sys.stderr if target == "-" else sys.stdout
+    would = "would be " if report["dry_run"] else ""
+    out.write(
+        f"{report['records']} messages of {report['bytes']} bytes {would}appended to {report['store']}, "
+        f"{report['left_out']} rows left out; {report['seconds']} s\n"
+    )
+    text = json.dumps(report, indent=1) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    elif target is not None:
+        Path(target).write_text(text, encoding="utf-8")
+
+
+def _code_of(error: Exception) -> tuple[int, str]:
+    """Choose the exit code of an error; one that Spark brings is a text that quotes ours."""
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, PySparkException):
+        quoted = _ERROR.search(text)
+        if quoted is not None:
+            name, text = quoted[1], quoted[2]
+    if name == StoreLockedError.__name__:
+        return 4, text
+    return (2 if name in {each.__name__ for each in _USAGE} else 3), text

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where messages come from that are to be appended: files with rows, or another store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
+from pyspark.sql.types import MapType, StructType
+
+from pyspark_commitlog.row_encoder import STORE_TIMESTAMP
+from store_core.format.property_string import DELAY
+from store_core.format.sys_flag import TRANSACTION_MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["AppendSource", "SourceFormat"]
+
+SourceFormat: TypeAlias = Literal["parquet", "json", "csv", "store"]
+
+_COPIED: Final = (
+    "topic",
+    "queue_id",
+    "body",
+    "flag",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "properties",
+)
+"""Columns of a store that make the same message again."""
+
+_REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
+"""Columns that a message keeps in another topic: it was never delivered there, and has no queue yet."""
+
+_OF_DELIVERY: Final = (DELAY, "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP")
+"""Properties by which a broker delivers a message elsewhere; they do not go to another topic."""
+
+_INTEGERS: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
+_TIMES: Final = ("born_timestamp", STORE_TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSource:
+    """Rows to be appended.
+
+    Attributes
+    ----------
+    format : str
+        ``parquet``, ``json`` (a line each), ``csv`` (with a header) or ``store``.
+    path : str
+    read_options : mapping
+        For the reader of the format.
+    to_topic : str or None
+        From a store: the messages are to be new ones of this topic.
+    keeps_store_timestamp : bool
+        From a store: whether store times go along.
+    is_base64 : bool
+        From JSON and CSV: whether bodies are in base64.
+    """
+
+    format: SourceFormat
+    path: str
+    read_options: Mapping[str, str]
+    to_topic: str | None = None
+    keeps_store_timestamp: bool = False
+    is_base64: bool = False
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Give the rows with the columns and types of messages; those of Parquet files as they are."""
+        reader = spark.read.options(**self.read_options)
+        if self.format == "parquet":
+            return reader.parquet(self.path)
+        if self.format == "json":
+            return self._typed(reader.option("primitivesAsString", "true").option("mode", "FAILFAST").json(self.path))
+        if self.format == "csv":
+            quoted = reader.option("header", "true").option("escape", '"').option("mode", "FAILFAST")
+            return self._typed(quoted.csv(self.path))
+        return self._of_store(spark)
+
+    def _of_store(self, spark: SparkSession) -> DataFrame:
+        names = [*(_COPIED if self.to_topic is None else _REPLAYED)]
+        names += [STORE_TIMESTAMP] * self.keeps_store_timestamp
+        options = {**self.read_options, "columns": ",".join(names)}
+        frame = spark.read.format("commitlog").options(**options).load(self.path)
+        if self.to_topic is None:
+            return frame
+        kept = F.map_filter("properties", lambda name, _: ~name.isin(*_OF_DELIVERY))
+        plain = F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK))
+        return frame.withColumns({"properties": kept, "sys_flag": plain})
+
+    def _typed(self, frame: DataFrame) -> DataFrame:
+        """Give columns of text the types of messages; a text that has no such value fails the job."""
+        return frame.select(*(self._column(frame, name).alias(name) for name in frame.columns))
+
+    def _column(self, frame: DataFrame, name: str) -> Column:
+        column, kind, key = F.col(f"`{name}`"), frame.schema[name].dataType, name.lower()
+        if key in _INTEGERS:
+            return column.cast("int")
+        if key == "prepared_transaction_offset":
+            return column.cast("bigint")
+        if key in _TIMES:
+            return F.coalesce(column.try_cast("bigint"), F.unix_millis(column.cast("timestamp")))
+        if key == "body" and self.is_base64:
+            return F.unbase64(column)
+        if key == "properties" and not isinstance(kind, MapType):
+            text = F.to_json(column) if isinstance(kind, StructType) else column
+            return F.from_json(text, "map<string,string>", {"mode": "FAILFAST"})
+        return column

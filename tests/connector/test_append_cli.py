@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job that appends: its sources, its report, its exit codes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_commitlog.append_cli import append
+from store_core import DefaultMessageStore
+from tests.connector.written import SMALL, Writer, rows_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+OPTIONS = [f"--write-option={name}={value}" for name, value in SMALL.items()]
+
+
+class Job:
+    """The job with a store of its own."""
+
+    def __init__(self, session: SparkSession, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.session = session
+        self.directory = directory
+        self.store = directory / "store"
+        self._capsys = capsys
+        self.errors = ""
+
+    def run(self, *arguments: str) -> int:
+        """Run it, and give the exit code."""
+        self._capsys.readouterr()
+        code = append([str(self.store), *OPTIONS, f"--report={self.directory / 'report'}", *arguments])
+        self.errors = self._capsys.readouterr().err
+        return code
+
+    @property
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads((self.directory / "report").read_text())
+        return report
+
+    def file(self, name: str, text: str) -> str:
+        """Write a file, and give its path."""
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Job:
+    return Job(spark, tmp_path, capsys)
+
+
+def test_rows_of_parquet_files_are_appended_and_reported(job: Job) -> None:
+    frame = Writer(job.session, job.store).messages(40)
+    frame.coalesce(1).write.parquet(str(job.directory / "rows"))
+
+    assert job.run("--parquet", str(job.directory / "rows")) == 0
+    assert [f"body {number}".encode() for number in range(40)] == [row["body"] for row in rows_of(job.store, "body")]
+    assert (40, 0, 0, False) == tuple(job.report[name] for name in ("records", "left_out", "begin_offset", "dry_run"))
+    last = rows_of(job.store, "physical_offset", "store_size")[-1]
+    assert last["physical_offset"] + last["store_size"] == job.report["end_offset"]
+
+
+def test_rows_of_json_lines_get_the_types_of_messages(job: Job) -> None:
+    lines = [
+        {
+            "topic": "t",
+            "body": "ü",
+            "queue_id": 3,
+            "keys": ["a", "b"],
+            "properties": {"x": "1"},
+            "born_timestamp": 1700,
+        },
+        {"topic": "t", "body": "b", "tags": "T", "born_timestamp": "2024-01-02T03:04:05Z", "flag": 9},
+    ]
+    path = job.file("rows.json", "".join(json.dumps(line) + "\n" for line in lines))
+
+    assert job.run("--json", path) == 0
+    first, second = rows_of(job.store, "body", "queue_id", "keys", "properties", "born_timestamp", "flag", "tags")
+    assert ("ü".encode(), 3, ["a", "b"], 1.7) == (
+        first["body"],
+        first["queue_id"],
+        first["keys"],
+        first["born_timestamp"].timestamp(),
+    )
+    assert dict(first["properties"])["x"] == "1"
+    assert (9, "T", 1704164645.0) == (second["flag"], second["tags"], second["born_timestamp"].timestamp())
+
+
+def test_rows_of_csv_files_have_properties_as_json_and_bodies_as_base64(job: Job) -> None:
+    path = job.file("rows.csv", 'topic,body,properties,queue_id\nt,AAE=,"{""a"":""b""}",2\nu,,,\n')
+
+    assert job.run("--csv", path, "--base64") == 0
+    first, second = rows_of(job.store, "topic", "body", "properties", "queue_id")
+    assert ("t", b"\0\1", {"a": "b"}, 2) == (
+        first["topic"],
+        first["body"],
+        dict(first["properties"]),
+        first["queue_id"],
+    )
+    assert ("u", b"", {}) == (second["topic"], second["body"], dict(second["properties"]))
+
+
+def test_a_topic_of_another_store_is_copied_with_its_times(job: Job) -> None:
+    source = Writer(job.session, job.directory / "source")
+    source(source.messages(30).selectExpr("*", "if(topic = 'topic1', 5, 6) AS queue_id"))
+
+    assert job.run("--from-store", str(source.root), "--topic", "topic1", "--preserve-store-timestamp") == 0
+    columns = ("topic", "queue_id", "body", "store_timestamp", "born_timestamp", "store_host")
+    assert [row for row in rows_of(source.root, *columns) if row["topic"] == "topic1"] == rows_of(job.store, *columns)
+
+
+def test_dead_letters_are_replayed_by_an_expression_on_their_properties(job: Job) -> None:
+    source = Writer(job.session, job.store)
+    properties = "map('attempt', string(id), 'RETRY_TOPIC', 'invoices', 'UNIQ_KEY', concat('u', id)) AS properties"
+    columns = ("'%DLQ%billing' AS topic", "concat('body ', id) AS body", "17 AS reconsume_times", properties)
+    source(job.session.range(6).selectExpr(*columns))
+    arguments = ["--from-store", str(job.store), "--topic", "%DLQ%billing", "--to-topic", "invoices"]
+
+    assert job.run(*arguments, "--where", "attempt < 2") == 0
+    found = rows_of(job.store, "topic", "body", "reconsume_times", "properties")[6:]
+    assert [("invoices", b"body 0", 0), ("invoices", b"body 1", 0)] == [
+        (row["topic"], row["body"], row["reconsume_times"]) for row in found
+    ]
+    assert [{"attempt": "0", "UNIQ_KEY": "u0"}, {"attempt": "1", "UNIQ_KEY": "u1"}] == [
+        dict(row["properties"]) for row in found
+    ]
+
+
+def test_a_dry_run_counts_and_appends_nothing(job: Job) -> None:
+    path = job.file("rows.json", '{"topic": "t", "body": "x"}\n{"body": "no topic", "topic": null}\n')
+
+    assert job.run("--json", path, "--dry-run", "--write-option=badRows=skip") == 1, job.errors
+    assert (1, 1, True) == tuple(job.report[name] for name in ("records", "left_out", "dry_run"))
+    assert not job.store.exists()
+
+
+def test_rows_left_out_are_an_exit_code_of_their_own(job: Job) -> None:
+    path = job.file("rows.json", '{"topic": "t", "body": "x"}\n{"body": "no topic", "topic": null}\n')
+
+    assert job.run("--json", path, "--write-option=badRows=skip") == 1
+    assert len(rows_of(job.store, "body")) == 1
+
+
+def test_a_named_job_is_appended_once(job: Job) -> None:
+    path = job.file("rows.json", '{"topic": "t", "body": "x"}\n')
+
+    assert [0, 0] == [job.run("--json", path, "--commit-id", "May") for _ in range(2)]
+    assert len(rows_of(job.store, "body")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--json", "FILE", "--topic", "t"], 2, "they go with --from-store"),
+        (["--json", "FILE", "--write-option", "queueNums"], 2, "expected NAME=VALUE, found 'queueNums'"),
+        (["--json", "FILE", "--write-option", "queueNum=3"], 2, "did you mean 'queueNums'?"),
+        (["--json", "BAD"], 2, "row 0 of partition 0 can't be a message: a message needs a topic"),
+        (["--from-store", "NOWHERE"], 2, "no such path"),
+        (["--from-store", "NOWHERE", "--where", "a >"], 2, "filter"),
+        (["--json", "NOWHERE"], 3, "PATH_NOT_FOUND"),
+    ],
+)
+def test_what_is_wrong_is_told_with_an_exit_code(arguments: list[str], code: int, says: str, job: Job) -> None:
+    paths = {
+        "FILE": job.file("rows.json", '{"topic": "t", "body": "x"}\n'),
+        "BAD": job.file("bad.json", '{"topic": null, "body": "x"}\n'),
+        "NOWHERE": str(job.directory / "nowhere"),
+    }
+
+    assert code == job.run(*(paths.get(argument, argument) for argument in arguments)), job.errors
+    assert says in job.errors
+    assert not (job.store / "commitlog").exists()
+
+
+def test_a_store_that_is_open_is_an_exit_code_of_its_own(job: Job) -> None:
+    path = job.file("rows.json", '{"topic": "t", "body": "x"}\n')
+    with DefaultMessageStore.open(job.store):
+        code = job.run("--json", path)
+
+    assert code == 4, job.errors
+    assert "locked by" in job.errors
