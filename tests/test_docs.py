@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog import options
+from pyspark_commitlog import options_document
 from store_core.format import layout
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.mark.parametrize(
     ("document", "generate"),
-    [("FORMAT.md", layout.markdown_document), ("options.md", options.markdown_document)],
+    [("FORMAT.md", layout.markdown_document), ("options.md", options_document.markdown_document)],
 )
 def test_generated_documents_are_current(document: str, generate: Callable[[], str]) -> None:
     """`make docs` writes them anew."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_what_is_read_back_is_what_was_written_in_every_column(write: Writer) ->
     found = write.read(*names)
 
     for given, row in zip(rows, found, strict=True):
-        expected = dict(zip(names, given, strict=True))
+        expected: dict[str, Any] = dict(zip(names, given, strict=True))
         expected["keys"] = expected["keys"] or None
         expected["sys_flag"] |= 0x30 if given[0] != "orders" else 0
         named = {"TAGS": given[3], "KEYS": " ".join(given[4]) if given[4] else None}

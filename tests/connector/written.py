@@ -65,6 +65,7 @@ def consumed(root: Path) -> int:
     with DefaultMessageStore.open(root, config) as store:
         for row in rows:
             found = store.get_message("group", row["topic"], row["queue_id"], row["queue_offset"], 1)
+            assert found is not None
             assert [row["body"]] == [message.body for message in found.messages]
     return len(rows)
 

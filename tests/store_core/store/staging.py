@@ -89,6 +89,7 @@ def check_queues(root: Path) -> int:
             assert ends.get(queue, 0) == row["queue_offset"]
             ends[queue] = row["queue_offset"] + 1
             found = store.get_message("group", *queue, row["queue_offset"], 1)
+            assert found is not None
             assert [row["body"]] == [message.body for message in found.messages]
         for (topic, queue_id), end in ends.items():
             assert end == store.get_max_offset_in_queue(topic, queue_id)
