@@ -199,8 +199,8 @@ def _batches(staged: StagedFile, source: pa.NativeFile) -> Iterator[StagedBatch]
                 batch, about = stream.read_next_batch_with_custom_metadata()
             except StopIteration:
                 return
-            yield _decode(batch, dict(about))
-    except (pa.ArrowInvalid, ValueError, KeyError, OSError) as error:
+            yield _decode(batch, dict(about or {}))
+    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
         raise CorruptRecordError(
             "no staged records", str(staged.path), 0, "an Arrow stream of records", str(error), b"", _ADVICE
         ) from error
