@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+_FIRST_TIME: Final = 1_700_000_000
 
 
 class Query:
@@ -29,9 +32,11 @@ class Query:
         self.source.mkdir()
 
     def add(self, name: str, *lines: str) -> None:
-        """Let a file appear, with its lines."""
+        """Let a file appear, with its lines, as the newest: Spark takes files by their times, and two may be equal."""
         partial = self.source.parent / name
         partial.write_text("".join(line + "\n" for line in lines))
+        seconds = _FIRST_TIME + len(list(self.source.iterdir()))
+        os.utime(partial, (seconds, seconds))
         partial.rename(self.source / name)
 
     def run(self, mode: str = "append", **options: str) -> None:
