@@ -22,7 +22,7 @@ __all__ = ["SegmentFile", "file_name_of", "offset_of"]
 _LOG: Final = logging.getLogger("store_core")
 _NAME: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
 _LAST_OFFSET: Final = 2**63 - 1
-_ZEROS: Final = memoryview(bytes(1 << 20))
+_ZEROS: Final = bytes(1 << 20)
 _CANNOT_RESERVE: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -177,9 +177,9 @@ class SegmentFile:
         while start < stop and (data := file.next_data(start)) is not None and data[0] < stop:
             start = max(start, data[0])
             until = min(stop, data[1], start + len(_ZEROS))
-            zeros = _ZEROS[: until - start]
+            zeros = _ZEROS[: until - start]  # bytes: a memoryview is compared item by item
             if file.read(len(zeros), start) != zeros:
-                write_all(file, zeros, start)
+                write_all(file, memoryview(zeros), start)
             start = until
 
     def sync(self) -> None:
