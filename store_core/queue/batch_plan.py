@@ -57,7 +57,7 @@ def plan_batch(batch: DispatchBatch, table: QueueNames, rules: QueueRules) -> Ba
     if light is None:
         return None
     units = UnitRows.of(batch, rows, light)
-    new = [names[code] for code in np.unique(units.code).tolist() if names[code] not in table]
+    new = [names[code] for code in np.flatnonzero(np.bincount(units.code)).tolist() if names[code] not in table]
     if not table.has_room(len(new)) or any(refusal_of(*name) is not None for name in new):
         return None
     return BatchPlan(units, names)

@@ -103,6 +103,11 @@ class Judge:
         fields = {**self._fields(store, {}), "broker": broker}
         return self.process.submit("filters", **fields, steps=steps, properties=properties)
 
+    def bench_load(self, store: Path, **settings: object) -> Answer:
+        """Measure how long a store takes to load: it is recovered and dispatched; files have RocketMQ's own sizes."""
+        config = {"haListenPort": 0, **_SETTINGS_OF[self.release], **settings}
+        return self.process.run("bench-load", store=str(store), config=config)
+
     def bench_put(
         self, store: Path, puts: Iterable[Put], *, warm_up: int, count: int, chunk: int, **settings: object
     ) -> Answer:

@@ -30,6 +30,8 @@ final class Jobs {
                 return benchPut(job);
             case "bench-ask":
                 return benchAsk(job);
+            case "bench-load":
+                return benchLoad(job);
             case "ask":
                 return ask(job);
             case "evaluate":
@@ -93,6 +95,21 @@ final class Jobs {
             }
         }
         result.put("nanos", nanos);
+        return result;
+    }
+
+    /** Measures how long a store takes to load: that is, to recover and to dispatch what queues and index lack. */
+    private static JSONObject benchLoad(JSONObject job) throws Exception {
+        JSONObject result = new JSONObject();
+        ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+        try (Store store = new Store(job)) {
+            long begin = System.nanoTime();
+            long beginCpu = threads.getCurrentThreadCpuTime();
+            result.put("loaded", store.load());
+            result.put("cpuSeconds", (threads.getCurrentThreadCpuTime() - beginCpu) / 1e9);
+            result.put("seconds", (System.nanoTime() - begin) / 1e9);
+            result.put("bounds", ReadBack.bounds(store.messageStore));
+        }
         return result;
     }
 

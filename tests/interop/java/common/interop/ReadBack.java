@@ -14,7 +14,6 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.GetMessageResult;
-import org.apache.rocketmq.store.GetMessageStatus;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 
 /** What RocketMQ sees in a started store. */
@@ -148,23 +147,24 @@ final class ReadBack {
         return queue;
     }
 
-    /** Gets all messages of a queue as a consumer does; gives their physical offsets. */
+    /** Gets all messages of a queue as a consumer does; gives their physical offsets, -1 for what is no message. */
     private static JSONArray pullAll(DefaultMessageStore store, String topic, int queueId) {
         JSONArray offsets = new JSONArray();
         long next = store.getMinOffsetInQueue(topic, queueId);
-        while (true) {
+        long last = -1;
+        while (next > last) { // where there is nothing, a consumer goes on where it is told to
+            last = next;
             GetMessageResult result = store.getMessage("interop", topic, queueId, next, PULL_SIZE, null);
             try {
-                if (result.getStatus() != GetMessageStatus.FOUND) {
-                    return offsets;
-                }
                 for (SelectMappedBufferResult message : result.getMessageMapedList()) {
-                    offsets.add(MessageDecoder.decode(message.getByteBuffer(), false).getCommitLogOffset());
+                    MessageExt decoded = MessageDecoder.decode(message.getByteBuffer(), false);
+                    offsets.add(decoded == null ? -1L : decoded.getCommitLogOffset());
                 }
                 next = result.getNextBeginOffset();
             } finally {
                 result.release();
             }
         }
+        return offsets;
     }
 }

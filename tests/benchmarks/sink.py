@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark writing a DataFrame into a store, beside RocketMQ putting as many messages and dispatching them.
+
+Usage: python -m tests.benchmarks.sink [--count N] [--runs N] [--release R]
+Both write 200-byte bodies with tags, a key and a UNIQ_KEY, to eight topics of eight queues, with queues and index.
+RocketMQ puts with one thread; Spark has two task slots.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import SparkSession
+
+from tests.interop.judge import Judge
+from tests.interop.puts import Put
+from tests.interop.rocketmq import RocketMq
+from tests.interop.toolchain import RELEASES, harness_command
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TOPICS: Final = ("orders-eu", "orders-us", "payments", "clicks", "billing", "stock", "mail", "audit-log")
+_QUEUES: Final = 8
+_BODY: Final = bytes(range(65, 91)) * 8
+_CHUNK: Final = 1 << 17
+_WANTED: Final = 3.0
+
+
+def main() -> None:
+    """Measure both, round by round, and print the ratio."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=5_000_000, help="messages of a round (default 5,000,000)")
+    parser.add_argument("--runs", type=int, default=2, help="rounds (default 2)")
+    parser.add_argument("--release", default="5.3", choices=sorted(RELEASES))
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    spark = _session()
+    try:
+        with RocketMq(harness_command(RELEASES[options.release])) as process:
+            judge = Judge(options.release, process)
+            _warm_up(spark, folder)
+            for number in range(options.runs):
+                theirs = options.count / _theirs(judge, folder / "theirs", options.count)
+                ours = options.count / _ours(_frame(spark, options.count), folder / "ours", options.release)
+                verdict = "reached" if ours / theirs >= _WANTED else "MISSED"
+                rates = f"RocketMQ {theirs:,.0f} /s, df.write {ours:,.0f} /s, x {ours / theirs:.2f}"
+                print(f"round {number}: {rates} {verdict} (>= {_WANTED}); load {os.getloadavg()[0]:.1f}", flush=True)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+
+
+def _session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parents[2] / "spark-conf")
+    builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _frame(spark: SparkSession, count: int) -> DataFrame:
+    topics = ", ".join(f"'{topic}'" for topic in _TOPICS)
+    return spark.range(0, count, 1, 2).selectExpr(
+        f"element_at(array({topics}), int(id % {len(_TOPICS)}) + 1) AS topic",
+        f"int(id div {len(_TOPICS)} % {_QUEUES}) AS queue_id",
+        f"'{_BODY[:200].decode()}' AS body",
+        "'TagA' AS tags",
+        "array(concat('order', lpad(id, 7, '0'))) AS keys",
+        "map('UNIQ_KEY', concat('7F0000010A1B18B4AAC2', lpad(hex(id), 12, '0'))) AS properties",
+    )
+
+
+def _warm_up(spark: SparkSession, folder: Path) -> None:
+    _ours(_frame(spark, 10_000), folder / "warm", "5.3")
+
+
+def _ours(frame: DataFrame, store: Path, release: str) -> float:
+    begin = time.perf_counter()
+    frame.write.format("commitlog").mode("append").option("release", release).save(str(store))
+    seconds = time.perf_counter() - begin
+    shutil.rmtree(store)
+    return seconds
+
+
+def _theirs(judge: Judge, store: Path, count: int) -> float:
+    answer = judge.bench_put(
+        store, [_put(number) for number in range(64)], warm_up=count // 10, count=count, chunk=count
+    )
+    shutil.rmtree(store)
+    return float(answer["dispatchedSeconds"])
+
+
+def _put(number: int) -> Put:
+    names = (("KEYS", f"order{number:07d}"), ("UNIQ_KEY", f"7F0000010A1B18B4AAC2{number:012X}"), ("TAGS", "TagA"))
+    return Put(_TOPICS[number % len(_TOPICS)], _BODY[:200], number // len(_TOPICS) % _QUEUES, names)
+
+
+if __name__ == "__main__":
+    main()
