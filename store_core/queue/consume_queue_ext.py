@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.unit_rows import UnitRows
 
 __all__ = [
     "EXT_UNIT_DTYPE",
@@ -181,6 +182,13 @@ class ConsumeQueueExt:
             if not taken:
                 break
             done += taken
+        return answer
+
+    def put_rows(self, units: UnitRows) -> npt.NDArray[np.int64]:
+        """Put the tags codes of a queue's units, and give what stands for them there; light units keep theirs."""
+        own = ~units.is_light
+        answer = units.tags_code.copy()
+        answer[own] = self.put_units(answer[own], units.store_timestamp[own])
         return answer
 
     def _put_run(self, units: npt.NDArray[np.void], answer: npt.NDArray[np.int64]) -> int:

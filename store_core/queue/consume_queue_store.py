@@ -13,14 +13,13 @@ from store_core.queue.batch_plan import plan_batch
 from store_core.queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
+from store_core.queue.gathered_units import MOST_GATHERED, GatheredUnits
 from store_core.queue.light_units import UnfitListsError, is_light, light_units
 from store_core.queue.unit_sequences import UnitSequences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    import numpy.typing as npt
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
@@ -85,6 +84,8 @@ class ConsumeQueueStore:
         Whether anything on disk may be changed.
     max_queues : int
         How many queues there may be; units of further ones are refused.
+    most_gathered : int
+        Units that `gather_batch` holds back at most.
 
     Attributes
     ----------
@@ -108,6 +109,7 @@ class ConsumeQueueStore:
         can_write: Callable[[], bool] = _yes,
         writable: bool = True,
         max_queues: int = MAX_QUEUES,
+        most_gathered: int = MOST_GATHERED,
     ) -> None:
         self.notes: list[str] = []
         self.refused: list[RefusedUnit] = []
@@ -119,6 +121,8 @@ class ConsumeQueueStore:
             root, rules, file_system, clock,
             can_write=can_write, on_error=on_error, writable=writable, max_queues=max_queues,
         )  # fmt: skip
+
+        self._gathered = GatheredUnits(self._table, rules, most_gathered)
 
     # ---- the table
 
@@ -195,6 +199,7 @@ class ConsumeQueueStore:
         `refused`: a hostile topic or queue id, an index that no queue has, lists of light queues that don't fit. What
         RocketMQ makes of it is said at `refusal_of` of path and queues, and at `light_units`.
         """
+        self.put_gathered()
         if not request.is_queued:
             return
         queue = self._table.obtain(request.topic, request.queue_id)
@@ -239,12 +244,28 @@ class ConsumeQueueStore:
         That is for batches of which nothing is refused, see `plan_batch`; others go one by one. A batch has no filter
         bit maps: those that a broker computes are for `put`.
         """
+        self.put_gathered()
         plan = plan_batch(batch, self._table, self._rules)
         if plan is None:
             for request in batch.requests():
                 self.put(request)
         elif len(plan.units.row):
             self._put_plan(plan)
+
+    def gather_batch(self, batch: DispatchBatch) -> None:
+        """Put many records as `put_batch`, but later, with those of further batches: at `put_gathered` at the latest.
+
+        Until then no queue is to be asked. It saves most where many queues get a few records each of a batch.
+        """
+        if not self._gathered.add(batch):
+            self.put_gathered()
+            if not self._gathered.add(batch):
+                self.put_batch(batch)
+
+    def put_gathered(self) -> None:
+        """Put what was gathered."""
+        if len(self._gathered):
+            self._put_plan(self._gathered.take())
 
     def _put_plan(self, plan: BatchPlan) -> None:
         units = plan.units
@@ -275,17 +296,10 @@ class ConsumeQueueStore:
                 units.physical_offset, units.size, units.tags_code,
                 units.store_timestamp, units.message_base_offset, units.batch_size,
             )  # fmt: skip
-        tags_code = self._with_addresses(queue, units)
+        tags_code = units.tags_code
+        if isinstance(queue.ext, ConsumeQueueExt) and self._can_write():
+            tags_code = queue.ext.put_rows(units)
         return queue.put_units(units.physical_offset, units.size, tags_code, units.queue_offset)
-
-    def _with_addresses(self, queue: ConsumeQueue, units: UnitRows) -> npt.NDArray[np.int64]:
-        """Put what belongs there into the queue's extension, and give addresses for tags codes; not of light units."""
-        if not isinstance(queue.ext, ConsumeQueueExt) or not self._can_write():
-            return units.tags_code
-        own = ~units.is_light
-        tags_code = units.tags_code.copy()
-        tags_code[own] = queue.ext.put_units(tags_code[own], units.store_timestamp[own])
-        return tags_code
 
     # ---- cutting and closing
 

@@ -92,6 +92,8 @@ class IndexService(IndexFiles):
         write_back : bool
             As for `put_entries`.
         """
+        if not self.rules.is_index_enabled:
+            return
         keys = batch.index_hashes()
         self.put_entries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes, write_back=write_back)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from store_core.queue.dispatch_batch import DispatchBatch
 
-__all__ = ["LightRow", "UnitRows"]
+__all__ = ["LightRow", "UnitRows", "sorted_places"]
 
 _SMALL: Final = 2**15 - 1
 
@@ -71,7 +71,7 @@ class UnitRows(NamedTuple):
         codes: npt.NDArray[np.int64] = np.concatenate((batch.queue_codes[rows], extra[:, 1]))
         offsets = np.concatenate((batch.queue_offset[rows], extra[:, 2]))
         # Stable, so that a record's own unit stays before its further ones.
-        order = np.lexsort((all_rows, codes)) if light else _sorted_places(codes)
+        order = np.lexsort((all_rows, codes)) if light else sorted_places(codes)
         ordered = all_rows[order]
         return cls(
             ordered,
@@ -107,10 +107,10 @@ class UnitRows(NamedTuple):
         return self if kept.all() else _take(self, kept)
 
 
-def _sorted_places(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sort stably; 16 bits, where they are enough, are sorted without comparing."""
+def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.int64]:
+    """Sort numbers of queues stably; 16 bits, where they are enough, are sorted without comparing."""
     few = len(codes) > 0 and int(codes.max()) <= _SMALL
-    return np.argsort(codes.astype(np.int16) if few else codes, kind="stable")
+    return np.argsort(codes.astype(np.int16, copy=False) if few else codes, kind="stable")
 
 
 def _take(units: UnitRows, part: slice | npt.NDArray[np.bool_]) -> UnitRows:

@@ -65,13 +65,16 @@ class Dispatcher:
         self.dispatched += 1
         return request
 
-    def dispatch_batch(self, batch: DispatchBatch) -> DispatchBatch:
+    def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
         """Give many records on, equal to `dispatch` of one after the other.
 
-        Keys that are put are not all in the index file yet; `write_back` brings them there.
+        Keys that are put are not all in the index file yet; `write_back` brings them there. With `gather`, for when
+        nobody reads queues meanwhile, units are not all in their queues yet either.
         """
         mapped = None if self._filter_bit_map is None else self._with_bit_maps(batch, self._filter_bit_map)
-        if mapped is None:
+        if mapped is None and gather:
+            self._queues.gather_batch(batch)
+        elif mapped is None:
             self._queues.put_batch(batch)
         else:
             batch = mapped
@@ -89,13 +92,14 @@ class Dispatcher:
         return RequestBatch(requests, batch.starts.tolist()) if has_maps else None
 
     def write_back(self) -> None:
-        """Bring keys that were put to the index file; before a checkpoint or the end of ``abort`` vouches for them.
+        """Bring what was given on to queues and index file; before a checkpoint or the end of ``abort`` vouches for it.
 
         Raises
         ------
         OSError
             As the system says.
         """
+        self._queues.put_gathered()
         self._index.write_back()
 
 

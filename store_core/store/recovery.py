@@ -384,7 +384,7 @@ class _Gate:
             return
         chosen = select_rows(batch, self._chosen(batch))
         if chosen is not None:
-            self._dispatcher.dispatch_batch(chosen)
+            self._dispatcher.dispatch_batch(chosen, gather=True)
 
     def _chosen(self, batch: DispatchBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         offsets = batch.physical_offset

@@ -338,11 +338,13 @@ _BAD_LISTS = st.sampled_from([("%LMQ%a,b", "1,"), ("b,%LMQ%a", ",1"), ("%LMQ%a,B
 
 
 @st.composite
-def _requests(draw: st.DrawFn, *, hostile: bool) -> list[DispatchRequest]:
-    """Make records of a log, in which positions mostly grow."""
-    topics = st.sampled_from(["T", "U", "B", "%LMQ%a", "%RETRY%g"])
+def _requests(draw: st.DrawFn, *, hostile: bool = False, plain: bool = False) -> list[DispatchRequest]:
+    """Make records of a log, in which positions mostly grow; plain ones are of simple queues alone."""
+    topics = st.sampled_from(["T", "U", "%LMQ%a"] if plain else ["T", "U", "B", "%LMQ%a", "%RETRY%g"])
     indexes = st.integers(0, 12)
-    lists: st.SearchStrategy[tuple[str, str] | None] = st.one_of(st.none(), st.none(), _LISTS)
+    lists: st.SearchStrategy[tuple[str, str] | None] = st.none()
+    if not plain:
+        lists = st.one_of(lists, lists, _LISTS)
     if hostile:
         topics, indexes = st.one_of(topics, topics, _HOSTILE), _ANY_INDEX
         lists = st.one_of(lists, _BAD_LISTS)
@@ -407,6 +409,50 @@ def test_batches_are_as_records_put_one_by_one(
         together.put_batch(RequestBatch(requests[first : first + cut]))
 
     assert _outcome(single, one_by_one) == _outcome(bulk, together)
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+@pytest.mark.parametrize("kind", ["plain", "mixed", "hostile"])
+@given(data=st.data())
+def test_gathered_batches_are_as_records_put_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, kind: str
+) -> None:
+    rules = replace(
+        _RULES,
+        release=release,
+        batch_topics=_RULES.batch_topics if release == "5.3" else frozenset(),
+        is_ext_enabled=data.draw(st.booleans()),
+        is_multi_dispatch_enabled=release != "4.3",
+    )
+    requests = data.draw(_requests(hostile=kind == "hostile", plain=kind == "plain"))
+    single, bulk = (_Maker(tmp_path_factory.mktemp("q"), rules) for _ in range(2))
+    one_by_one = single.new(max_queues=6)
+    gathered = bulk.new(max_queues=6, most_gathered=data.draw(st.integers(1, 12)))
+    for request in requests:
+        one_by_one.put(request)
+    while requests:
+        cut = data.draw(st.integers(1, 8))
+        put = data.draw(st.sampled_from([gathered.gather_batch, gathered.gather_batch, gathered.put_batch]))
+        put(RequestBatch(requests[:cut]))
+        requests = requests[cut:]
+    gathered.put_gathered()
+
+    assert _outcome(single, one_by_one) == _outcome(bulk, gathered)
+
+
+def test_units_of_plain_records_are_gathered_until_there_is_no_room_or_they_are_wanted(maker: _Maker) -> None:
+    queues = maker.new(most_gathered=4)
+    queues.gather_batch(RequestBatch([_request(index=0, start=1000), _request("U", start=1100)]))
+    queues.gather_batch(RequestBatch([_request(index=1, start=1200), _request(sys_flag=4, start=1300)]))
+    before = len(queues)
+    queues.gather_batch(RequestBatch([_request(index=2, start=1400), _request("U", index=1, start=1500)]))
+    full = _starts(queues, "T"), _starts(queues, "U")
+    queues.put_gathered()
+
+    assert before == 0
+    assert full == ([1000, 1200], [1100])
+    assert (_starts(queues, "T"), _starts(queues, "U")) == ([1000, 1200, 1400], [1100, 1500])
+    assert maker.put_times == [12_000, 15_000]
 
 
 def test_batches_of_sound_records_are_gathered_by_queue(maker: _Maker) -> None:

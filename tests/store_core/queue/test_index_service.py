@@ -132,6 +132,14 @@ def test_an_index_that_is_switched_off_makes_no_file(tmp_path: Path) -> None:
     assert not index.directory.exists()
 
 
+def test_an_index_that_is_switched_off_hashes_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[object] = []
+    monkeypatch.setattr(RequestBatch, "index_hashes", hashed.append)
+    index_service(tmp_path / "index", rules(10, 50, is_index_enabled=False)).build_indexes(RequestBatch([request(0)]))
+
+    assert hashed == []
+
+
 def test_queries_go_from_new_to_old_and_stop_when_they_have_enough(tmp_path: Path) -> None:
     index = index_service(tmp_path, rules(10, 4, max_msgs_num_batch=5))
     _fill(index, 9)
