@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyspark_commitlog.rebuild_attempt import ATTEMPTS
 from pyspark_commitlog.rebuild_report import RebuildReport
 from pyspark_commitlog.rebuild_tasks import RebuildTasks, ReportKind
+from pyspark_commitlog.worker_objects import with_old_objects_kept
 from store_core.errors import UnsafeSizeError
 from store_core.files.deferred_sync import sync_directories
 from store_core.files.store_path import layout_problems, list_segments
@@ -44,8 +45,8 @@ TaskRunner: TypeAlias = "Callable[[RebuildTasks], Rows]"
 """Runs `RebuildTasks.scan` for each part, and `RebuildTasks.write` for each bucket with its runs in order."""
 
 _ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
-_PARTS_A_CORE: Final = 2
-_BUCKETS_A_CORE: Final = 2
+_PARTS_A_CORE: Final = 4
+_BUCKETS_A_CORE: Final = 1
 _BYTES_A_BUCKET: Final = 4 << 30
 """Of the log: its units, some 5 %, are sorted by one task."""
 
@@ -65,9 +66,9 @@ def spark_runner(spark: SparkSession) -> TaskRunner:
     def run(tasks: RebuildTasks) -> Rows:
         tasks = replace(tasks, is_spilled=is_one_machine)
         count = len(tasks.parts)
-        runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(tasks.scan)
+        runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(with_old_objects_kept(tasks.scan))
         placed = runs.repartitionAndSortWithinPartitions(tasks.queue_buckets + 1, attrgetter("bucket"))
-        return placed.mapPartitions(tasks.write).collect()
+        return placed.mapPartitions(with_old_objects_kept(tasks.write)).collect()
 
     return run
 

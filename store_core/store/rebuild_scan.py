@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.segment_source import open_segment
-from store_core.format.lockstep import chain
 from store_core.queue.dispatch_reader import DispatchReader
 from store_core.queue.index_pieces import IndexEntries, pack_entries
 from store_core.store.segment_part import SegmentOutcome
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["IndexPiece", "SegmentScan"]
 
 _NOTHING: Final = bytes(8)
-_WINDOW: Final = 256 << 20
-"""Bytes walked in one go: the starts in them are all that is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +65,17 @@ class SegmentScan:
         segment, rules = self.part.segment, self.rules
         with open_segment(segment) as opened:
             raw = opened.raw
-            begin = _first_record(raw, self.part, segment.start_offset)
             reader = DispatchReader(
-                raw, segment.start_offset, begin, rules.queue_rules,
+                raw, segment.start_offset, self.part.begin, rules.queue_rules,
                 check_crc=rules.check_crc, read_body=rules.check_crc, limit=self.part.end,
             )  # fmt: skip
-            is_reached = begin >= self.part.begin
             records = last_time = 0
-            for batch in reader if is_reached else ():
+            for batch in reader:
                 records += len(batch)
                 last_time = int(batch.store_timestamp[-1])
                 yield from self._pieces(batch)
             yield from self._units.rest()
-            self.outcome = self._outcome(raw, begin, reader, records, last_time)
+            self.outcome = self._outcome(raw, reader, records, last_time)
 
     def _pieces(self, batch: DispatchBatch) -> Iterator[QueuePiece | IndexPiece]:
         if self.comparison is not None:
@@ -93,14 +88,14 @@ class SegmentScan:
             yield from self._units.add(batch)
 
     def _outcome(
-        self, raw: npt.NDArray[np.uint8], begin: int, reader: DispatchReader, records: int, last_time: int
+        self, raw: npt.NDArray[np.uint8], reader: DispatchReader, records: int, last_time: int
     ) -> SegmentOutcome:
         head = raw[reader.position : reader.position + len(_NOTHING)].tobytes()
         end_offset = self.part.segment.start_offset + reader.position
         missing, extra = self.comparison.finish(end_offset) if self.comparison is not None else (0, 0)
         return SegmentOutcome(
             self.part.segment.path,
-            self.part.segment.start_offset + begin,
+            self.part.segment.start_offset + self.part.begin,
             end_offset,
             records,
             reader.end.is_blank,
@@ -112,17 +107,3 @@ class SegmentScan:
             missing,
             extra,
         )
-
-
-def _first_record(raw: npt.NDArray[np.uint8], part: SegmentPart, start_offset: int) -> int:
-    """Follow the chain of lengths from the segment's start to a part's first record; before its begin if it breaks.
-
-    Nothing else leads to records: what looks like one in the middle can be the body of another.
-    """
-    position = 0
-    while position < part.begin:
-        walked = chain(raw, position, min(position + _WINDOW, part.begin), start_offset).stop
-        if walked == position:
-            break
-        position = walked
-    return position

@@ -7,16 +7,22 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from store_core.files.segment_source import open_segment
+from store_core.format.candidates import CandidateFinder
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.queue.consume_queue_store import RefusedUnit
 
 __all__ = ["SegmentOutcome", "SegmentPart", "merge_outcomes", "split_segments"]
 
 _SMALLEST_PART: Final = 64 << 20
 """Bytes: below, a task costs more than it saves."""
+
+_PROBES: Final = (64 << 10, 1 << 20)
+"""Bytes in which a record is looked for at a cut: nearly always the first will do."""
 
 _REFUSED_KEPT: Final = 100
 
@@ -29,7 +35,7 @@ class SegmentPart:
     ----------
     segment : Segment
     begin, end : int
-        Positions in the file.
+        Positions in the file; its first record starts at `begin`.
     """
 
     segment: Segment
@@ -84,16 +90,38 @@ class SegmentOutcome:
 
 
 def split_segments(segments: Iterable[Segment], tasks: int) -> tuple[SegmentPart, ...]:
-    """Cut segments so that about `tasks` parts come of them; never smaller ones than pay."""
+    """Cut segments so that about `tasks` parts come of them; never smaller ones than pay.
+
+    A cut is made where a record seems to start; reading the part before it then proves that one does, or that none
+    does, see `merge_outcomes`. Where none is near, as in what is not written yet, there is no cut.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If a segment is gone, or shorter than it was when it was listed.
+    """
     listed = list(segments)
     size = max(sum(segment.size for segment in listed) // max(tasks, 1), _SMALLEST_PART)
     return tuple(part for segment in listed for part in _split(segment, -(-segment.size // size)))
 
 
 def _split(segment: Segment, count: int) -> list[SegmentPart]:
-    count = max(count, 1)
-    cuts = [segment.size * number // count for number in range(count + 1)]
+    if count <= 1:
+        return [SegmentPart(segment, 0, segment.size)]
+    wanted = [segment.size * number // count for number in range(1, count)]
+    with open_segment(segment) as opened:
+        near = [_seeming_start(opened, segment.start_offset, cut) for cut in wanted]
+    cuts = [0, *sorted({cut for cut in near if cut is not None}), segment.size]
     return [SegmentPart(segment, begin, end) for begin, end in pairwise(cuts)]
+
+
+def _seeming_start(opened: SegmentBytes, start_offset: int, cut: int) -> int | None:
+    """Find what looks like a record and claims its own place, near a position; None without."""
+    for probe in _PROBES:
+        found = CandidateFinder(opened.raw[: cut + probe], start_offset, opened.next_data).next(cut)
+        if found is not None:
+            return found
+    return None
 
 
 def merge_outcomes(parts: Sequence[SegmentPart], outcomes: Sequence[SegmentOutcome]) -> list[SegmentOutcome] | None:
@@ -102,8 +130,13 @@ def merge_outcomes(parts: Sequence[SegmentPart], outcomes: Sequence[SegmentOutco
     Returns
     -------
     list of SegmentOutcome, or None
-        None if parts do not fit together: a part found its first record by lengths alone, and the one before it, which
-        looked closer, does not lead there. Then segments must be read whole.
+        None if parts do not fit together: a part began at what only looked like a record, for the one before it does
+        not lead there. Then segments must be read whole.
+
+    Notes
+    -----
+    The first part of a segment begins at its first byte. If it ends exactly where the second begins, the second began
+    where reading on would have gone on; and so forth. So what is joined here is what one reader of all had found.
     """
     merged: list[SegmentOutcome] = []
     for part, outcome in zip(parts, outcomes, strict=True):
