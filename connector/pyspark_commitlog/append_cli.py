@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from pyspark_commitlog.append_source import AppendSource
+from pyspark_commitlog.job_session import spark_session
+from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.write_options import WriteOptions
 from store_core.errors import FilterError, InvalidOptionError, StoreError, StoreLockedError, StoreNotFoundError
 
@@ -90,9 +91,9 @@ def _run(options: argparse.Namespace) -> int:
         written = Path(directory) / "report.json"
         given = _write_options(options) | {"path": options.store, "report": str(written)}
         WriteOptions.from_spark(given)
-        spark = SparkSession.builder.appName(f"append to {options.store}").getOrCreate()
         began = time.monotonic()
-        source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
+        with spark_session(f"append to {options.store}") as spark, spark_progress(spark):
+            source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
         report = json.loads(written.read_text(encoding="utf-8"))
     report |= {"source": source.path, "seconds": round(time.monotonic() - began, 3)}
     _write(report, options.report)

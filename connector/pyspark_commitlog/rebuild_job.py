@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession
-
+from pyspark_commitlog.job_session import spark_session
+from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.rebuild import rebuild
-from pyspark_commitlog.rebuild_progress import RebuildProgress
+from pyspark_commitlog.rebuild_progress import RebuildStages
 from store_core.errors import StoreLockedError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -30,11 +28,13 @@ from store_core.store.stored_names import check_queue_kind, stored_queue_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark.sql import SparkSession
+
     from pyspark_commitlog.rebuild_plan import RebuildPlan
     from pyspark_commitlog.rebuild_report import RebuildReport
     from store_core.files.file_system import FileSystem
 
-__all__ = ["ExitCode", "RebuildJob", "spark_session"]
+__all__ = ["ExitCode", "RebuildJob"]
 
 _MARK: Final = "rebuilt.json"
 """In the output directory: it is ours, and a rebuild may delete what is in it."""
@@ -48,24 +48,6 @@ class ExitCode(IntEnum):
     USAGE = 2
     DAMAGED = 3
     REFUSED = 4
-
-
-@contextmanager
-def spark_session(name: str) -> Iterator[SparkSession]:
-    """Give the session that is there, or one of its own for as long as it is needed.
-
-    Nothing is set that ``spark-submit`` or a configuration file decides.
-    """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 class RebuildJob:
@@ -307,7 +289,8 @@ class RebuildJob:
     # ---- around
 
     def _spark(self, name: str, run: Callable[[SparkSession], RebuildReport]) -> RebuildReport:
-        with spark_session(f"commitlog {name}") as spark, RebuildProgress(spark.sparkContext, self.plan.size):
+        session = spark_session(f"commitlog {name}", needs_context=True)
+        with session as spark, spark_progress(spark, describe=RebuildStages(self.plan.size)):
             return run(spark)
 
     def _note(self, text: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.rebuild_cli import rebuild_consume_queue, rebuild_index
-from pyspark_commitlog.rebuild_progress import progress_line
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.rebuild_swap import JOURNAL, RebuildSwap
@@ -281,9 +280,3 @@ def test_too_many_queues_are_refused_also_by_a_task(tmp_path: Path, capsys: pyte
     assert 4 == rebuild_consume_queue([str(store), "--max-queues", "7"])
     assert "too many queues" in capsys.readouterr().err
     assert not (store / "rebuilt" / "consumequeue").exists()
-
-
-def test_progress_has_rate_and_estimate_once_something_is_done() -> None:
-    assert "reading: 0 of 8 tasks" == progress_line(0, 0, 8, 1 << 30, 2.0)
-    assert "reading: 2 of 8 tasks, 128 MiB/s, 6 s left" == progress_line(0, 2, 8, 1 << 30, 2.0)
-    assert "writing: 2 of 4 tasks, 2 s left" == progress_line(1, 2, 4, 1 << 30, 2.0)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where progress is shown: a bar of tqdm's, a line on a terminal, or the output of a notebook's cell."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CellDisplay", "Display", "LineDisplay", "StageView", "TqdmDisplay", "choose_display", "progress_line"]
+
+_BAR: Final = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tasks [{elapsed}<{remaining}{postfix}]"
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """What is shown of a stage.
+
+    Attributes
+    ----------
+    stage : int
+        Its number.
+    label : str
+        What it is called.
+    done, total : int
+        Tasks.
+    seconds : float
+        Since it was first seen.
+    notes : tuple of str
+        Rates and the like.
+    """
+
+    stage: int
+    label: str
+    done: int
+    total: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+class Display(Protocol):
+    """Shows one stage at a time. All methods may come from any thread, one at a time."""
+
+    def show(self, view: StageView) -> None:
+        """Show a stage in place of what was shown before."""
+
+    def close(self) -> None:
+        """Leave no trace of it."""
+
+
+def progress_line(view: StageView) -> str:
+    """Make a line of text: what, how much of it, how fast, how long it will take.
+
+    Examples
+    --------
+    >>> progress_line(StageView(4, "reading", 3, 12, 6.0, ("512 MiB/s",)))
+    'reading: 3 of 12 tasks, 512 MiB/s, 18 s left'
+    """
+    parts = [f"{view.label}: {view.done} of {view.total} tasks", *view.notes]
+    if view.done and view.seconds > 0:
+        parts.append(f"{view.seconds * (view.total - view.done) / view.done:.0f} s left")
+    return ", ".join(parts)
+
+
+def choose_display(stream: TextIO | None = None, is_taken: Callable[[], bool] = bool) -> Display | None:
+    """Choose how to show progress.
+
+    Parameters
+    ----------
+    stream : text file, optional
+        Standard error by default.
+    is_taken : callable
+        Tells whether somebody else draws on the terminal; asked if there is one.
+
+    Returns
+    -------
+    Display or None
+        In Jupyter tqdm's bar if there are ``tqdm`` and ``ipywidgets``, else a line in the cell's output. On a terminal
+        tqdm's bar, or a line if there is no ``tqdm``. None elsewhere: what is saved to a file is no place for a bar.
+    """
+    if stream is None and _is_jupyter():
+        return _notebook_display()
+    stream = stream if stream is not None else sys.stderr
+    if stream is None or stream.closed or not stream.isatty() or is_taken():
+        return None
+    try:
+        from tqdm.std import tqdm  # noqa: PLC0415 -- an extra
+    except ImportError:
+        return LineDisplay(stream)
+    return TqdmDisplay(tqdm, file=stream, delay=1e-9)
+
+
+def _is_jupyter() -> bool:
+    """Tell whether this is a notebook's kernel, not IPython in a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def _notebook_display() -> Display:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # tqdm asks for ipywidgets; without them there is our own line
+            from tqdm.auto import tqdm  # noqa: PLC0415 -- an extra
+            from tqdm.notebook import tqdm as notebook_tqdm  # noqa: PLC0415
+    except ImportError:
+        return CellDisplay()
+    return TqdmDisplay(tqdm) if issubclass(tqdm, notebook_tqdm) else CellDisplay()
+
+
+class TqdmDisplay:
+    """A bar of tqdm's.
+
+    Parameters
+    ----------
+    make : callable
+        The class.
+    options : dict
+        Of the class. Those of the environment, such as ``TQDM_DISABLE``, count as well.
+    """
+
+    def __init__(self, make: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 -- tqdm's own
+        # It is drawn when it is told something, and by nobody else: no monitor, no choice of its own.
+        quiet = type("QuietBar", (make,), {"monitor_interval": 0})  # type: ignore[arg-type]  # a class
+        self._bar = quiet(
+            desc="Spark", bar_format=_BAR, leave=False, dynamic_ncols=True, mininterval=0, miniters=0, smoothing=0,
+            **options,
+        )  # fmt: skip
+        self._stage = -1
+
+    def show(self, view: StageView) -> None:
+        """Draw it, from nothing if it is another stage."""
+        if view.stage != self._stage:
+            self._stage = view.stage
+            self._bar.set_description_str(view.label, refresh=False)
+            self._bar.reset(view.total)
+        self._bar.set_postfix_str(", ".join(view.notes), refresh=False)
+        self._bar.update(view.done - self._bar.n)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.close()
+
+
+class LineDisplay:
+    """A line of a terminal, written again and again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = 0
+
+    def show(self, view: StageView) -> None:
+        """Write the line, as much of it as there is room."""
+        self._write(progress_line(view)[: shutil.get_terminal_size().columns - 1])
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            self._write("")
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"\r{text}{' ' * (self._shown - len(text))}" if text or self._shown else "\r")
+        self._stream.flush()
+        self._shown = len(text)
+
+
+class CellDisplay:
+    """A line in the output of a notebook's cell, which is empty in the end, also in the file that is saved."""
+
+    def __init__(self) -> None:
+        from IPython.display import DisplayHandle  # noqa: PLC0415 -- only a kernel has it
+
+        handle: Any = DisplayHandle  # has no types
+        self._handle = handle()
+        self._handle.display({"text/plain": ""}, raw=True)
+
+    def show(self, view: StageView) -> None:
+        """Put the line in place of the last one."""
+        self._handle.update({"text/plain": progress_line(view)}, raw=True)
+
+    def close(self) -> None:
+        """Leave nothing in place of the last one."""
+        self._handle.update({"text/plain": ""}, raw=True)
