@@ -13,6 +13,7 @@ from dataclasses import replace
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pyspark_commitlog.job_session import require_classic
 from pyspark_commitlog.rebuild_attempt import ATTEMPTS
 from pyspark_commitlog.rebuild_report import RebuildReport
 from pyspark_commitlog.rebuild_tasks import RebuildTasks, ReportKind
@@ -54,7 +55,14 @@ _BYTES_A_BUCKET: Final = 4 << 30
 def rebuild(
     spark: SparkSession, store: Path, target: Path, rules: RebuildRules, *, compared: LogBounds | None = None
 ) -> RebuildReport:
-    """Build queues and index with Spark; see `rebuild_by`."""
+    """Build queues and index with Spark; see `rebuild_by`.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If the session is one of Spark Connect.
+    """
+    require_classic(spark, "rebuilding")
     cores = spark.sparkContext.defaultParallelism
     return rebuild_by(spark_runner(spark), cores, store, target, rules, compared=compared)
 

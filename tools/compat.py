@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a slice of the tests with every PySpark and Python that the project is for, and writes docs/compatibility.md.
+
+Usage: compat.py [PYTHON/PYSPARK ...]     (3.12/4.2: these cells alone, and no document is written)
+
+Each cell is an environment of its own in .cache/compat, with the packages of requirements/dev.lock but for PySpark. A
+cell whose interpreter is not on this machine is `not run`, and none but a cell whose tests all passed is `passed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CACHE: Final = ROOT / ".cache" / "compat"
+DOCUMENT: Final = ROOT / "docs" / "compatibility.md"
+
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+PYSPARKS: Final = ("4.1", "4.2", "4.3")
+SLICE: Final = (
+    "tests/test_golden.py",
+    "tests/connector/test_package.py",
+    "tests/connector/test_source.py",
+    "tests/connector/test_read_options.py",
+    "tests/connector/test_errors.py",
+    "tests/connector/test_writer.py",
+    "tests/connector/test_stream_writer.py",
+    "tests/connector/test_append_cli.py",
+    "tests/connector/test_rebuild.py",
+    "tests/connector/test_rebuild_cli.py",
+    "tests/connector/test_progress.py",
+    "tests/connector/test_connect.py",
+)
+# PySpark 4.1 leaves the closing of its sockets to the garbage collector.
+OPTIONS: Final = {"4.1": ("-W", "ignore:unclosed <socket:ResourceWarning")}
+
+_ASKED: Final = "import ensurepip, platform, ssl, sys, venv; print(platform.python_version(), sys.implementation.name)"
+_HEAD: Final = """\
+# Compatibility
+
+<!-- Written by `make compat`. -->
+
+What a slice of the tests said of each PySpark with each Python, every pair in an environment of its own: golden
+stores, the source with its options and errors, writing, streams, appending, rebuilding, progress, Spark Connect.
+The other packages are those of `requirements/dev.lock`. `not run` means that the interpreter was not there; it is no
+`passed`.
+"""
+_TAIL: Final = """
+`make test` runs all tests on the newest PySpark here, and a part of this slice on the lowest versions that
+`pyproject.toml` allows, with Python 3.11. On an older PySpark the first use of `format("commitlog")` says which one is
+needed, and which one was found.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A PySpark with a Python."""
+
+    python: str
+    pyspark: str
+
+    @property
+    def environment(self) -> Path:
+        """Where its packages are."""
+        return CACHE / f"python{self.python}-pyspark{self.pyspark}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a cell.
+
+    Attributes
+    ----------
+    python, pyspark : str
+        The versions that ran; empty if none did.
+    passed, failed, skipped : int
+        Tests; errors count as failures.
+    problem : str
+        Why there are no tests; empty if there are.
+    """
+
+    python: str = ""
+    pyspark: str = ""
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    problem: str = ""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether tests ran, and all of them passed."""
+        return not self.problem and self.passed > 0 and self.failed == 0
+
+    def __str__(self) -> str:
+        """Say it in a table's cell."""
+        if self.problem:
+            return self.problem
+        counts = [(self.passed, "passed"), (self.failed, "failed"), (self.skipped, "skipped")]
+        told = ", ".join(f"{count} {name}" for count, name in counts if count or name == "passed")
+        return f"{'passed' if self.is_passed else '**failed**'}: {told}"
+
+
+def interpreters(version: str) -> Iterator[Path]:
+    """Give the programs that may be this Python: those on the path, then those that pyenv has."""
+    name = f"python{version}"
+    for directory in os.environ.get("PATH", "").split(os.pathsep):
+        yield Path(directory, name)
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from sorted(pyenv.glob(f"versions/{version}.*/bin/{name}"), reverse=True)
+
+
+def find_interpreter(version: str) -> tuple[Path, str] | None:
+    """Find a CPython of this version that works; give its path and its whole version."""
+    for program in interpreters(version):
+        if not program.is_file():
+            continue
+        done = subprocess.run([program, "-c", _ASKED], capture_output=True, text=True, check=False)
+        found, _, name = done.stdout.strip().partition(" ")
+        if done.returncode == 0 and name == "cpython" and found.startswith(f"{version}."):
+            return program, found
+    return None
+
+
+def uv() -> str:
+    """Give the path of uv; installed where tools/lock.sh has it, if there is none."""
+    found = shutil.which("uv")
+    if found is not None:
+        return found
+    home = ROOT / ".venv-lock"
+    if not (home / "bin" / "uv").exists():
+        subprocess.run([sys.executable, "-m", "venv", home], check=True)
+        subprocess.run([home / "bin" / "python", "-m", "pip", "install", "--quiet", "uv"], check=True)
+    return str(home / "bin" / "uv")
+
+
+def write_constraints() -> Path:
+    """Write the versions of requirements/dev.lock, all but PySpark's."""
+    lines = (ROOT / "requirements" / "dev.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line.removesuffix(" \\") for line in lines if re.match(r"[a-z0-9]", line) and "==" in line]
+    path = CACHE / "constraints.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{pin}\n" for pin in pins if not pin.startswith("pyspark==")), encoding="utf-8")
+    return path
+
+
+def install(cell: Cell, interpreter: Path) -> Path:
+    """Make the cell's environment, or bring it up to date; give its Python."""
+    python = cell.environment / "bin" / "python"
+    if not python.exists():
+        subprocess.run([uv(), "venv", "--quiet", "--python", interpreter, cell.environment], check=True)
+    groups = ["--group", "test", "--group", "connect"]
+    wanted = [f"pyspark[connect]=={cell.pyspark}.*", *groups, "--editable", ".[progress]"]
+    into: list[str | Path] = ["--python", python, "--constraints", write_constraints()]
+    command = [uv(), "pip", "install", "--quiet", *into, *wanted]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return python
+
+
+def version_of_pyspark(python: Path) -> str:
+    """Ask an environment for its PySpark."""
+    code = "import importlib.metadata as m; print(m.version('pyspark'))"
+    return subprocess.run([python, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def run_tests(cell: Cell, python: Path) -> tuple[int, int, int]:
+    """Run the slice; give the numbers of tests that passed, failed and were skipped."""
+    report = CACHE / f"{cell.environment.name}.xml"
+    report.unlink(missing_ok=True)
+    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", *OPTIONS.get(cell.pyspark, ())]
+    # Spark's scripts of another installation, and modules on another's path, are not what is tested.
+    clean = {
+        name: value for name, value in os.environ.items() if name not in {"SPARK_HOME", "PYTHONPATH", "PYTHONHOME"}
+    }
+    subprocess.run([python, "-m", "pytest", *options, *SLICE], cwd=ROOT, env=clean, check=False)
+    if not report.exists():
+        return 0, 1, 0
+    suite = ET.parse(report).getroot().find("testsuite")  # noqa: S314 -- pytest wrote it just now
+    if suite is None:
+        return 0, 1, 0
+    total, failures, errors, skipped = (
+        int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
+    )
+    return total - failures - errors - skipped, failures + errors, skipped
+
+
+def run(cell: Cell) -> Outcome:
+    """Run a cell."""
+    print(f"==> Python {cell.python}, PySpark {cell.pyspark}", flush=True)
+    found = find_interpreter(cell.python)
+    if found is None:
+        return Outcome(problem="not run")
+    try:
+        python = install(cell, found[0])
+        pyspark = version_of_pyspark(python)
+    except subprocess.CalledProcessError:
+        return Outcome(found[1], problem="**not installable**")
+    return Outcome(found[1], pyspark, *run_tests(cell, python))
+
+
+def document(outcomes: dict[Cell, Outcome]) -> str:
+    """Make the document of a whole matrix."""
+    rows = [[f"PySpark {_version(outcomes, pyspark=each)}", *(str(outcomes[Cell(python, each)]) for python in PYTHONS)]
+            for each in PYSPARKS]  # fmt: skip
+    heads = ["", *(f"Python {_version(outcomes, python=each)}" for each in PYTHONS)]
+    table = [heads, ["---"] * len(heads), *rows]
+    return _HEAD + "\n" + "".join(f"| {' | '.join(row)} |\n" for row in table) + _TAIL
+
+
+def _version(outcomes: dict[Cell, Outcome], python: str = "", pyspark: str = "") -> str:
+    """Give the whole version that ran, or what there is of it if none did."""
+    for cell, outcome in outcomes.items():
+        if cell.python == python and outcome.python:
+            return outcome.python
+        if cell.pyspark == pyspark and outcome.pyspark:
+            return outcome.pyspark
+    return python or pyspark
+
+
+def chosen(names: Sequence[str]) -> list[Cell]:
+    """Give the cells that are named, or all of them."""
+    cells = [Cell(*pair) for pair in product(PYTHONS, PYSPARKS)]
+    known = {f"{cell.python}/{cell.pyspark}": cell for cell in cells}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"no such cell: {', '.join(unknown)}; there are {', '.join(known)}")
+    return [known[name] for name in names] or cells
+
+
+def main() -> int:
+    """Run the cells, and write the document if these are all; give the exit code."""
+    parser = argparse.ArgumentParser(description="Runs a slice of the tests with each PySpark and Python.")
+    parser.add_argument("cells", nargs="*", metavar="PYTHON/PYSPARK", help="for instance 3.12/4.2; all by default")
+    names = parser.parse_args().cells
+    outcomes = {cell: run(cell) for cell in chosen(names)}
+    for cell, outcome in outcomes.items():
+        print(f"Python {cell.python}, PySpark {cell.pyspark}: {outcome}")
+    if not names:
+        DOCUMENT.write_text(document(outcomes), encoding="utf-8")
+        print(f"wrote {DOCUMENT.relative_to(ROOT)}")
+    return 1 if any(outcome.failed or "installable" in outcome.problem for outcome in outcomes.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
