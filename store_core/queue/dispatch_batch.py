@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from store_core.format.java_hash import hash_code
 from store_core.format.properties import split_keys
 from store_core.format.property_string import INNER_MULTI_DISPATCH
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.queue.index_build import positive_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
 
     from store_core.queue.dispatch_request import DispatchRequest
 
-__all__ = ["DispatchBatch", "IndexHashes", "RequestBatch", "index_hash"]
-
-_LARGEST_HASH: Final = (1 << 31) - 1
+__all__ = ["DispatchBatch", "IndexHashes", "RequestBatch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +41,6 @@ class IndexHashes:
 
     rows: npt.NDArray[np.int64]
     hashes: npt.NDArray[np.int32]
-
-
-def index_hash(topic: str, key: str) -> int:
-    """Hash a key as the index does: ``|hashCode("topic#key")|``, 0 where Java can't negate.
-
-    RocketMQ: ``IndexService.buildKey``, ``IndexFile.indexKeyHashMethod``.
-    """
-    value = abs(hash_code(f"{topic}#{key}"))
-    return value if value <= _LARGEST_HASH else 0
 
 
 class DispatchBatch(ABC):
@@ -277,7 +267,7 @@ class RequestBatch(DispatchBatch):
 
     def index_hashes(self) -> IndexHashes:  # noqa: D102
         pairs = [
-            (row, index_hash(request.topic, key))
+            (row, positive_hash(hash_code(f"{request.topic}#{key}")))
             for row, request in enumerate(self._requests)
             for key in _index_keys(request)
         ]

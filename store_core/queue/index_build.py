@@ -56,8 +56,7 @@ def positive_hash(hash_code: int) -> int:
 def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Give `positive_hash` of each."""
     hashes = np.abs(hash_codes)
-    hashes[hashes < 0] = 0
-    return hashes
+    return np.maximum(hashes, 0, out=hashes)
 
 
 def time_diff(store_timestamp: int, begin_timestamp: int) -> int:

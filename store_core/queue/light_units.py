@@ -11,9 +11,9 @@ from store_core.format.property_string import INNER_MULTI_DISPATCH, INNER_MULTI_
 
 if TYPE_CHECKING:
     from store_core.queue.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_rules import QueueRules, Release
 
-__all__ = ["LMQ_PREFIX", "LightUnit", "UnfitListsError", "is_light", "light_units", "split_names"]
+__all__ = ["LMQ_PREFIX", "LightUnit", "UnfitListsError", "has_lists", "is_light", "light_units", "split_names"]
 
 LMQ_PREFIX: Final = "%LMQ%"
 """Names of light queues begin with it (RocketMQ: ``MixAll.LMQ_PREFIX``); their queue id is 0."""
@@ -39,6 +39,14 @@ def is_light(name: str) -> bool:
     return name.startswith(LMQ_PREFIX)
 
 
+def has_lists(topic: str, release: Release) -> bool:
+    """Tell whether a release looks at the lists of a topic's records.
+
+    4.9 does for every topic, 5.3 not for retry and system topics; 4.3 knows nothing of them.
+    """
+    return release == "4.9" or (release == "5.3" and not (topic.startswith(_NOT_LIGHT) or topic == SCHEDULE_TOPIC))
+
+
 def split_names(text: str) -> list[str]:
     """Split a list as Java does: empty names at the end vanish.
 
@@ -55,8 +63,8 @@ def light_units(request: DispatchRequest, rules: QueueRules) -> list[LightUnit]:
     """Give the further queues of a record (RocketMQ: ``ConsumeQueue.multiDispatchLmqQueue``).
 
     They are named in property INNER_MULTI_DISPATCH, and the record's indexes in them in INNER_MULTI_QUEUE_OFFSET. A
-    light queue has id 0 if light queues are enabled, any other the record's. Release 4.9 does this for every topic, 5.3
-    not for retry and system topics, and passes over names with a '/'; 4.3 knows nothing of it.
+    light queue has id 0 if light queues are enabled, any other the record's. Of which topics a release does this says
+    `has_lists`; 5.3 passes over names with a '/'.
 
     Raises
     ------
@@ -66,7 +74,7 @@ def light_units(request: DispatchRequest, rules: QueueRules) -> list[LightUnit]:
         before a light one there is an empty index, which RocketMQ can't read: 5.3.3 goes no further in the log from
         there on, whatever is put, and 4.9.7 does not load after a crash.
     """
-    if not _is_concerned(request.topic, rules):
+    if not (rules.is_multi_dispatch_enabled and has_lists(request.topic, rules.release)):
         return []
     names_text = request.properties.get(INNER_MULTI_DISPATCH) or ""
     offsets_text = request.properties.get(INNER_MULTI_QUEUE_OFFSET) or ""
@@ -84,9 +92,3 @@ def light_units(request: DispatchRequest, rules: QueueRules) -> list[LightUnit]:
         for name, number in zip(names, numbers, strict=True)
         if rules.release == "4.9" or "/" not in name
     ]
-
-
-def _is_concerned(topic: str, rules: QueueRules) -> bool:
-    if not rules.is_multi_dispatch_enabled or rules.release == "4.3":
-        return False
-    return rules.release == "4.9" or not (topic.startswith(_NOT_LIGHT) or topic == SCHEDULE_TOPIC)

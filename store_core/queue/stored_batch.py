@@ -22,6 +22,7 @@ from store_core.format.spans import Heads, Spans, gather, measure
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.words import rows_with_byte
 from store_core.queue.dispatch_batch import DispatchBatch, IndexHashes
+from store_core.queue.index_build import positive_hashes
 from store_core.queue.message_check import check_message_and_return_size, delay_of_level
 from store_core.queue.queue_numbers import QueueNumbers
 
@@ -332,5 +333,4 @@ def _merged(
         rows, hashes = np.concatenate([unique_rows, key_rows]), np.concatenate([unique_hashes, key_hashes])
         order = np.argsort(rows, kind="stable")
         rows, hashes = rows[order], hashes[order]
-    np.abs(hashes, out=hashes)
-    return IndexHashes(rows, np.maximum(hashes, 0, out=hashes))
+    return IndexHashes(rows, positive_hashes(hashes))

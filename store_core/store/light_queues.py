@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.delayed import SCHEDULE_TOPIC, may_be_delayed
+from store_core.format.delayed import may_be_delayed
 from store_core.format.property_string import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -19,7 +19,7 @@ from store_core.format.property_string import (
     format_properties,
     to_utf8,
 )
-from store_core.store.queue_offsets import LMQ_PREFIX
+from store_core.queue.light_units import has_lists, is_light, split_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,29 +28,9 @@ if TYPE_CHECKING:
     from store_core.store.config import MessageStoreConfig
     from store_core.store.queue_offsets import QueueOffsets
 
-__all__ = ["LightQueues", "is_light", "split_names"]
+__all__ = ["LightQueues"]
 
 _SEPARATOR: Final = ","
-_NOT_LIGHT: Final = ("%RETRY%", "rmq_sys_")
-
-
-def is_light(name: str) -> bool:
-    """Tell whether a queue of this name is a light one (``MixAll.isLmq``)."""
-    return name.startswith(LMQ_PREFIX)
-
-
-def split_names(text: str) -> list[str]:
-    """Split a list as Java does: empty names at the end vanish.
-
-    Examples
-    --------
-    >>> split_names("%LMQ%a,,%LMQ%b,,")
-    ['%LMQ%a', '', '%LMQ%b']
-    """
-    names = text.split(_SEPARATOR)
-    while len(names) > 1 and not names[-1]:
-        names.pop()
-    return [] if names == [""] and text else names
 
 
 class LightQueues:
@@ -72,9 +52,8 @@ class LightQueues:
 
     def is_concerned(self, topic: str, properties: Mapping[str, str | None]) -> bool:
         """Tell whether a message goes to further queues."""
-        if not self.is_enabled or not (properties.get(INNER_MULTI_DISPATCH) or "").strip():
-            return False
-        return self._release == "4.9" or not (topic.startswith(_NOT_LIGHT) or topic == SCHEDULE_TOPIC)
+        is_listed = bool((properties.get(INNER_MULTI_DISPATCH) or "").strip())
+        return self.is_enabled and is_listed and has_lists(topic, self._release)
 
     def dispatch_properties(self, message: Message, properties: PropertyMap) -> tuple[PropertyMap, bytes]:
         """Note the indexes in the map, and give that with the field that is stored.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["LMQ_PREFIX", "QueueOffsets"]
-
-LMQ_PREFIX: Final = "%LMQ%"
-"""Names of light queues begin with it (RocketMQ: ``MixAll.LMQ_PREFIX``); their queue id is 0."""
+__all__ = ["QueueOffsets"]
 
 
 class QueueOffsets:

@@ -10,7 +10,6 @@ import pytest
 
 from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
 from store_core.format.client_batch import client_batch
-from store_core.store.light_queues import split_names
 from tests.store_core.store.logs import FILE_SIZE, Log, message
 
 if TYPE_CHECKING:
@@ -135,14 +134,6 @@ def test_record_that_moves_to_the_next_file_keeps_its_indexes(tmp_path: Path) ->
 
     assert ["0", "1"] == [put(log, "%LMQ%a", body=b"x" * 2500) for _ in range(2)]
     assert [0, FILE_SIZE] == [stored.physical_offset for stored in log.messages]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("a", ["a"]), ("a,b", ["a", "b"]), ("a,,", ["a"]), (",a", ["", "a"]), (",", []), ("", [""])],
-)
-def test_names_are_split_as_in_java(text: str, expected: list[str]) -> None:
-    assert expected == split_names(text)
 
 
 # ---- inner batches
