@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How plots look: colours that colour-blind readers tell apart, on light paper and on dark, and units that are said."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from matplotlib.axes import Axes
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+__all__ = [
+    "BLUE",
+    "COLOURS",
+    "GREY",
+    "INK",
+    "LINE",
+    "ORANGE",
+    "VERMILLION",
+    "apart",
+    "bare_axes",
+    "binary_bytes",
+    "duration",
+    "few_ticks",
+    "new_figure",
+    "no_ticks",
+    "quantity_formatter",
+    "sequential_colours",
+    "si",
+    "time_axis",
+    "times_of_day",
+    "title",
+    "topic_colours",
+]
+
+INK: Final = "#7b7b7b"
+"""Text: its contrast is the same, 4.2, to white and to #111111."""
+LINE: Final = "#80808059"
+"""Grid and axes: the same, but faint."""
+GREY: Final = "#9a9a9a"
+
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#E69F00"
+VERMILLION: Final = "#D55E00"
+COLOURS: Final = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", VERMILLION, "#B8AD2B")
+"""Okabe and Ito's, without the black, which dark paper swallows; their yellow is darker, or light paper would."""
+
+_WIDTH: Final = 9.0
+_DPI: Final = 160
+_PAD: Final = 0.08
+_TEXT: Final = 9.0
+_TITLE: Final = 10.5
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86400
+
+
+def new_figure(
+    height: float, rows: int = 1, columns: int = 1, **grid: object
+) -> tuple[Figure, npt.NDArray[np.object_]]:
+    """Make a figure without background, and its axes.
+
+    Parameters
+    ----------
+    height : float
+        Inches; the width is the same for all.
+    rows, columns : int
+    **grid
+        Handed to `Figure.subplots`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra
+        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 -- an extra
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        raise ModuleNotFoundError(
+            "plots are drawn by matplotlib, which is not installed: pip install 'pyspark-commitlog[plots]'",
+            name="matplotlib",
+        ) from None
+
+    class CommitLogFigure(Figure):
+        """A figure that notebooks show as the value of a cell, in full resolution, whatever backend there is."""
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
+            width, height = self.get_size_inches() * 96
+            return buffer.getvalue(), {"width": round(width), "height": round(height)}
+
+    layout = ConstrainedLayoutEngine(w_pad=_PAD, h_pad=_PAD)
+    figure = CommitLogFigure(figsize=(_WIDTH, height), dpi=_DPI, layout=layout, facecolor="none")
+    return figure, figure.subplots(rows, columns, squeeze=False, **grid)  # type: ignore[call-overload]
+
+
+def bare_axes(axes: Axes, *, grid: str | None = "y") -> None:
+    """Leave of the axes what is needed: a line below, faint lines behind, quiet numbers."""
+    axes.set_facecolor("none")
+    for side in ("top", "left", "right"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(LINE)
+    axes.tick_params(colors=INK, labelcolor=INK, labelsize=_TEXT, length=0, pad=6)
+    axes.set_axisbelow(True)
+    if grid == "y":
+        axes.yaxis.grid(visible=True, color=LINE, linewidth=0.7)
+    elif grid == "x":
+        axes.xaxis.grid(visible=True, color=LINE, linewidth=0.7)
+
+
+def title(axes: Axes, text: str, note: str = "") -> None:
+    """Say above the left corner what is drawn, in which unit; a note goes to the right corner."""
+    axes.set_title(text, loc="left", color=INK, fontsize=_TITLE, fontweight="bold", pad=8)
+    if note:
+        axes.set_title(note, loc="right", color=INK, fontsize=_TEXT, pad=8)
+
+
+def few_ticks() -> MaxNLocator:
+    """Give at most five round ticks."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 -- an extra
+
+    return MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10])
+
+
+def no_ticks() -> NullLocator:
+    """Give none."""
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415 -- an extra
+
+    return NullLocator()
+
+
+def quantity_formatter(unit: str) -> FuncFormatter:
+    """Write ticks as `si` does."""
+    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 -- an extra
+
+    return FuncFormatter(lambda value, _: si(value, unit))
+
+
+def sequential_colours() -> ListedColormap:
+    """Give viridis without its ends, which dark and light paper swallow."""
+    from matplotlib import colormaps  # noqa: PLC0415 -- an extra
+    from matplotlib.colors import ListedColormap  # noqa: PLC0415 -- an extra
+
+    return ListedColormap(colormaps["viridis"](np.linspace(0.15, 0.95, 256)), name="viridis-middle")
+
+
+def topic_colours(topics: Sequence[str]) -> dict[str, str]:
+    """Give each topic its colour; behind the seventh all are grey."""
+    return {topic: COLOURS[place] if place < len(COLOURS) else GREY for place, topic in enumerate(topics)}
+
+
+def time_axis(axes: Axes, begins_ms: npt.NDArray[np.int64], end_ms: int) -> None:
+    """Label the x axis, which is in seconds since the epoch, with round times in UTC, and with the day."""
+    begin, end = int(begins_ms[0]) // 1000, max(end_ms // 1000, int(begins_ms[0]) // 1000 + 1)
+    step = next((step for step in _TICK_SECONDS if (end - begin) / step <= _MOST_TICKS), 7 * _DAY)
+    ticks = np.arange(-(-begin // step) * step, end + 1, step)
+    pattern = "%d %b" if step >= _DAY else "%H:%M" if step >= _MINUTE else "%H:%M:%S"
+    axes.set_xlim(begin, end)
+    axes.set_xticks(ticks.tolist(), [datetime.fromtimestamp(int(tick), UTC).strftime(pattern) for tick in ticks])
+    axes.set_xlabel(_days(begin, end), color=INK, fontsize=_TEXT, loc="left")
+
+
+def times_of_day(times_ms: npt.NDArray[np.int64]) -> tuple[list[str], str]:
+    """Write times, with the day if they are of several; gives them, and a note that says what they are."""
+    times = [datetime.fromtimestamp(int(time) // 1000, UTC) for time in times_ms]
+    if len({time.date() for time in times}) > 1:
+        return [f"{time.day} {time:%b %H:%M}" for time in times], "first record stored, UTC"
+    return [f"{time:%H:%M}" for time in times], f"first record stored, {times[0].day} {times[0]:%b %Y}, UTC"
+
+
+_TICK_SECONDS: Final = (1, 5, 10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800)
+_MOST_TICKS: Final = 10
+
+
+def _days(begin: int, end: int) -> str:
+    first, last = (datetime.fromtimestamp(time, UTC) for time in (begin, max(begin, end - 1)))
+    text = f"{first.day} {first:%b %Y}"
+    return f"{text}, UTC" if first.date() == last.date() else f"{text} to {last.day} {last:%b %Y}, UTC"
+
+
+def si(value: float, unit: str = "") -> str:
+    """Write a number with three digits at most and an SI prefix.
+
+    Examples
+    --------
+    >>> si(1234, "B/s"), si(950_000), si(0), si(7.5)
+    ('1.23 kB/s', '950k', '0', '7.5')
+    """
+    prefixes = ("", "k", "M", "G", "T", "P")
+    place = 0
+    while abs(value) >= 999.5 and place < len(prefixes) - 1:  # noqa: PLR2004 -- what would be written as 1000
+        value /= 1000
+        place += 1
+    return f"{value:.3g}{' ' if unit else ''}{prefixes[place]}{unit}"
+
+
+def binary_bytes(value: int) -> str:
+    """Write an offset or a size that comes in powers of two.
+
+    Examples
+    --------
+    >>> binary_bytes(0), binary_bytes(1 << 18), binary_bytes(3 << 29)
+    ('0', '256 KiB', '1.5 GiB')
+    """
+    if value == 0:
+        return "0"
+    place = min((value.bit_length() - 1) // 10, 5)
+    return f"{value / (1 << 10 * place):.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')[place]}"
+
+
+def duration(milliseconds: float) -> str:
+    """Write a time with the unit that fits.
+
+    Examples
+    --------
+    >>> duration(3), duration(1500), duration(250_000), duration(7_200_000), duration(3 * 86_400_000)
+    ('3 ms', '1.5 s', '4 min', '2 h', '3 days')
+    """
+    seconds = milliseconds / 1000
+    if seconds < 1:
+        return f"{milliseconds:.3g} ms"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.3g} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{seconds / _HOUR:.0f} h"
+    return f"{seconds / _DAY:.0f} days"
+
+
+def apart(places: Sequence[float], gap: float) -> list[float]:
+    """Move labels apart, upwards, so that neighbours are `gap` from each other; they keep their order.
+
+    Examples
+    --------
+    >>> apart([3.0, 1.0, 1.1], 0.5)
+    [3.0, 1.0, 1.5]
+    """
+    moved = list(places)
+    last = -np.inf
+    for number in sorted(range(len(moved)), key=moved.__getitem__):
+        moved[number] = last = max(moved[number], last + gap)
+    return moved
