@@ -5,7 +5,7 @@ SHELL := /bin/sh
 VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
-.PHONY: help venv demo test lint format docs bench interop soak wheel test-install test-lowest lock clean
+.PHONY: help venv demo test lint format docs bench interop soak wheel test-install test-lowest compat lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ test-install: venv ## install the wheel with its newest dependencies into an emp
 test-lowest: .venv-lowest/.made ## the tests on the lowest dependencies that pyproject.toml names; TESTS="..." picks some
 	@# PySpark 4.1 leaves the closing of its sockets to the garbage collector.
 	@.venv-lowest/bin/python -m pytest -W "ignore:unclosed <socket:ResourceWarning" $(TESTS)
+
+compat: venv ## a slice of the tests on PySpark 4.1 to 4.3 and the Pythons 3.11 to 3.13 that are here; CELLS="3.12/4.2" picks some
+	@$(VENV_PYTHON) tools/compat.py $(CELLS)
 
 lock: ## requirements/*.lock anew, with the newest versions
 	@tools/lock.sh

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/connector/test_connect.py asks of Spark Connect, in a process of its own.
+
+A classic session and one of Connect can't share a process. Usage: connect_session.py STORE DIRECTORY; answers in JSON,
+a line for each question, on standard output. Warnings are errors, as in all tests.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+SMALL = {"mappedFileSizeCommitLog": "16k", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100"} | {
+    "maxIndexNum": "1000"
+}
+
+
+class Questions:
+    """Each method is one; its result is the answer."""
+
+    def __init__(self, spark: SparkSession, store: str, directory: Path) -> None:
+        self.spark = spark
+        self.store = store
+        self.directory = directory
+
+    def kind(self) -> str:
+        return type(self.spark).__module__
+
+    def rows(self) -> list[list[Any]]:
+        frame = self._read(columns="physical_offset,topic,body")
+        return [[row.physical_offset, row.topic, bytes(row.body).hex()] for row in frame.collect()]
+
+    def default_columns(self) -> list[str]:
+        return list(self._read().columns)
+
+    def chosen(self) -> list[int]:
+        options = {
+            "topic": "orders",
+            "queueId": "1",
+            "filter": "TAGS = 'B'",
+            "filterType": "SQL92",
+            "minPartitions": "3",
+        }
+        return [row[0] for row in self._read(columns="physical_offset", **options).collect()]
+
+    def pruned(self) -> list[str]:
+        frame = self.spark.read.format("commitlog").schema("body binary, topic string").load(self.store)
+        row = frame.first()
+        return [*frame.columns, "" if row is None else row.topic]
+
+    def sql(self) -> int:
+        self.spark.sql(f"CREATE TEMPORARY VIEW log USING commitlog OPTIONS (path '{self.store}')")
+        return int(self.spark.sql("SELECT count(*) AS n FROM log").collect()[0]["n"])
+
+    def unknown_option(self) -> str:
+        return error_of(lambda: self._read(colums="topic").count())
+
+    def appended(self) -> int:
+        frame = self.spark.range(0, 40, 1, 2).selectExpr("concat('t', id % 3) AS topic", "concat('b', id) AS body")
+        root = str(self.directory / "appended")
+        frame.write.format("commitlog").mode("append").options(**SMALL).save(root)
+        return self.spark.read.format("commitlog").load(root).count()
+
+    def streamed(self) -> int:
+        source, root = self.directory / "source", str(self.directory / "streamed")
+        source.mkdir()
+        (source / "lines").write_text("one\ntwo\n")
+        lines = self.spark.readStream.format("text").load(str(source)).selectExpr("'lines' AS topic", "value AS body")
+        stream = lines.writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
+        stream.option("checkpointLocation", str(self.directory / "checkpoint")).start(root).awaitTermination()
+        return self.spark.read.format("commitlog").load(root).count()
+
+    def read_stream(self) -> str:
+        frame = self.spark.readStream.format("commitlog").load(self.store)
+        return error_of(lambda: frame.writeStream.format("noop").start().awaitTermination())
+
+    def rebuilt(self) -> list[Any]:
+        from pyspark_commitlog.rebuild_cli import rebuild_consume_queue  # noqa: PLC0415 -- as a user's session would
+
+        return self._command(lambda: rebuild_consume_queue([self.store, "--verify"]))
+
+    def command_appended(self) -> list[Any]:
+        from pyspark_commitlog.append_cli import append  # noqa: PLC0415
+
+        options = [f"--write-option={name}={value}" for name, value in SMALL.items()]
+        target = str(self.directory / "commanded")
+        return [*self._command(lambda: append([target, "--from-store", self.store, *options]))]
+
+    def progress(self) -> list[Any]:
+        """Hold the last of four tasks back until the others are seen to be done."""
+        from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
+
+        gate = self.directory / "gate"
+        os.mkfifo(gate)
+        path = str(gate)
+
+        def wait(batches: Any) -> Any:  # noqa: ANN401 -- of Arrow
+            for batch in batches:
+                if 3 in batch.column(0).to_pylist():
+                    with open(path) as pipe:  # noqa: PTH123 -- runs in a worker
+                        pipe.read()
+                yield batch
+
+        terminal = Terminal(gate)
+        with spark_progress(self.spark, stream=terminal):
+            rows = self.spark.range(0, 4, 1, 4).mapInArrow(wait, "id long").collect()
+        threads = [thread.name for thread in threading.enumerate() if "progress" in thread.name]
+        return [len(rows), "3/4 tasks" in terminal.getvalue(), threads]
+
+    def _read(self, **options: str) -> Any:  # noqa: ANN401 -- a DataFrame of either kind
+        return self.spark.read.format("commitlog").options(**options).load(self.store)
+
+    @staticmethod
+    def _command(run: Callable[[], int]) -> list[Any]:
+        out, err, sys.stdout, sys.stderr = sys.stdout, sys.stderr, io.StringIO(), io.StringIO()
+        try:
+            return [run(), sys.stdout.getvalue(), sys.stderr.getvalue()]
+        finally:
+            sys.stdout, sys.stderr = out, err
+
+
+class Terminal(io.StringIO):
+    """A terminal that opens the gate when three tasks are done."""
+
+    def __init__(self, gate: Path) -> None:
+        super().__init__()
+        self._gate: Path | None = gate
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if "3/4 tasks" in text and self._gate is not None:
+            gate, self._gate = self._gate, None
+            gate.write_text("go")
+        return super().write(text)
+
+
+def error_of(action: Callable[[], object]) -> str:
+    """Run an action that fails, and give the error's text."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 -- whatever class Spark makes of it
+        return str(error)
+    return "nothing was raised"
+
+
+def main() -> None:
+    """Start a session, and answer."""
+    warnings.simplefilter("error")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- its warnings count, too
+
+    store, directory = sys.argv[1:]
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    questions = Questions(spark, store, Path(directory))
+    names = [name for name in vars(Questions) if not name.startswith("_")]
+    for name in names:
+        sys.stdout.write(json.dumps([name, getattr(questions, name)()]) + "\n")
+        sys.stdout.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark Connect finds the source without registering, reads and writes with it; what needs RDDs says so."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import read_messages
+from store_core.format.columns import DEFAULT_COLUMNS
+
+if TYPE_CHECKING:
+    from tests.connector.stores import WrittenStore
+
+SCRIPT = Path(__file__).with_name("connect_session.py")
+CONF = """\
+spark.driver.host                         localhost
+spark.sql.session.timeZone                UTC
+spark.sql.shuffle.partitions              2
+spark.ui.enabled                          false
+spark.connect.progress.reportInterval     100ms
+"""
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    # The lowest dependencies are tested without Connect, as pyproject.toml says.
+    pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect's client is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def session(store: WrittenStore, tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """Ask all questions of a session of its own, with the settings that the project recommends."""
+    directory = tmp_path_factory.mktemp("connect")
+    conf = directory / "conf"
+    conf.mkdir()
+    recommended = Path(__file__).parents[2] / "spark-conf"
+    settings = (recommended / "spark-defaults.conf").read_text()
+    conf.joinpath("spark-defaults.conf").write_text(f"{settings}\n{CONF}")
+    conf.joinpath("log4j2.properties").write_text((recommended / "log4j2.properties").read_text())
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    # SPARK_TESTING is how PySpark is told to let the server choose a free port.
+    environment = clean | {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
+    return subprocess.run(  # noqa: S603 -- our own script
+        [sys.executable, "-W", "error", SCRIPT, store.root, directory],
+        cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answers(session: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert session.returncode == 0, session.stdout + session.stderr
+    return dict(json.loads(line) for line in session.stdout.splitlines())
+
+
+def test_the_session_is_one_of_connect(answers: dict[str, Any]) -> None:
+    assert "pyspark.sql.connect.session" == answers["kind"]
+
+
+def test_rows_are_the_records_in_the_order_of_the_log(answers: dict[str, Any], store: WrittenStore) -> None:
+    assert [[r.physical_offset, r.topic, r.body.hex()] for r in store.records] == answers["rows"]
+    assert list(DEFAULT_COLUMNS) == answers["default_columns"]
+
+
+def test_options_choose_as_they_do_without_spark(answers: dict[str, Any], store: WrittenStore) -> None:
+    options: dict[str, Any] = {"topic": "orders", "queue_id": 1, "filter": "TAGS = 'B'", "filter_type": "SQL92"}
+    chosen = read_messages(store.root, columns=["physical_offset"], **options).read_all()["physical_offset"]
+
+    assert chosen.to_pylist() == answers["chosen"] != []
+
+
+def test_a_schema_prunes(answers: dict[str, Any], store: WrittenStore) -> None:
+    assert ["body", "topic", store.records[0].topic] == answers["pruned"]
+
+
+def test_sql_finds_it_as_well(answers: dict[str, Any], store: WrittenStore) -> None:
+    assert len(store.records) == answers["sql"]
+
+
+def test_an_unknown_option_is_told_in_our_words(answers: dict[str, Any]) -> None:
+    assert "unknown option 'colums' of format 'commitlog'" in answers["unknown_option"]
+
+
+def test_batches_and_streams_are_appended(answers: dict[str, Any]) -> None:
+    assert (40, 2) == (answers["appended"], answers["streamed"])
+
+
+def test_reading_as_a_stream_is_refused_as_in_other_sessions(answers: dict[str, Any]) -> None:
+    assert "format 'commitlog' does not support spark.readStream yet" in answers["read_stream"]
+
+
+def test_the_command_that_appends_works_in_such_a_session(answers: dict[str, Any], store: WrittenStore) -> None:
+    code, out, err = answers["command_appended"]
+
+    assert (0, "") == (code, err)
+    assert out.startswith(f"{len(store.records)} messages of ")
+
+
+def test_the_command_that_rebuilds_says_that_it_needs_another_session(answers: dict[str, Any]) -> None:
+    code, _, err = answers["rebuilt"]
+
+    assert 4 == code
+    assert "commitlog verify needs a session with a sparkContext, because it works on RDDs" in err
+
+
+def test_progress_comes_from_the_server(answers: dict[str, Any]) -> None:
+    assert [4, True, []] == answers["progress"]
+
+
+def test_neither_grpc_nor_python_warns_and_no_bar_is_saved(session: subprocess.CompletedProcess[str]) -> None:
+    assert [] == re.findall(r"(?im)^(?!\tat ).*(?:grpc|fork|\w+warning\b|\[stage).*$", session.stderr)
