@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RocketMQ takes queues and index that our command has rebuilt for its own, and finds every message by them."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from pyspark_commitlog.rebuild_cli import rebuild_consume_queue
+from store_core import DefaultMessageStore
+from tests.golden_stores import golden_stores
+from tests.interop.handed import DERIVED, close_ours, derived_files, hand_over, key_questions, role
+from tests.interop.questions import our_answer
+from tests.interop.scenarios import ALL_RELEASES, Scenario, known_to, random_scenario
+from tests.interop.test_recovered import settings_of
+from tests.store_core.store.damaged_stores import config_of, read_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from store_core import MessageStoreConfig
+    from tests.golden_stores import UnpackedStore
+    from tests.interop.judge import Judge
+    from tests.interop.rocketmq import Answer
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+_DONE, _DAMAGED = 0, 3
+_LOST: Final = (*DERIVED, "checkpoint")
+
+
+def _rebuild(store: Path, release: str, *options: str) -> int:
+    return rebuild_consume_queue(
+        [str(store), "--release", release, "--with-index", "--replace", "--discard-old", *options]
+    )
+
+
+def _lose(store: Path) -> None:
+    for name in _LOST:
+        path = store / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _answers(
+    store: Path, config: MessageStoreConfig, topics: Sequence[str], questions: Sequence[Answer]
+) -> list[Answer]:
+    with DefaultMessageStore.open(store, config, read_only=True, batch_topics=topics) as opened:
+        return [our_answer(opened, question) for question in questions]
+
+
+def _differences(judge: Judge, scenario: Scenario, directory: Path) -> list[object]:
+    """Lose queues and index of a store of ours, rebuild them, and list what RocketMQ changes in them or does not find.
+
+    What it is to find by keys is what was found before.
+    """
+    store, config = close_ours(judge.release, scenario, directory)
+    questions, before = key_questions(store, judge.release), derived_files(store)
+    expected = _answers(store, config, scenario.batch_topics, questions)
+    _lose(store)
+    topics = [word for topic in scenario.batch_topics for word in ("--batch-topic", topic)]
+    code = _rebuild(
+        store, judge.release, "--broker-config", str(directory / scenario.name / "broker.properties"), *topics
+    )
+    handed = hand_over(scenario.name, store, config, judge, scenario.job_settings)
+    asked = shutil.copytree(store, store.with_name("asked"))
+    found = judge.ask(asked, questions, **scenario.job_settings, **role(judge)).result()["answers"]
+    missing = [
+        (question, found) for question, ours, found in zip(questions, expected, found, strict=True) if ours != found
+    ]
+    queues = {
+        name for name in before | handed.files if "index/" not in name and before.get(name) != handed.files.get(name)
+    }
+    return [
+        (scenario.name, difference)
+        for difference in (code != _DONE and code, handed.change, missing, queues)
+        if difference
+    ]
+
+
+@pytest.mark.parametrize("release", ALL_RELEASES)
+def test_rocketmq_takes_rebuilt_queues_and_index_for_its_own(
+    release: str, judge_of: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    assert [] == _differences(judge_of(release), random_scenario(77), tmp_path)
+
+
+@pytest.mark.interop
+def test_rocketmq_takes_rebuilt_queues_of_all_kinds_for_its_own(judge: Judge, tmp_path: Path) -> None:
+    scenarios = known_to(judge.release, is_ours=True)
+
+    assert [] == [found for scenario in scenarios for found in _differences(judge, scenario, tmp_path)]
+    assert len(scenarios) > 5
+
+
+@pytest.mark.interop
+def test_rocketmq_takes_its_own_stores_with_rebuilt_queues(
+    judge: Judge, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    names = [each.name for each in golden_stores() if each.release == judge.release and each.scenario != "live"]
+    wrong: list[object] = []
+    for name in names:
+        path = golden(name).path
+        store = shutil.copytree(path / "store", tmp_path / path.name / "store")
+        conf = read_conf(path / "store.conf")
+        code = _rebuild(store, judge.release, "--accept-damage")
+        has_crashed = (store / "abort").exists()
+        handed = hand_over(name, store, config_of(conf, name.split("/")[0]), judge, settings_of(conf, judge.release))
+        found = handed.difference if has_crashed else handed.change
+        wrong += [(name, code, found)] * (found is not None or code not in (_DONE, _DAMAGED))
+
+    assert [] == wrong
+    assert len(names) > 5
