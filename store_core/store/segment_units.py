@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.queue.batch_plan import SAFE_OFFSET, plan_batch
+from store_core.queue.batch_plan import SAFE_OFFSET, BatchPlan, plan_batch
 from store_core.queue.consume_queue_store import RefusedUnit
 from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.light_units import UnfitListsError, light_units
 from store_core.queue.queue_path import refusal_of
 from store_core.queue.unit_block import PlainColumns, UnitBlock
 from store_core.queue.unit_pieces import UnitGatherer
+from store_core.queue.unit_rows import LightRow, UnitRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from store_core.queue.batch_plan import BatchPlan
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.queue.light_units import LightUnit
     from store_core.queue.queue_rules import QueueRules
-    from store_core.queue.unit_rows import UnitRows
     from store_core.store.rebuild_rules import RebuildRules
 
 __all__ = ["PlainUnits", "QueuePiece", "WholeUnits"]
@@ -123,6 +123,7 @@ class _SegmentUnits:
             yield from self._plans_of_one(request)
 
     def _plans_of_one(self, request: DispatchRequest) -> Iterator[BatchPlan]:
+        """Do as `ConsumeQueueStore.put`: a light queue that can't be leaves the record's other queues as they are."""
         single = RequestBatch([request])
         plan = plan_batch(single, _ANY_QUEUES, self._rules.queue_rules)
         if plan is not None:
@@ -130,16 +131,30 @@ class _SegmentUnits:
             return
         without_lists = RequestBatch([replace(request, properties={})])
         own = plan_batch(without_lists, _ANY_QUEUES, self._rules.queue_rules)
-        if own is not None:
-            self._refuse(request, _light_reason(request, self._rules.queue_rules))
-            yield own
+        if own is None:
+            queue = request.topic, request.queue_id
+            self._refuse(request, queue, refusal_of(*queue) or _NO_INDEX)
             return
-        self._refuse(request, refusal_of(request.topic, request.queue_id) or _NO_INDEX)
+        yield own
+        for unit in self._fitting_lists(request):
+            reason = _light_refusal(unit, self._rules.queue_rules)
+            if reason is None:
+                light = UnitRows.of(single, np.empty(0, np.int64), [LightRow(0, 0, unit.queue_offset)])
+                yield BatchPlan(light, [(unit.topic, unit.queue_id)])
+            else:
+                self._refuse(request, (unit.topic, unit.queue_id), reason)
 
-    def _refuse(self, request: DispatchRequest, reason: str) -> None:
+    def _fitting_lists(self, request: DispatchRequest) -> list[LightUnit]:
+        try:
+            return light_units(request, self._rules.queue_rules)
+        except UnfitListsError as error:
+            self._refuse(request, (request.topic, request.queue_id), str(error))
+            return []
+
+    def _refuse(self, request: DispatchRequest, queue: tuple[str, int], reason: str) -> None:
         self.refused_count += 1
         if len(self.refused) < _REFUSED_KEPT:
-            self.refused.append(RefusedUnit(request.topic, request.queue_id, request.physical_offset, reason))
+            self.refused.append(RefusedUnit(*queue, request.physical_offset, reason))
 
 
 class PlainUnits(_SegmentUnits):
@@ -220,9 +235,9 @@ class WholeUnits(_SegmentUnits):
         return QueuePiece(*queue, self._rules.piece_format(queue[0]).pack(parts))
 
 
-def _light_reason(request: DispatchRequest, rules: QueueRules) -> str:
-    try:
-        light_units(request, rules)
-    except UnfitListsError as error:
-        return str(error)
-    return "an index in a light queue can't be"
+def _light_refusal(unit: LightUnit, rules: QueueRules) -> str | None:
+    """Say why a light queue can't have a unit; None if it can."""
+    if unit.topic in rules.batch_topics:
+        return "a batch queue can't be a light one"
+    is_index = 0 <= unit.queue_offset < SAFE_OFFSET
+    return refusal_of(unit.topic, unit.queue_id) or (None if is_index else _NO_INDEX)
