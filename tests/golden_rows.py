@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["message_rows", "table_rows"]
 
+_OF_RECORDS = ("_corrupt_record", "properties_string")
+"""Bytes that a decoded message does not have."""
+
 _PLAIN_COLUMNS = (
     "topic",
     "queue_id",
@@ -56,8 +59,8 @@ def _message_row(message: MessageExt, segment: str) -> Row:
 
 
 def table_rows(table: pa.Table | pa.RecordBatch) -> list[Row]:
-    """Turn a table or batch into rows, the column `_corrupt_record` left out."""
-    columns = {name: _values(table.column(name)) for name in table.schema.names if name != "_corrupt_record"}
+    """Turn a table or batch into rows, without the columns that a decoded message does not have."""
+    columns = {name: _values(table.column(name)) for name in table.schema.names if name not in _OF_RECORDS}
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     for row in rows:
         row.update(_body(row.pop("body")))

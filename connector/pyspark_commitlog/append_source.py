@@ -33,7 +33,7 @@ _COPIED: Final = (
     "store_host",
     "reconsume_times",
     "prepared_transaction_offset",
-    "properties",
+    "properties_string",
 )
 """Columns of a store that make the same message again."""
 

@@ -67,7 +67,12 @@ _WRITE_INTRODUCTION: Final = (
 _INPUT_INTRODUCTION: Final = (
     "",
     "Columns that a DataFrame may have, by name; others are refused. Of a property that is a column, and is in",
-    "`properties` too, the column counts. `INNER_NUM` and properties of timers are refused, `__CRC32#` is left out.",
+    "`properties` too, the column counts. `properties_string` holds all of them, so it does not go with `tags`,",
+    "`keys`, `properties` and `delay_level`. Names that RocketMQ has for itself are stored as its brokers store",
+    "them: `DELAY` delays, `WAIT`, `UNIQ_KEY` and the like are kept. `INNER_NUM`, properties of timers and inner",
+    "batches are refused, the checksum `__CRC32#` is left out. Names and values that hold the bytes 1 or 2, by",
+    "which RocketMQ takes properties apart, are refused; a property with an empty name or value is stored, but no",
+    "reader sees it. A key with a blank in it is read as two.",
     "",
     "| column | holds |",
     "|---|---|",

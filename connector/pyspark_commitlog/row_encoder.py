@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_commitlog.row_properties import refuse_separators, without_property_crc
+from pyspark_commitlog.row_refusals import obvious_refusals, queue_refusal
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.batch_input import INPUT_COLUMNS
 from store_core.format.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.encode_batch import encode_batch
 from store_core.format.java_hash import hash_codes
-from store_core.queue.queue_path import refusal_of
 from store_core.store.bulk_append import fits
-from store_core.store.put_checks import topic_refusal
 from store_core.store.staged_batch import StagedBatch
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ __all__ = ["STORE_TIMESTAMP", "RefusedRow", "RowEncoder"]
 
 STORE_TIMESTAMP: Final = "store_timestamp"
 _DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
+_ROW: Final = re.compile(r"^row \d+:? ")
+"""How an error of `encode_batch` begins; it counts from the first row of the call."""
+
 _LARGE: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -56,9 +60,10 @@ class RefusedRow:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Columns of messages, and what a record gets beside."""
+    """Columns of messages, their numbers in the partition, and what a record gets beside."""
 
     messages: pa.RecordBatch
+    numbers: npt.NDArray[np.int64]
     store_timestamps: npt.NDArray[np.int64] | None
 
     @property
@@ -67,8 +72,14 @@ class _Rows:
         return self.messages.column("topic")[0].as_py() in _DELAYED
 
     def slice(self, start: int, count: int) -> _Rows:
+        times, rows = self.store_timestamps, slice(start, start + count)
+        return _Rows(self.messages.slice(start, count), self.numbers[rows], None if times is None else times[rows])
+
+    def without(self, rows: list[int]) -> _Rows:
+        kept = np.ones(self.messages.num_rows, bool)
+        kept[rows] = False
         times = self.store_timestamps
-        return _Rows(self.messages.slice(start, count), None if times is None else times[start : start + count])
+        return _Rows(self.messages.filter(pa.array(kept)), self.numbers[kept], None if times is None else times[kept])
 
 
 class RowEncoder:
@@ -113,55 +124,75 @@ class RowEncoder:
         if not batch.num_rows:
             return
         rows = self._rows(batch)
+        known = len(self.refused)
         for start, stop in _stretches(rows.messages.column("topic")):
-            yield from self._encode(rows.slice(start, stop - start), self._row + start)
+            yield from self._encode(rows.slice(start, stop - start))
+        self.refused[known:] = sorted(self.refused[known:], key=lambda refused: refused.row)
         self._row += batch.num_rows
 
-    def _encode(self, rows: _Rows, first_row: int) -> Iterator[StagedBatch]:
-        """Encode rows, in halves if one of them is refused, until it is found."""
+    def _encode(self, rows: _Rows) -> Iterator[StagedBatch]:
+        """Encode rows; if one of them is refused, without those that obviously are, and then in halves."""
         count = rows.messages.num_rows
         try:
-            yield self._encode_all(rows, first_row)
+            yield self._encode_all(rows)
         except StoreError as error:
             if count == 1:
-                self._refuse(rows, first_row, str(error))
+                self._refuse(rows, 0, str(error))
                 return
-            half = count // 2
-            yield from self._encode(rows.slice(0, half), first_row)
-            yield from self._encode(rows.slice(half, count - half), first_row + half)
+            obvious = obvious_refusals(rows.messages, self._options.config)
+            for row, reason in sorted(obvious.items()):
+                self._refuse(rows, row, reason)
+            if obvious:
+                parts = [rows.without(list(obvious))] if len(obvious) < count else []
+            else:
+                parts = [rows.slice(0, count // 2), rows.slice(count // 2, count - count // 2)]
+            for part in parts:
+                yield from self._encode(part)
 
-    def _refuse(self, rows: _Rows, row: int, reason: str) -> None:
-        text = reason.removeprefix(f"row {row}: ")
+    def _refuse(self, rows: _Rows, index: int, reason: str) -> None:
+        text, row = _ROW.sub("", reason), int(rows.numbers[index])
         if self._options.bad_rows == "fail":
             raise InvalidOptionError(
                 f"row {row} of partition {self._partition} can't be a message: {text}. Nothing is appended; "
                 f"badRows=skip leaves such rows out"
             )
-        topic = rows.messages.column("topic")[0].as_py()
+        topic = rows.messages.column("topic")[index].as_py()
         self.refused.append(RefusedRow(row, topic, text))
 
-    def _encode_all(self, rows: _Rows, first_row: int) -> StagedBatch:
+    def _encode_all(self, rows: _Rows) -> StagedBatch:
         options = self._options
         times = rows.store_timestamps
         if times is not None and (times <= 0).any():
             raise InvalidOptionError("store_timestamp is missing, or not after 1970")
+        self._check_input(rows.messages)
         records = encode_batch(
             rows.messages,
             options.config.encode_rules,
             store_host=options.store_host,
             born_timestamp=self._now_ms,
             max_delay_level=None if times is not None or rows.is_delayed else self._levels,
-            first_row=first_row,
         )
         self._check(records)
         return StagedBatch(records, times)
 
+    def _check_input(self, messages: pa.RecordBatch) -> None:
+        """Refuse what would be another message when it is read, and topics that a delay would hide."""
+        refuse_separators(messages, self._options.config.release)
+        for topic in messages.column("topic").unique().to_pylist() if self._delays(messages) else ():
+            reason = None if topic is None else queue_refusal(topic, 0, self._options.config.release)
+            if reason is not None:
+                raise InvalidOptionError(reason)
+
+    @staticmethod
+    def _delays(messages: pa.RecordBatch) -> bool:
+        return not {"delay_level", "properties", "properties_string"}.isdisjoint(messages.schema.names)
+
     def _check(self, records: EncodedBatch) -> None:
         """Refuse what no broker takes, and what no segment or directory can hold."""
         for topic, queue_id in records.queues:
-            reason = topic_refusal(topic, self._options.config.release) or refusal_of(topic, queue_id)
+            reason = queue_refusal(topic, queue_id, self._options.config.release)
             if reason is not None:
-                raise InvalidOptionError(f"topic {topic[:100]!r}, queue {queue_id}: {reason}")
+                raise InvalidOptionError(reason)
         size = self._options.config.mapped_file_size_commit_log
         if not fits(records, size):
             raise InvalidOptionError(f"a record is larger than a segment, which has {size} bytes")
@@ -171,6 +202,7 @@ class RowEncoder:
     def _rows(self, batch: pa.RecordBatch) -> _Rows:
         options, count = self._options, batch.num_rows
         columns = {name.lower(): _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+        columns = without_property_crc(columns)
         times = columns.pop(STORE_TIMESTAMP, None)
         if options.topic is not None:
             columns["topic"] = pa.repeat(options.topic, count)
@@ -183,7 +215,8 @@ class RowEncoder:
             pc.coalesce(columns["born_host"], host) if "born_host" in columns else pa.repeat(host, count)
         )
         messages = pa.RecordBatch.from_pydict({name: each for name, each in columns.items() if name in INPUT_COLUMNS})
-        return _Rows(messages, None if times is None else _milliseconds(times))
+        numbers = np.arange(self._row, self._row + count)
+        return _Rows(messages, numbers, None if times is None else _milliseconds(times))
 
     def _spread(self, columns: dict[str, pa.Array]) -> npt.NDArray[np.int64]:
         """Choose queues: in turns for each topic, or by the sharding key where there is one."""

@@ -44,6 +44,12 @@ WRITE_OPTIONS: Final = (
         "rows",
         "delays of the levels in `delay_level`, as the broker has them",
     ),
+    Option(
+        "enabledAppendPropCRC",
+        "false",
+        "rows",
+        "end each record with its checksum as a property, for a broker that has this on; release 5.3 only",
+    ),
     Option("maxMessageSize", "4m", "rows", "largest body, as the broker has it; release 4.3: largest record"),
     Option(
         "preserveStoreTimestamp",
@@ -60,8 +66,8 @@ WRITE_OPTIONS: Final = (
     ),
     Option("mappedFileSizeCommitLog", "1g", "store", "size of a new store's segments; an existing one keeps its own"),
     Option("mappedFileSizeConsumeQueue", "6000000", "store", "the same for the files of its queues"),
-    Option("maxHashSlotNum", "5000000", "store", "slots of its index files; needed for a store that has others"),
-    Option("maxIndexNum", "20000000", "store", "entries of its index files; the same"),
+    Option("maxHashSlotNum", "5000000", "store", "the same for the slots of its index files"),
+    Option("maxIndexNum", "20000000", "store", "the same for the entries of its index files"),
     Option(
         "rebuild",
         "all",
@@ -97,6 +103,8 @@ _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _SIZES: Final = {
     "mappedfilesizecommitlog": "mapped_file_size_commit_log",
     "mappedfilesizeconsumequeue": "mapped_file_size_consume_queue",
+    "maxhashslotnum": "max_hash_slot_num",
+    "maxindexnum": "max_index_num",
 }
 _INT: Final = 2**31 - 1
 T = TypeVar("T", bound=str)
@@ -188,7 +196,15 @@ def _config(release: Release, text: Mapping[str, str]) -> MessageStoreConfig:
         max_hash_slot_num=size("maxHashSlotNum"),
         max_index_num=size("maxIndexNum"),
         max_message_size=size("maxMessageSize"),
+        enabled_append_prop_crc=_property_crc(text["enabledappendpropcrc"], release),
     )
+
+
+def _property_crc(text: str, release: Release) -> bool:
+    is_on = _boolean("enabledAppendPropCRC", text)
+    if is_on and release != "5.3":
+        raise _refuse("enabledAppendPropCRC", f"false with release={release}, which knows no such checksum", text)
+    return is_on
 
 
 def _refuse(name: str, expected: str, found: str) -> InvalidOptionError:

@@ -54,6 +54,8 @@ _TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
     "properties_string": _BYTES,
     STORE_TIMESTAMP: _TIMES,
 }
+_STRING: Final = "properties_string"
+_IN_STRING: Final = ("tags", "keys", "properties", "delay_level")
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
@@ -62,7 +64,8 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     Raises
     ------
     InvalidOptionError
-        If a column is unknown (the nearest one is named), missing, there twice, or of a type it can't have.
+        If a column is unknown (the nearest one is named), missing, there twice, at odds with another one, or of a type
+        it can't have.
     """
     names = [name.lower() for name in schema.fieldNames()]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -79,6 +82,9 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     missing = [name for name in needed if name not in names]
     if missing:
         raise InvalidOptionError(f"messages need a column {missing[0]!r}; found {', '.join(names) or 'none'}")
+    beside = [name for name in _IN_STRING if name in names] if _STRING in names else []
+    if beside:
+        raise InvalidOptionError(f"column {_STRING!r} holds all properties: drop {', '.join(map(repr, beside))}, or it")
     if STORE_TIMESTAMP in names and not options.preserve_store_timestamp:
         raise InvalidOptionError(
             "messages get the time at which they are appended: say option('preserveStoreTimestamp', 'true') to keep "

@@ -41,6 +41,9 @@ INPUT_COLUMNS: Final = {
 
 _INT32: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
 _DEFAULT_HOST: Final = ("127.0.0.1", 0)
+_LONGEST_PORT: Final = 5
+_LONGEST_SHOWN: Final = 100
+"""Characters of a text that an error quotes."""
 
 
 def parse_host(text: str) -> tuple[str, int]:
@@ -57,8 +60,8 @@ def parse_host(text: str) -> tuple[str, int]:
     ('2001:db8::1', 1000)
     """
     ip, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()):
-        raise InvalidOptionError(f"a host is written ip:port or [ip]:port, found {text!r}")
+    if not colon or not (port.isascii() and port.isdigit() and len(port) <= _LONGEST_PORT):
+        raise InvalidOptionError(f"a host is written ip:port or [ip]:port, found {text[:_LONGEST_SHOWN]!r}")
     return ip.removeprefix("[").removesuffix("]"), int(port)
 
 

@@ -99,6 +99,9 @@ COLUMNS: Final = (
     _column(
         "unique_key", pa.string(), "property UNIQ_KEY: the id the producer's client made", nullable=True, default=False
     ),
+    _column(
+        "properties_string", pa.binary(), "properties exactly as stored: in their order, odd ones too", default=False
+    ),
     _column("tags_code", pa.int64(), "Java hash of the tags, 0 without; what queue units hold", default=False),
     _column("segment", pa.string(), "name of the segment file", default=False),
     _column("transaction_type", pa.string(), "NOT_TYPE, PREPARED_TYPE, COMMIT_TYPE or ROLLBACK_TYPE", default=False),

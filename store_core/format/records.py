@@ -99,9 +99,14 @@ class Records:
         return as_text(self.packed_topics)
 
     @cached_property
+    def packed_properties(self) -> pa.BinaryArray:
+        """Their properties as stored."""
+        return take_slices(self.raw, self.spans.properties_start, self.spans.stops)
+
+    @cached_property
     def properties(self) -> PropertyColumns:
         """Their properties, cut."""
-        return PropertyColumns(take_slices(self.raw, self.spans.properties_start, self.spans.stops), self.parser)
+        return PropertyColumns(self.packed_properties, self.parser)
 
     @cached_property
     def tags(self) -> pa.StringArray:
@@ -159,6 +164,7 @@ _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
     "body": Records.body,
     "msg_id": lambda records: message_id_column(records.heads),
     "unique_key": lambda records: records.properties.value(UNIQ_KEY),
+    "properties_string": lambda records: records.packed_properties,
     "tags_code": lambda records: fixed_array(hash_codes(records.tags).astype(np.int64)),
     "segment": lambda records: repeat_text(records.segment, len(records)),
     "transaction_type": lambda records: records.named(TRANSACTION_MASK, _TRANSACTION_NAMES),

@@ -10,6 +10,7 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.queue.index_build import index_file_size
 from store_core.queue.index_files import INDEX_DIRECTORY
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from store_core.store.derived_sizes import DerivedSizes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -24,6 +25,8 @@ _UNIT: Final = 20
 _NAMES: Final = {
     "mapped_file_size_commit_log": "mappedFileSizeCommitLog",
     "mapped_file_size_consume_queue": "mappedFileSizeConsumeQueue",
+    "max_hash_slot_num": "maxHashSlotNum",
+    "max_index_num": "maxIndexNum",
 }
 
 
@@ -47,21 +50,30 @@ def with_sizes_of(
     SegmentLayoutError
         If the files of a log have different sizes.
     """
+    derived = DerivedSizes.find(root)
     found = {
         "mapped_file_size_commit_log": _log_size(root, file_system),
         "mapped_file_size_consume_queue": _queue_size(root, file_system),
+        "max_hash_slot_num": derived.max_hash_slot_num,
+        "max_index_num": derived.max_index_num,
     }
-    for name, size in found.items():
+    taken = {name: size for name, size in found.items() if size is not None}
+    for name, size in taken.items():
         wanted = getattr(config, name)
-        if size is not None and name in given and _rounded(name, wanted) != size:
+        if name in given and _rounded(name, wanted) != size:
+            what = f"files of {size} bytes" if "file_size" in name else f"index files with {_NAMES[name]}={size}"
             raise InvalidOptionError(
-                f"option {_NAMES[name]} says {wanted}, but the store at {root} has files of {size} bytes; leave the "
-                f"option out to go on with them"
+                f"option {_NAMES[name]} says {wanted}, but the store at {root} has {what}; leave the option out to go "
+                f"on with them"
             )
     config = replace(
         config,
-        mapped_file_size_commit_log=found["mapped_file_size_commit_log"] or config.mapped_file_size_commit_log,
-        mapped_file_size_consume_queue=found["mapped_file_size_consume_queue"] or config.mapped_file_size_consume_queue,
+        mapped_file_size_commit_log=taken.get("mapped_file_size_commit_log", config.mapped_file_size_commit_log),
+        mapped_file_size_consume_queue=taken.get(
+            "mapped_file_size_consume_queue", config.mapped_file_size_consume_queue
+        ),
+        max_hash_slot_num=taken.get("max_hash_slot_num", config.max_hash_slot_num),
+        max_index_num=taken.get("max_index_num", config.max_index_num),
     )
     _check_index(root, config, file_system)
     return config

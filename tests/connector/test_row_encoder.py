@@ -10,7 +10,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,10 @@ from pyspark_commitlog.row_encoder import RowEncoder
 from pyspark_commitlog.write_options import WRITE_OPTIONS, WriteOptions
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.format.encode_batch import encode_batch
+from tests.connector.written import SMALL, append_rows, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def parse(**options: str) -> WriteOptions:
@@ -83,6 +87,140 @@ def test_a_store_time_that_is_missing_is_a_bad_row() -> None:
         list(RowEncoder(parse(preserveStoreTimestamp="true"), 3, 0).encode(rows))
 
 
+# ---- any row
+
+TEXTS = (
+    st.none() | st.text(max_size=6) | st.sampled_from(["a/b", "..", "t" * 300, "\x01", "\x02", "SCHEDULE_TOPIC_XXXX"])
+)
+HOSTS = st.none() | st.sampled_from(
+    ["10.1.2.3:5", "[::1]:9", ":", "10.1.2.3:99999", "10.1.2.3:" + "9" * 5000, "host:1"]
+)
+INTEGERS = st.none() | st.integers(-2, 3) | st.integers(-(2**31), 2**31 - 1)
+LONGS = st.none() | st.integers(0, 2**42) | st.integers(-(2**63), 2**63 - 1)
+NAMES = ("a", "DELAY", "KEYS", "INNER_NUM", "TIMER_DELAY_SEC", "__CRC32#", "REAL_TOPIC", "", "\x02", "WAIT")
+VALUES = st.none() | st.text(max_size=5) | st.sampled_from(["3", "999999999999", "-1", "x" * 40000])
+COLUMNS = {
+    "topic": (pa.string(), TEXTS),
+    "body": (pa.binary(), st.none() | st.binary(max_size=5) | st.just(b"x" * 20000)),
+    "queue_id": (pa.int32(), INTEGERS),
+    "tags": (pa.string(), TEXTS),
+    "keys": (pa.list_(pa.string()), st.none() | st.lists(TEXTS, max_size=2)),
+    "properties": (
+        pa.map_(pa.string(), pa.string()),
+        st.none() | st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3).map(lambda pairs: list(pairs.items())),
+    ),
+    "sys_flag": (pa.int32(), INTEGERS),
+    "born_timestamp": (pa.int64(), LONGS),
+    "born_host": (pa.string(), HOSTS),
+    "delay_level": (pa.int32(), INTEGERS),
+    "properties_string": (
+        pa.binary(),
+        st.none() | st.binary(max_size=6) | st.sampled_from([b"DELAY\x01x\x02", b"TIMER_DELAY_SEC\x015\x02"]),
+    ),
+    "store_timestamp": (pa.int64(), LONGS),
+}
+
+
+@st.composite
+def any_rows(draw: st.DrawFn) -> pa.RecordBatch:
+    chosen = [name for name in COLUMNS if name in {"topic", "body"} | draw(st.sets(st.sampled_from(sorted(COLUMNS))))]
+    count = draw(st.integers(0, 6))
+    arrays = [
+        pa.array(draw(st.lists(COLUMNS[name][1], min_size=count, max_size=count)), COLUMNS[name][0]) for name in chosen
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=chosen)
+
+
+@given(any_rows(), st.sampled_from(["4.3", "4.9", "5.3"]))
+def test_every_row_is_a_message_or_refused_whatever_it_holds(rows: pa.RecordBatch, release: str) -> None:
+    keeps = str("store_timestamp" in rows.schema.names).lower()
+    options = {"release": release, "mappedFileSizeCommitLog": "16k", "preserveStoreTimestamp": keeps}
+    encoder = RowEncoder(parse(badRows="skip", **options), 0, 5)
+    encoded = sum(len(each.records) for each in encoder.encode(rows))
+    refused = [row.row for row in encoder.refused]
+
+    assert rows.num_rows == encoded + len(refused)
+    assert refused == sorted(set(refused))
+    assert all(row.reason and not row.reason.startswith("row ") for row in encoder.refused)
+    if refused:
+        with pytest.raises(
+            InvalidOptionError, match=r"^row \d of partition 0 can't be a message: .*Nothing is appended"
+        ):
+            list(RowEncoder(parse(**options), 0, 5).encode(rows))
+
+
+# ---- properties
+
+
+def properties_of(path: Path, columns: dict[str, Any], **options: str) -> list[dict[str, str]]:
+    """Append rows, and give the properties that are read back."""
+    count = len(next(iter(columns.values())))
+    append_rows(path, [batch(topic=["t"] * count, body=["x"] * count, **columns)], **(SMALL | options))
+    return [dict(row["properties"]) for row in rows_of(path, "properties")]
+
+
+def maps(*rows: Mapping[str, str | None] | None) -> pa.MapArray:
+    return pa.array([None if row is None else list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
+
+
+def test_keys_may_be_one_string_or_a_list(tmp_path: Path) -> None:
+    assert [{"KEYS": "a b"}, {}] == properties_of(tmp_path / "text", {"keys": ["a b", None]})
+    assert [{"KEYS": "a b"}, {}] == properties_of(tmp_path / "list", {"keys": [["a", "b"], []]})
+
+
+def test_of_a_property_that_is_a_column_and_in_the_map_the_column_counts(tmp_path: Path) -> None:
+    given = {"TAGS": "m", "KEYS": "m", "UNIQ_KEY": "u"}
+    found = properties_of(tmp_path, {"tags": ["c", None], "keys": ["c", None], "properties": maps(given, given)})
+
+    assert [{"TAGS": "c", "KEYS": "c", "UNIQ_KEY": "u"}, given] == found
+
+
+def test_a_property_without_a_value_is_none(tmp_path: Path) -> None:
+    assert [{"a": "1"}, {}] == properties_of(tmp_path, {"properties": maps({"a": "1", "b": None}, None)})
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"tags": ["\x02"]}, "tags hold byte 1 or 2"),
+        ({"keys": [["a", "\x02"]]}, "keys hold byte 1 or 2"),
+        ({"properties": maps({"\x01": "x"})}, "names of properties hold byte 1 or 2"),
+        ({"properties": maps({"x": "a\x02b"})}, "values of properties hold byte 1 or 2"),
+        ({"properties": maps({"INNER_NUM": "2"})}, "property INNER_NUM on what is no inner batch"),
+        ({"properties": maps({"TIMER_DELAY_SEC": "2"})}, "goes to the timer"),
+        ({"properties": maps({"DELAY": "soon"})}, "property DELAY is no 32-bit integer: 'soon'"),
+        ({"properties": maps({"a": "x" * 32768})}, "PROPERTIES_SIZE_EXCEEDED: properties of 32771 bytes"),
+        ({"topic": ["a/b"], "delay_level": pa.array([3], pa.int32())}, "topic 'a/b', queue 0: the name holds '/'"),
+        ({"queue_id": pa.array([-1], pa.int32())}, "topic 't', queue -1: a queue id is 0 to"),
+        ({"body": [b"x" * (4 << 20) + b"x"]}, "MESSAGE_ILLEGAL: a body of 4194305 bytes, at most 4194304 are allowed"),
+    ],
+)
+def test_what_no_broker_takes_or_no_reader_would_find_again_is_refused(columns: dict[str, Any], says: str) -> None:
+    rows = batch(**({"topic": ["t"], "body": ["x"]} | columns))
+
+    with pytest.raises(InvalidOptionError, match=f"row 0 of partition 0 can't be a message: .*{says}"):
+        list(RowEncoder(parse(), 0, 0).encode(rows))
+
+
+def test_a_value_may_hold_the_byte_that_ends_a_name_where_readers_keep_it(tmp_path: Path) -> None:
+    assert [{"a": "b\x01c"}] == properties_of(tmp_path, {"properties": maps({"a": "b\x01c"})})
+    with pytest.raises(InvalidOptionError, match="values of properties hold byte 1"):
+        properties_of(tmp_path, {"properties": maps({"a": "b\x01c"})}, release="4.3")
+
+
+@pytest.mark.parametrize("crc", ["false", "true"])
+def test_the_checksum_of_the_record_that_a_message_was_read_from_is_left_out(crc: str, tmp_path: Path) -> None:
+    found = [
+        *properties_of(tmp_path / "map", {"properties": maps({"__CRC32#": "1", "a": "b"})}, enabledAppendPropCRC=crc),
+        *properties_of(
+            tmp_path / "text", {"properties_string": [b"a\x01b\x02__CRC32#\x011"]}, enabledAppendPropCRC=crc
+        ),
+    ]
+
+    assert [["a"] + ["__CRC32#"] * (crc == "true")] * 2 == [sorted(each, reverse=True) for each in found]
+    assert not any(each.get("__CRC32#") == "1" for each in found)
+
+
 # ---- options
 
 
@@ -108,6 +246,7 @@ def test_every_option_of_the_table_is_parsed_and_the_defaults_are_those_shown() 
         ({"topic": " "}, "option topic: expected some text"),
         ({"path": ""}, "no path is given"),
         ({"messageDelayLevel": "1x"}, "1x"),
+        ({"enabledAppendPropCRC": "true", "release": "4.9"}, "false with release=4.9"),
     ],
 )
 def test_an_option_that_can_t_be_used_is_refused(options: dict[str, str], says: str) -> None:

@@ -174,23 +174,19 @@ def test_rebuild_says_what_is_dispatched_now(rebuild: str, has_index: bool, has_
 
 
 def test_an_existing_store_s_sizes_win_and_a_contradiction_is_refused(write: Writer) -> None:
-    write(write.messages(10))
-    text = error_of(lambda: write(write.messages(10), mappedFileSizeCommitLog="1m"))
-    frame = write.messages(200, first=10)
-    frame.write.format("commitlog").mode("append").options(maxHashSlotNum="100", maxIndexNum="1000").save(
-        str(write.root)
-    )
+    write(write.messages(10).selectExpr("*", "concat('k', body) AS keys"))
+    for option, found in (
+        ({"mappedFileSizeCommitLog": "1m"}, "mappedFileSizeCommitLog says 1048576, but the store"),
+        ({"mappedFileSizeConsumeQueue": "4000"}, "mappedFileSizeConsumeQueue says 4000, but the store"),
+        ({"maxIndexNum": "1001"}, "maxIndexNum says 1001, but the store"),
+    ):
+        assert f"option {found}" in error_of(lambda: write(write.messages(10), **option))  # noqa: B023 -- called at once
+    frame = write.messages(200, first=10).selectExpr("*", "concat('k', body) AS keys")
+    frame.write.format("commitlog").mode("append").save(str(write.root))
 
-    assert "option mappedFileSizeCommitLog says 1048576, but the store" in text
     assert {16384} == {path.stat().st_size for path in (write.root / "commitlog").iterdir()}
+    assert {40 + 4 * 100 + 20 * 1000} == {path.stat().st_size for path in (write.root / "index").iterdir()}
     assert consumed(write.root) == 210
-
-
-def test_an_index_of_unknown_sizes_is_refused(write: Writer) -> None:
-    write(write.messages(10))
-    text = error_of(lambda: write(write.messages(10), maxIndexNum="1001"))
-
-    assert "Give both as its broker has them" in text
 
 
 # ---- modes
@@ -288,6 +284,11 @@ def test_bad_rows_are_left_out_on_request_and_listed(write: Writer) -> None:
         ("topic string, body int", "column 'body' of type int: expected binary or string"),
         ("topic string, body string, keys array<int>", "column 'keys' of type array<int>: expected list of strings"),
         ("topic string, body string, properties map<string,int>", "expected map of strings"),
+        ("topic string, body string, topic string", "column 'topic' is there twice"),
+        (
+            "topic string, body string, tags string, keys string, properties_string binary",
+            "column 'properties_string' holds all properties: drop 'tags', 'keys', or it",
+        ),
         ("topic string, body string, queue_id bigint", "column 'queue_id' of type bigint: expected int"),
     ],
 )

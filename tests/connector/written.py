@@ -6,14 +6,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark_commitlog.row_encoder import RowEncoder
+from pyspark_commitlog.write_options import WriteOptions
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
+from store_core.files.file_system import OsFileSystem
+from store_core.store.sink_commit import SinkCommit
+from store_core.store.sink_directory import SinkDirectory
+from store_core.store.staged_batch import StagedBatchWriter
+from tests.store_core.store.staging import ImpatientClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["SMALL", "Writer", "error_of", "rows_of"]
+__all__ = ["SMALL", "Writer", "append_rows", "error_of", "rows_of"]
 
 SMALL = {"mappedFileSizeCommitLog": "16k", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100"} | {
     "maxIndexNum": "1000"
@@ -45,6 +54,20 @@ class Writer:
         """Read rows in the log's order."""
         frame = self.session.read.format("commitlog").option("columns", ",".join(columns)).load(str(self.root))
         return frame.collect()
+
+
+def append_rows(root: Path, batches: Iterable[pa.RecordBatch], **options: str) -> RowEncoder:
+    """Do what ``df.write`` does with one partition, without Spark; gives what encoded the rows."""
+    parsed, file_system, job = WriteOptions.from_spark({"path": str(root)} | options), OsFileSystem(), f"job-{'0' * 32}"
+    encoder = RowEncoder(parsed, 0, 1_700_000_000_000)
+    directory = SinkDirectory(root, file_system).claim(job, "", "1")
+    with StagedBatchWriter(directory / "part", file_system) as writer:
+        for batch in batches:
+            for encoded in encoder.encode(batch):
+                writer.write(encoded)
+        staged = writer.finish()
+    SinkCommit(root, job, parsed.config, ImpatientClock(), file_system).run([staged])
+    return encoder
 
 
 def rows_of(root: Path, *columns: str) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ DEFAULTS = {
 ON_REQUEST = {
     "msg_id": pa.string(),
     "unique_key": pa.string(),
+    "properties_string": pa.binary(),
     "tags_code": pa.int64(),
     "segment": pa.string(),
     "transaction_type": pa.string(),

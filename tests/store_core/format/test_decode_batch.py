@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 ALL = tuple(column.name for column in COLUMNS)
-SHARED = [name for name in ALL if name not in {"segment", "compression", "_corrupt_record"}]
+SHARED = [name for name in ALL if name not in {"segment", "compression", "_corrupt_record", "properties_string"}]
 FILE = "00000000000000000000"
 parsers = st.sampled_from(PropertyParser)
 column_sets = st.just(ALL) | st.just(DEFAULT_COLUMNS) | st.lists(st.sampled_from(ALL), min_size=1, unique=True)
@@ -76,6 +76,13 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
     if decompress and row["compression"] is not None:
         row["body"] = expanded(message) if is_whole(message) else None
     return row
+
+
+def stored_properties(log: Log, start: int) -> bytes:
+    """Cut the properties out of a sound record."""
+    spans = check_record(memoryview(log.data), start, log.start_offset).spans
+    assert spans is not None
+    return log.data[spans.properties_start : spans.properties_stop]
 
 
 LAST_MS = (1 << 63) // 1000
@@ -152,7 +159,11 @@ def assert_decodes_as_each(
     actual = decoded(log, starts, columns, parser=parser, **how)
     problems = {start: scalar_problems(log, start, columns, **how) for start in starts.tolist()}
     sound = [start for start, found in problems.items() if not found]
-    rows = [scalar_row(readable_message(log, start, parser), decompress=how["decompress"]) for start in sound]
+    rows = [
+        scalar_row(readable_message(log, start, parser), decompress=how["decompress"])
+        | {"properties_string": stored_properties(log, start)}
+        for start in sound
+    ]
 
     assert actual.positions.tolist() == sound
     assert [{name: row[name] for name in columns} for row in rows] == batch_rows(actual.batch)

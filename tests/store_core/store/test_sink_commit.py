@@ -184,15 +184,33 @@ def test_two_directories_change_places_in_one_step_where_the_system_can(tmp_path
 
 
 def test_sizes_of_a_store_are_taken_over_and_contradictions_named(tmp_path: Path) -> None:
-    disk = FaultyFileSystem()
-    make_store(tmp_path, [b"old"])
-    default = type(CONFIG)(max_hash_slot_num=40, max_index_num=4000)
+    disk, default = FaultyFileSystem(), type(CONFIG)()
+    make_store(tmp_path, [b"old %d" % number for number in range(9)])
     taken = with_sizes_of(tmp_path, default, (), disk)
 
     assert (8192, 2000) == (taken.mapped_file_size_commit_log, taken.mapped_file_size_consume_queue)
-    with pytest.raises(InvalidOptionError, match="option mappedFileSizeCommitLog says 1073741824, but the store"):
-        with_sizes_of(tmp_path, default, ("mapped_file_size_commit_log",), disk)
+    assert (40, 4000) == (taken.max_hash_slot_num, taken.max_index_num)
+    for field, says in (
+        ("mapped_file_size_commit_log", "mappedFileSizeCommitLog says 1073741824, but the store at .* files of 8192 "),
+        ("mapped_file_size_consume_queue", "mappedFileSizeConsumeQueue says 6000000, but .* files of 2000 bytes"),
+        (
+            "max_hash_slot_num",
+            "maxHashSlotNum says 5000000, but the store at .* has index files with maxHashSlotNum=40",
+        ),
+        ("max_index_num", "maxIndexNum says 20000000, but .* maxIndexNum=4000; leave the option out to go on"),
+    ):
+        with pytest.raises(InvalidOptionError, match=f"option {says}"):
+            with_sizes_of(tmp_path, default, (field,), disk)
+
+
+def test_an_index_that_does_not_tell_its_sizes_needs_them(tmp_path: Path) -> None:
+    disk, default = FaultyFileSystem(), type(CONFIG)()
+    make_store(tmp_path, [b"old"])
+    for path in (tmp_path / "index").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
     with pytest.raises(InvalidOptionError, match="Give both as its broker has them"):
-        with_sizes_of(tmp_path, type(CONFIG)(), (), disk)
+        with_sizes_of(tmp_path, default, (), disk)
+    assert with_sizes_of(tmp_path, CONFIG, ("max_index_num",), disk).max_index_num == 4000
     shutil.rmtree(tmp_path / "index")
-    assert with_sizes_of(tmp_path, type(CONFIG)(), (), disk).max_index_num == 20_000_000
+    assert with_sizes_of(tmp_path, default, (), disk).max_index_num == 20_000_000

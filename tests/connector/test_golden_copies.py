@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What RocketMQ wrote, read and written again, is the same log byte by byte; where it can't be, this says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+
+from store_core import read_messages
+from store_core.format.layout import head_dtype
+from store_core.format.properties import PROPERTY_CRC
+from tests.connector.written import append_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+pytestmark = pytest.mark.golden
+
+COPIED: Final = (
+    *("topic", "queue_id", "body", "flag", "sys_flag", "born_timestamp", "born_host", "store_host", "store_timestamp"),
+    *("reconsume_times", "prepared_transaction_offset", "properties_string"),
+)
+FIELDS: Final[Mapping[str, Any]] = head_dtype().fields or {}
+PHYSICAL_OFFSET: Final = FIELDS["physical_offset"][1]
+QUEUE_OFFSET: Final = FIELDS["queue_offset"][1]
+LONG: Final = 8
+
+ROLLED_AS_ONE: Final = "a batch that has no room left in a segment goes to the next as a whole; rows go one by one"
+FIRST_DELETED: Final = "its first segments were deleted: a copy begins at offset 0, and so do its queues"
+INNER_BATCHES: Final = "inner batches are refused: only the store itself can number their messages"
+CUT: Final = "its log is damaged at the end, or the next segment was made ahead: a copy has neither"
+SCRATCH: Final = "RocketMQ 4.3 fills the end of a segment with what was in its buffer"
+
+REASONS: Final = {
+    **dict.fromkeys(("4.3.0/batch", "4.9.7/batch", "5.3.3/batch", "5.3.3/propcrc", "5.3.3/v2topic"), ROLLED_AS_ONE),
+    **dict.fromkeys(("5.3.3/aged", "5.3.3/aged-rebuilt"), FIRST_DELETED),
+    "5.3.3/bcq": INNER_BATCHES,
+    **{
+        f"{release}/{scenario}": CUT
+        for release in ("4.9.7", "5.3.3")
+        for scenario in ("crash", "torn-garble", "torn-header", "torn-zero")
+    },
+    **{
+        f"4.3.0/{scenario}": SCRATCH
+        for scenario in ("basic", "crash", "delay", "ext", "torn-garble", "torn-header", "torn-zero", "tx")
+    },
+}
+"""Stores whose copy is another log, and why; of all others every segment is the same."""
+
+
+def copied(store: UnpackedStore, target: Path) -> int:
+    """Read a store and write it again, as ``df.write`` does; gives the number of rows that were refused."""
+    return len(
+        append_rows(
+            target,
+            read_messages(store.root, columns=list(COPIED), release=store.golden.release),
+            release=store.golden.release,
+            preserveStoreTimestamp="true",
+            badRows="skip",
+            mappedFileSizeCommitLog=str(max(path.stat().st_size for path in store.segments)),
+            mappedFileSizeConsumeQueue="60000",
+            maxHashSlotNum="100",
+            maxIndexNum="20000",
+            enabledAppendPropCRC=str(store.golden.scenario == "propcrc").lower(),
+        ).refused
+    )
+
+
+def records(root: Path, release: str) -> dict[int, bytes]:
+    """Give the bytes of each record by its physical offset."""
+    table = read_messages(root, columns=["physical_offset", "store_size"], release=release).read_all()
+    segments = {int(path.name): path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
+    found = {}
+    for offset, size in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        start = max(start for start in segments if start <= offset)
+        found[offset] = segments[start][offset - start :][:size]
+    return found
+
+
+def without_place(record: bytes, reason: str) -> bytes:
+    """Blank what depends on where a record is."""
+    data = np.frombuffer(record, np.uint8).copy()
+    data[PHYSICAL_OFFSET : PHYSICAL_OFFSET + LONG] = 0
+    if reason is FIRST_DELETED:
+        data[QUEUE_OFFSET : QUEUE_OFFSET + LONG] = 0
+    at = record.rfind(PROPERTY_CRC.encode())
+    if at > 0:
+        data[at + len(PROPERTY_CRC) + 1 : at + len(PROPERTY_CRC) + 11] = 0
+    return data.tobytes()
+
+
+def test_a_golden_store_read_and_written_again_is_the_same_log(golden_store: UnpackedStore, tmp_path: Path) -> None:
+    reason, release = REASONS.get(golden_store.golden.name), golden_store.golden.release
+    refused = copied(golden_store, tmp_path / "copy")
+    log, copy = records(golden_store.root, release), records(tmp_path / "copy", release)
+
+    assert (refused > 0) == (reason is INNER_BATCHES)
+    if reason is None:
+        files = [golden_store.root / "commitlog", tmp_path / "copy" / "commitlog"]
+        original, again = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in files)
+        assert original == again
+    elif reason in (CUT, SCRATCH):
+        assert log == copy
+    elif reason is INNER_BATCHES:
+        assert len(log) == len(copy) + refused
+    else:
+        assert [without_place(each, reason) for each in log.values()] == [
+            without_place(each, reason) for each in copy.values()
+        ]
