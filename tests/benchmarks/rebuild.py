@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilding queues and index in an open session of two slots: records a second, and the memory of a task.
+"""Rebuilding queues and index in an open session of two slots: beside RocketMQ, of larger logs, and its memory.
 
-Usage: rebuild.py [--gib N ...] [--runs N] [--folder DIR]
+Usage: rebuild.py [PART ...] [--runs N] [--folder DIR]
+
+Parts are ``ratio``, ``growth`` and ``memory``, all by default.
+
+* ``ratio``: 1.5 GiB. In each round RocketMQ loads a store that has lost queues and index, and makes both; then queues
+  alone are rebuilt here, then both. RocketMQ is told not to check bodies (``checkCRCOnRecover``), as is done here.
+* ``growth``: logs of 0.5, 1, 2 and 4 GiB, in turns; those that only this needs are removed afterwards.
+* ``memory``: what reading a segment of 1 GiB adds to a process.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -24,51 +33,128 @@ from pyspark_commitlog.rebuild import rebuild
 from store_core.store.config import MessageStoreConfig
 from store_core.store.rebuild_rules import RebuildRules
 from tests.benchmarks.measure import Timing
+from tests.benchmarks.recovery import lose_queues
 from tests.benchmarks.segments import make_log
+from tests.interop.judge import Judge
+from tests.interop.rocketmq import RocketMq
+from tests.interop.toolchain import RELEASES, harness_command
 
-__all__ = ["bench_rebuild"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["PARTS", "bench_rebuild"]
+
+PARTS: Final = ("ratio", "growth", "memory")
 
 _GIBIBYTE: Final = 1 << 30
+_LOG_GIB: Final = 1.5
+_GROWING: Final = (0.5, 1.0, 2.0, 4.0)
+_WANTED: Final = {"queues": (False, 8.0), "queues and index": (True, 4.0)}
+"""Whether there is an index, and how many times as fast as RocketMQ's queues and index is wanted."""
+
 _BODY: Final = 200
 _MOST_MEMORY: Final = 600
 _KIBIBYTES: Final = 1024
 _SETTINGS: Final = Path(__file__).parents[2] / "spark-conf"
 
 
-def bench_rebuild(folder: Path, runs: int, sizes: tuple[float, ...] = (1.5,)) -> list[dict[str, object]]:
-    """Time rebuilds of logs of so many GiB in segments of 1 GiB, with sync, after one run to warm up."""
+def bench_rebuild(folder: Path, runs: int, parts: Sequence[str] = PARTS) -> list[dict[str, object]]:
+    """Measure, with sync, after one round to warm up."""
+    results: list[dict[str, object]] = []
+    if "ratio" in parts or "growth" in parts:
+        with _session() as spark:
+            results += _ratio(spark, folder, runs) if "ratio" in parts else []
+            results += _growth(spark, folder, runs) if "growth" in parts else []
+    if "memory" in parts:
+        results.append(_memory(make_log(folder, _GIBIBYTE, _GIBIBYTE, _BODY)))
+    return results
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_CONF_DIR"] = str(_SETTINGS)
     builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    results = []
     try:
-        for size in sizes:
-            log = make_log(folder, int(size * _GIBIBYTE), _GIBIBYTE, _BODY)
-            for name, has_queues, has_index in (("queues", True, False), ("queues and index", True, True)):
-                results.append(_timed(spark, log, f"{size:g} GiB, {name}", runs, (has_queues, has_index)))
+        yield spark
     finally:
         spark.stop()
-    results.append(_memory(make_log(folder, _GIBIBYTE, _GIBIBYTE, _BODY)))
-    return results
 
 
-def _timed(spark: SparkSession, log: Path, name: str, runs: int, wanted: tuple[bool, bool]) -> dict[str, object]:
-    rules = RebuildRules(MessageStoreConfig().queue_rules(), has_queues=wanted[0], has_index=wanted[1])
-    seconds, records = [], 0
+def _ratio(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, object]]:
+    """Take turns with RocketMQ, whose single pass makes queues and index."""
+    log = make_log(folder, int(_LOG_GIB * _GIBIBYTE), _GIBIBYTE, _BODY)
+    theirs: list[float] = []
+    ours: dict[str, list[float]] = {name: [] for name in _WANTED}
+    records = 0
+    with tempfile.TemporaryDirectory(dir=folder) as linked, RocketMq(harness_command(RELEASES["5.3"])) as process:
+        store, judge = _linked(log, Path(linked)), Judge("5.3", process)
+        for _ in range(runs + 1):
+            lose_queues(store)
+            answer = judge.bench_load(store, messageIndexEnable=True, checkCRCOnRecover=False)
+            theirs.append(answer["seconds"])
+            lose_queues(store)
+            for name, (has_index, _) in _WANTED.items():
+                seconds, records = _rebuild(spark, store, has_index=has_index)
+                ours[name].append(seconds)
+    base = _report("RocketMQ 5.3.3, queues and index", theirs[1:], records)
+    rows = [base | {"wanted": None}]
+    for name, (_, wanted) in _WANTED.items():
+        row = _report(name, ours[name][1:], records)
+        least, median = (base[key] / row[key] for key in ("least", "median"))
+        print(f"    x {least:.1f} (medians {median:.1f})  {'reached' if least >= wanted else 'MISSED'} (>= {wanted:g})")
+        rows.append(row | {"ratio": least, "median_ratio": median, "wanted": wanted})
+    return rows
+
+
+def _linked(log: Path, root: Path) -> Path:
+    """Make a store of the same files: nothing else in it is shared with other measurements."""
+    directory = root / "commitlog"
+    directory.mkdir()
+    for segment in (log / "commitlog").iterdir():
+        directory.joinpath(segment.name).hardlink_to(segment)
+    return root
+
+
+def _growth(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, object]]:
+    """Rebuild queues and index of logs that double."""
+    known = {path.name for path in folder.iterdir()}
+    logs = {gib: make_log(folder, int(gib * _GIBIBYTE), _GIBIBYTE, _BODY) for gib in _GROWING}
+    seconds: dict[float, list[float]] = {gib: [] for gib in logs}
+    records: dict[float, int] = {}
     for _ in range(runs + 1):
-        with tempfile.TemporaryDirectory(dir=log.parent) as target:
-            begin = time.perf_counter()
-            records = rebuild(spark, log, Path(target), rules).records
-            seconds.append(time.perf_counter() - begin)
-    timing = Timing(name, tuple(seconds[1:]))
-    rate = records / timing.least
+        for gib, log in logs.items():
+            took, records[gib] = _rebuild(spark, log, has_index=True)
+            seconds[gib].append(took)
+    rows = []
+    for gib, log in logs.items():
+        row = _report(f"{gib:g} GiB, queues and index", seconds[gib][1:], records[gib])
+        print(f"    {row['least'] / gib:.2f} s a GiB")
+        rows.append(row)
+        if log.name not in known:
+            shutil.rmtree(log)
+    return rows
+
+
+def _rebuild(spark: SparkSession, store: Path, *, has_index: bool) -> tuple[float, int]:
+    """Rebuild once, into a directory beside; give seconds and records."""
+    rules = RebuildRules(MessageStoreConfig().queue_rules(), has_index=has_index)
+    with tempfile.TemporaryDirectory(dir=store.parent) as target:
+        begin = time.perf_counter()
+        records = rebuild(spark, store, Path(target), rules).records
+        return time.perf_counter() - begin, records
+
+
+def _report(name: str, seconds: Sequence[float], records: int) -> dict[str, Any]:
+    timing = Timing(name, tuple(seconds))
+    load = os.getloadavg()[0]
     print(
-        f"  {name:<28} {timing.least:7.2f} s {timing.median:7.2f} s  {records:,} records, {rate / 1e6:.2f} M/s, load "
-        f"{os.getloadavg()[0]:.1f}",
+        f"  {name:<34} {timing.least:7.2f} s {timing.median:7.2f} s  {records:,} records, "
+        f"{records / timing.least / 1e6:.2f} M/s, load {load:.1f}",
         flush=True,
     )
-    return {"name": name, "least": timing.least, "median": timing.median, "records": records, "rate": rate}
+    return {"name": name, "least": timing.least, "median": timing.median, "records": records, "load": load}
 
 
 def _memory(log: Path) -> dict[str, object]:
@@ -114,16 +200,18 @@ def _measure_memory(log: Path) -> None:
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gib", type=float, nargs="*", default=[1.5], help="sizes of logs (default 1.5)")
-    parser.add_argument("--runs", type=int, default=5, help="runs of each, after one to warm up (default 5)")
+    parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--runs", type=int, default=5, help="rounds, after one to warm up (default 5)")
     parser.add_argument("--folder", type=Path, default=Path(".cache/bench"), help="where logs are kept")
     parser.add_argument("--memory-of", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if unknown := sorted(set(options.parts) - set(PARTS)):
+        parser.error(f"no such part: {', '.join(unknown)}")
     if options.memory_of is not None:
         _measure_memory(options.memory_of)
         return
     options.folder.mkdir(parents=True, exist_ok=True)
-    bench_rebuild(options.folder, options.runs, tuple(options.gib))
+    bench_rebuild(options.folder, options.runs, options.parts)
 
 
 if __name__ == "__main__":

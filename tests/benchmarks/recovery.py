@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from store_core.store.config import Release
     from store_core.store.recovery_report import RecoveryReport
 
-__all__ = ["bench_recovery"]
+__all__ = ["bench_recovery", "lose_queues"]
 
 _GIBIBYTE: Final = 1 << 30
 _BODY: Final = 200
@@ -80,7 +80,7 @@ class Rounds:
         print(line + (f"  wanted {wanted:g}" if wanted else ""), flush=True)
 
 
-def _lose_queues(store: Path) -> None:
+def lose_queues(store: Path) -> None:
     """Leave nothing but the log, and that the store was not closed."""
     for name in _MADE:
         path = store / name
@@ -112,16 +112,16 @@ def bench_recovery(folder: Path, release: Release, runs: int, gib: float) -> Non
         judge = Judge(release, process)
         for number in range(runs + 1):
             for name, (_, index, bodies) in _WANTED.items():
-                _lose_queues(store)
+                lose_queues(store)
                 answer = judge.bench_load(store, messageIndexEnable=index, checkCRCOnRecover=bodies)
-                _lose_queues(store)
+                lose_queues(store)
                 begin, begin_cpu = time.perf_counter(), time.process_time()
                 records = recover_here(store, release, index=index, bodies=bodies).dispatched
                 seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - begin_cpu
                 if number:
                     theirs[name].add(answer["seconds"], answer["cpuSeconds"])
                     ours[name].add(seconds, cpu_seconds)
-    _lose_queues(store)
+    lose_queues(store)
     print(f"==> {records:,} records, {runs} rounds, RocketMQ {RELEASES[release]}; load {os.getloadavg()[0]:.1f}")
     for name, (wanted, _, _) in _WANTED.items():
         theirs[name].report()

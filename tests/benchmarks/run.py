@@ -65,7 +65,7 @@ def main() -> int:
             results[f"memory {body_size}"] = bench_memory(store)
     if "rebuild" in options.parts:
         print("==> rebuilding queues and index, local[2], files synced", flush=True)
-        results["rebuild"] = bench_rebuild(options.folder, options.runs)
+        results["rebuild"] = bench_rebuild(options.folder, options.runs, ("ratio", "memory"))
     if "reading" in options.parts:
         results["reading"] = bench_reading(options.folder, options.runs)
     if options.json:
