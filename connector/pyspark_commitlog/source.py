@@ -143,10 +143,15 @@ class CommitLogDataSource(DataSource):
 
 
 def _require_pyspark() -> None:
+    """Refuse a PySpark that has data sources in Python, but not all that ours needs."""
     found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
-        message = f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, this is {pyspark.__version__}"
-        raise ImportError(message)
+        from store_core.errors import StoreError  # noqa: PLC0415
+
+        raise StoreError(
+            f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, found {pyspark.__version__}; "
+            f"pip install 'pyspark>={MINIMUM_PYSPARK}', on the workers as well"
+        )
 
 
 def _refuse(what: str) -> NoReturn:

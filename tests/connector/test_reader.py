@@ -104,5 +104,6 @@ def test_an_error_of_the_store_reaches_spark_without_our_frames() -> None:
 def test_an_old_pyspark_is_refused_by_version(monkeypatch: pytest.MonkeyPatch, store: WrittenStore) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.0.1")
 
-    with pytest.raises(ImportError, match=r"format 'commitlog' needs PySpark 4.1 or later, this is 4.0.1"):
+    needed = r"format 'commitlog' needs PySpark 4\.1 or later, found 4\.0\.1; pip install 'pyspark>=4\.1'"
+    with pytest.raises(StoreError, match=needed):
         source(store.root).schema()
