@@ -75,7 +75,7 @@ def spark_runner(spark: SparkSession) -> TaskRunner:
         tasks = replace(tasks, is_spilled=is_one_machine)
         count = len(tasks.parts)
         runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(with_old_objects_kept(tasks.scan))
-        placed = runs.repartitionAndSortWithinPartitions(tasks.queue_buckets + 1, attrgetter("bucket"))
+        placed = runs.repartitionAndSortWithinPartitions(tasks.buckets, attrgetter("bucket"))
         return placed.mapPartitions(with_old_objects_kept(tasks.write)).collect()
 
     return run

@@ -44,7 +44,9 @@ __all__ = ["RebuildTasks", "ReportKind", "Run", "RunKey"]
 Run: TypeAlias = bytes | SpilledRun
 """Units or entries, or where they are."""
 
-_INDEX_BUCKET = 0
+_FIRST_BUCKET = 0
+"""Its task gets the outcomes, and the index if that is to be written; it starts first, and takes longest then."""
+
 _FIRST_SEQUENCE = -1
 
 
@@ -91,7 +93,7 @@ class RebuildTasks:
     store_root, target_root : Path
         Without anything to write, the target is not used.
     queue_buckets : int
-        Tasks that write queues; one more writes the index.
+        Tasks that write queues; if the index is to be written, one more writes that.
     compared : LogBounds, optional
         Compare with what the store has, and write nothing but scratch files of each worker's own.
     is_spilled : bool
@@ -106,6 +108,11 @@ class RebuildTasks:
     queue_buckets: int
     compared: LogBounds | None = None
     is_spilled: bool = False
+
+    @property
+    def buckets(self) -> int:
+        """Tasks that write."""
+        return self.queue_buckets + (self.rules.has_index and self.compared is None)
 
     # ---- reading
 
@@ -127,12 +134,12 @@ class RebuildTasks:
                 yield self._key(number, sequence, piece), piece.packed
             if scan.outcome is not None:
                 text = json.dumps({"part": number, **asdict(scan.outcome)})
-                yield RunKey(_INDEX_BUCKET, ReportKind.OUTCOME, "", 0, number, 0), text.encode()
+                yield RunKey(_FIRST_BUCKET, ReportKind.OUTCOME, "", 0, number, 0), text.encode()
 
     def _first_runs(self) -> Iterator[tuple[RunKey, bytes]]:
         """Give empty runs for what is taken over from the store, whether or not more comes: each queue, the index."""
         if self.rules.has_index and self.compared is None:
-            yield RunKey(_INDEX_BUCKET, ReportKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
+            yield RunKey(_FIRST_BUCKET, ReportKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
         is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
         for topic, queue_id in stored_queue_names(self.store_root, OsFileSystem()) if is_taken_over else ():
             if self.rules.wants(topic, queue_id):
@@ -151,9 +158,9 @@ class RebuildTasks:
     def _key(self, number: int, sequence: int, piece: QueuePiece | IndexPiece) -> RunKey:
         if isinstance(piece, QueuePiece):
             name = f"{piece.topic}/{piece.queue_id}".encode(errors="surrogatepass")
-            bucket = 1 + zlib.crc32(name) % self.queue_buckets
+            bucket = self.buckets - 1 - zlib.crc32(name) % self.queue_buckets
             return RunKey(bucket, ReportKind.QUEUE, piece.topic, piece.queue_id, number, sequence)
-        return RunKey(_INDEX_BUCKET, ReportKind.INDEX, "", 0, number, sequence)
+        return RunKey(_FIRST_BUCKET, ReportKind.INDEX, "", 0, number, sequence)
 
     # ---- writing
 
