@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the documents that are made from tables in the code.
+"""Writes the documents that are made from tables in the code, and makes the site of all documents.
 
-Usage: generate_docs.py [--check]     (--check writes nothing, and fails for each document that is not current)
+Usage: generate_docs.py [--check | --links]
+
+With --check no document is written, and each that is not current is an error; the site is made somewhere else, to see
+that it can be. With --links the addresses that documents link to are tried, over the network, and no site is made.
 """
 
 from __future__ import annotations
@@ -9,16 +12,24 @@ from __future__ import annotations
 import argparse
 import difflib
 import pkgutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+SOURCE: Final = ROOT / "docs"
+SITE: Final = SOURCE / "_build" / "html"
 
 # Document -> the function without arguments that returns its whole text.
 DOCUMENTS: Final = {
     "docs/FORMAT.md": "store_core.format.layout:markdown_document",
     "docs/options.md": "pyspark_commitlog.options_document:markdown_document",
+    "docs/diagrams/store.svg": "tools.diagrams:store",
+    "docs/diagrams/reading.svg": "tools.diagrams:reading",
+    "docs/diagrams/commit.svg": "tools.diagrams:commit",
+    "docs/diagrams/recovery.svg": "tools.diagrams:recovery",
 }
 
 
@@ -39,20 +50,46 @@ def is_current(document: str, text: str) -> bool:
     return found == text
 
 
-def main() -> int:
-    """Write or check all documents, and return the exit code."""
-    parser = argparse.ArgumentParser(description="Writes the documents that are made from tables in the code.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a document is not current")
-    check = parser.parse_args().check
-    texts = {document: text_of(function) for document, function in DOCUMENTS.items()}
-    if check:
-        stale = [document for document, text in texts.items() if not is_current(document, text)]
-        print(f"stale: {', '.join(stale)}; run `make docs`" if stale else f"{len(texts)} documents are current")
-        return 1 if stale else 0
+def build_site(builder: str, output: Path) -> int:
+    """Have Sphinx make the site; a warning is an error. Gives the exit code."""
+    with tempfile.TemporaryDirectory(prefix="doctrees-") as doctrees:
+        options = ["-q", "-E", "-W", "--keep-going", "-b", builder, "-d", doctrees]
+        command = [sys.executable, "-m", "sphinx", *options, str(SOURCE), str(output)]
+        return subprocess.run(command, check=False).returncode
+
+
+def check_documents(texts: dict[str, str]) -> int:
+    """Compare the generated documents, and make the site for nothing; gives the exit code."""
+    stale = [document for document, text in texts.items() if not is_current(document, text)]
+    print(f"stale: {', '.join(stale)}; run `make docs`" if stale else f"{len(texts)} documents are current")
+    with tempfile.TemporaryDirectory(prefix="site-") as site:
+        failed = build_site("html", Path(site))
+        pages = len(list(Path(site).rglob("*.html")))
+    print("the site has warnings" if failed else f"the site has {pages} pages, and no warning")
+    return 1 if stale or failed else 0
+
+
+def write_documents(texts: dict[str, str]) -> int:
+    """Write the generated documents, and make the site; gives the exit code."""
     for document, text in texts.items():
         (ROOT / document).write_text(text, encoding="utf-8")
         print(f"wrote {document}")
-    return 0
+    failed = build_site("html", SITE)
+    print("the site has warnings" if failed else f"made {SITE.relative_to(ROOT)}/index.html")
+    return failed
+
+
+def main() -> int:
+    """Do what the command line says, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Writes the generated documents, and makes the site.")
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--check", action="store_true", help="write nothing; fail if a document is not current")
+    modes.add_argument("--links", action="store_true", help="try the links to other sites")
+    options = parser.parse_args()
+    if options.links:
+        return build_site("linkcheck", SITE.with_name("linkcheck"))
+    texts = {document: text_of(function) for document, function in DOCUMENTS.items()}
+    return check_documents(texts) if options.check else write_documents(texts)
 
 
 if __name__ == "__main__":

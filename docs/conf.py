@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Sphinx makes the site: `make docs`. Nothing is fetched while it is built, or by whoever reads it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pygments.lexers.configs import PropertiesLexer
+from sphinx.highlighting import lexers
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path[:0] = [str(HERE / "_ext"), str(ROOT), str(ROOT / "connector")]
+
+project = "pyspark-commitlog"
+author = "the pyspark-commitlog maintainers"
+version = release = version_of("pyspark-commitlog")
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "inline_diagrams",
+]
+exclude_patterns = ["_build", "adr/template.md", "images/README.md"]
+nitpicky = True
+
+# ------------------------------------------------------------------------------------------------------------- markdown
+
+myst_enable_extensions = ["colon_fence", "deflist", "attrs_block"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # the tests execute the notebooks; their outputs are committed
+
+# ------------------------------------------------------------------------------------------------------------ reference
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": False}
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+default_role = "code"  # docstrings name arguments, options and files in single backquotes; most are no objects
+nitpick_ignore_regex = [
+    # What is not ours has its own reference, which a build without network doesn't know.
+    ("py:.*", r"(?!store_core|pyspark_commitlog).*"),
+]
+# Inventories of other projects make links to their references, for whoever has a network or files of them:
+# DOCS_INVENTORIES="python=https://docs.python.org/3/ numpy=/path/to/objects.inv" make docs
+intersphinx_mapping = {
+    name: (target, None)
+    for name, _, target in (item.partition("=") for item in os.environ.get("DOCS_INVENTORIES", "").split())
+}
+
+# ----------------------------------------------------------------------------------------------------------------- site
+
+html_theme = "pydata_sphinx_theme"
+html_title = "pyspark-commitlog"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "pyspark-commitlog"},
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 6,
+    "show_toc_level": 2,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": []}
+lexers["conf"] = PropertiesLexer()  # as Spark writes its settings: a name, blanks, a value
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.output):not(.highlight-text) > div.highlight pre"
+
+linkcheck_timeout = 20
+linkcheck_workers = 2
+
+
+def copy_notebooks() -> None:
+    """Bring the notebooks below the documents, where Sphinx looks for its sources."""
+    target = HERE / "notebooks"
+    wanted = {path.name: path for path in ROOT.joinpath("notebooks").glob("*.ipynb")}
+    for stale in target.glob("*.ipynb"):
+        if stale.name not in wanted:
+            stale.unlink()
+    for name, path in wanted.items():
+        copy = target / name
+        if not copy.exists() or copy.read_bytes() != path.read_bytes():
+            shutil.copyfile(path, copy)
+
+
+def without_notebooks(_app: Sphinx, document: str, source: list[str]) -> None:
+    """Leave out the list of notebooks where there are none: a pattern that finds nothing is a warning."""
+    if document == "notebooks/index" and not list(HERE.joinpath("notebooks").glob("*.ipynb")):
+        source[0] = source[0].partition("```")[0] + "There are none in this checkout.\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Prepare the sources."""
+    copy_notebooks()
+    app.connect("source-read", without_notebooks)

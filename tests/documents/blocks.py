@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fenced blocks of a Markdown document."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["ROOT", "Block", "blocks_of", "documents"]
+
+ROOT: Final = Path(__file__).parents[2]
+
+_FENCE: Final = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<info>.*)$")
+_CODE: Final = ("{code-block} ", "{code} ")
+_OPAQUE: Final = ("{toctree}", "{include}", "{literalinclude}", "{eval-rst}")
+"""Directives whose content is for Sphinx; the content of all others is Markdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of code.
+
+    Attributes
+    ----------
+    document : str
+        Relative to the repository.
+    line : int
+        Number of the fence's line; the text begins on the next one.
+    language : str
+    text : str
+    """
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line} ({self.language or 'no language'})"
+
+
+def documents() -> list[str]:
+    """List the documents whose blocks are executed, and whose links are followed."""
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md")]
+    found = [*top, *ROOT.glob("spark-conf/*.md"), *ROOT.glob("docs/**/*.md")]
+    built = ROOT / "docs" / "_build"
+    return sorted(str(path.relative_to(ROOT)) for path in found if built not in path.parents)
+
+
+def blocks_of(document: str, text: str) -> list[Block]:
+    """Find the blocks, in order; directives that hold Markdown are looked into."""
+    blocks: list[Block] = []
+    around: list[str] = []  # fences of the directives around this line
+    lines = iter(enumerate(text.splitlines(), start=1))
+    for number, line in lines:
+        opened = _FENCE.match(line)
+        if opened is None:
+            continue
+        indent, fence, info = opened["indent"], opened["fence"], opened["info"].strip()
+        if around and not info and fence.startswith(around[-1]):
+            around.pop()
+            continue
+        if info.startswith("{") and not info.startswith((*_CODE, *_OPAQUE)):
+            around.append(fence)
+            continue
+        content = []
+        for _, inner in lines:
+            closed = _FENCE.match(inner)
+            if closed and not closed["info"] and closed["fence"].startswith(fence):
+                break
+            content.append(inner.removeprefix(indent))
+        else:
+            raise ValueError(f"{document}:{number}: this block is not closed")
+        if not info.startswith(_OPAQUE):
+            language = info.split()[-1] if info.startswith(_CODE) else info.partition(" ")[0]
+            blocks.append(Block(document, number, language, "\n".join(content) + "\n"))
+    return blocks

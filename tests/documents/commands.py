@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs the command lines of the documents, with the test's Spark session where they need one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyspark
+
+from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.rebuild_cli import rebuild_consume_queue, rebuild_index
+from tests.documents.blocks import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.documents.world import World
+
+__all__ = ["EXCEPTIONS", "commands_of", "exception_for", "run_command"]
+
+# Command lines that are not run as they stand: how they begin, how they are checked, and why.
+EXCEPTIONS: Final = (
+    ("make venv", "target", "changes the environment that the tests run in"),
+    ("make demo", "demo", "the program behind it is run, without the step that brings the environment up to date"),
+    ("make", "target", "checks and benchmarks: the tests would run themselves, or for minutes"),
+    ("SPARK_CONF_DIR=spark-conf spark-submit", "submit", "as below"),
+    ("spark-submit", "submit", "the job runs in the tests' session; a submitted one is in tests/connector"),
+    ("$SPARK_HOME/sbin/", "none", "starts processes that stay; a cluster of that kind is in tests/connector"),
+    (".venv/bin/pytest", "none", "the tests would run themselves"),
+    (".venv/bin/python tests/benchmarks/", "file", "runs for minutes, next to a RocketMQ"),
+    ("git clone", "none", "needs a network"),
+    ("pip install", "none", "needs a network; the check `wheel` installs the wheel and reads with it"),
+    ("venv-pack", "none", "no part of the project; it is the packer that Spark's own guide names"),
+    ("PYTHON=", "none", "stands for another interpreter, which need not be there"),
+    ("DOCS_INVENTORIES=", "none", "needs a network"),
+)
+
+_JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
+    "commitlog-append": append,
+    "commitlog-rebuild-consume-queue": rebuild_consume_queue,
+    "commitlog-rebuild-index": rebuild_index,
+    "append.py": append,
+    "rebuild_consume_queue.py": rebuild_consume_queue,
+    "rebuild_index.py": rebuild_index,
+}
+_SYSTEM: Final = ("tar", "cp", "rm", "ls", "mkdir", "du", "cat", "python")
+"""Programs that are run as they stand, in the test's directory and nowhere else."""
+
+_EXIT_CODE: Final = re.compile(r"# exit code (\d)")
+_COMMENT: Final = re.compile(r"(^|\s)#.*$")
+_SWITCHES: Final = ("--help", "--verbose", "--version", "--supervise")
+"""Options of spark-submit that take no value."""
+
+_SECONDS: Final = 240
+
+
+def commands_of(text: str) -> list[str]:
+    """Split a block into command lines: what a backslash ends goes on, comments alone are none."""
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def exception_for(command: str) -> tuple[str, str, str] | None:
+    """Find the exception that a command line falls under."""
+    return next((entry for entry in EXCEPTIONS if command == entry[0] or command.startswith(_prefix(entry[0]))), None)
+
+
+def _prefix(begin: str) -> str:
+    return begin if begin.endswith(("/", "=")) else f"{begin} "
+
+
+def run_command(command: str, world: World) -> None:
+    """Run a command line, or check it as its exception says.
+
+    Raises
+    ------
+    AssertionError
+        If it does not end as the document says, which is with exit code 0 unless a comment tells another.
+    """
+    exception = exception_for(command)
+    if exception is not None:
+        _CHECKS[exception[1]](command, world)
+        return
+    code = _EXIT_CODE.search(command)
+    words = _words(world.inside(command))
+    with world.listening():
+        found = _run(words, world)
+    assert found == (int(code[1]) if code else 0), f"{command}\nexit code {found}\n{world.printed}"
+
+
+def _words(command: str) -> list[str]:
+    """Split a command line as a shell does, without its comment."""
+    return shlex.split(_COMMENT.sub("", command))
+
+
+def _run(words: list[str], world: World) -> int:
+    program, *arguments = words
+    if program in _JOBS:
+        return _run_job(program, arguments)
+    if program not in _SYSTEM:
+        raise AssertionError(f"{program} is no program that documents may run; see EXCEPTIONS")
+    done = _run_process([program, *(_in_repository(word) for word in arguments)], world.directory)
+    sys.stdout.write(done.stdout + done.stderr)
+    return done.returncode
+
+
+def _run_job(name: str, arguments: Sequence[str]) -> int:
+    try:
+        return int(_JOBS[name](arguments))
+    except SystemExit as ended:  # as argparse does
+        return int(ended.code or 0)
+
+
+def _in_repository(word: str) -> str:
+    """Take names of the repository's files for those; a reader stands in its root."""
+    return str(ROOT / word) if not word.startswith(("-", "/", ".")) and ROOT.joinpath(word).exists() else word
+
+
+def _run_process(words: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
+    program = sys.executable if words[0] == "python" else shutil.which(words[0]) or words[0]
+    for word in words[1:]:
+        absolute = Path(word).is_absolute()
+        assert not absolute or Path(word).is_relative_to(directory) or Path(word).is_relative_to(ROOT), word
+    return subprocess.run(  # noqa: S603 -- what the documents say, in a directory of the test's
+        [program, *words[1:]], cwd=directory, capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- the checks
+
+
+def _check_target(command: str, _world: World) -> None:
+    """See that `make -n` finds all targets."""
+    words = [word for word in _words(command)[1:] if not word.startswith(("STORE=", "BENCH_ARGS="))]
+    done = _run_process(["make", "-n", "-C", str(ROOT), *words], ROOT)
+    assert 0 == done.returncode, done.stderr
+
+
+def _check_demo(command: str, world: World) -> None:
+    """Have the program that `make demo` starts show the store."""
+    _check_target(command, world)
+    words = _words(world.inside(command))[2:]
+    stores = tuple(word.removeprefix("STORE=") for word in words)
+    store = stores[0] if stores and not stores[0].endswith("/path") else ""
+    world.printed = world.outside(_demo(store))
+
+
+@cache
+def _demo(store: str) -> str:
+    words = ["python", "-m", "pyspark_commitlog.demo", *([store] if store else [])]
+    done = _run_process(words, ROOT if not store else Path(store))
+    assert 0 == done.returncode, done.stderr
+    return done.stdout
+
+
+def _check_submit(command: str, world: World) -> None:
+    """See that Spark knows the options, and run the job in the tests' session."""
+    words = _words(world.inside(command))
+    words = words[words.index("spark-submit") + 1 :]
+    taking = _submit_options()
+    while words[0].startswith("--"):
+        assert words[0] in taking, f"spark-submit does not know {words[0]}"
+        words = words[2:] if taking[words[0]] else words[1:]
+    program, *arguments = words
+    name = program.rpartition("/")[2]
+    assert name in _JOBS, program
+    assert ROOT.joinpath("jobs", name).exists(), program
+    with world.listening():
+        code = _run_job(name, arguments)
+    assert 0 == code, world.printed
+
+
+@cache
+def _submit_options() -> dict[str, bool]:
+    """Give the options of spark-submit, from its own help, and whether each takes a value."""
+    program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)  # noqa: S603 -- Spark's own
+    names = re.findall(r"^ +(--[a-z-]+)", done.stderr + done.stdout, re.MULTILINE)
+    assert names, done.stderr
+    return {name: name not in _SWITCHES for name in names}
+
+
+def _check_file(command: str, _world: World) -> None:
+    """See that the program that is named is there."""
+    assert ROOT.joinpath(_words(command)[1]).exists(), command
+
+
+def _check_nothing(_command: str, _world: World) -> None:
+    """Do nothing: nothing can be said of it here."""
+
+
+_CHECKS: Final = {
+    "target": _check_target,
+    "demo": _check_demo,
+    "submit": _check_submit,
+    "file": _check_file,
+    "none": _check_nothing,
+}

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done with a block, by its language."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from store_core import MessageStoreConfig
+from tests.documents.commands import commands_of, run_command
+from tests.documents.world import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.documents.blocks import Block
+    from tests.documents.world import World
+
+__all__ = ["RUNNERS", "check_no_error_is_left", "run_block"]
+
+
+def run_block(block: Block, world: World) -> None:
+    """Run a block.
+
+    Raises
+    ------
+    AssertionError
+        If it does not do what the document says.
+    Exception
+        Whatever a block in Python raises that no block of output shows.
+    """
+    if block.language != "text":
+        check_no_error_is_left(world)
+    try:
+        RUNNERS[block.language](block, world)
+    except BaseException as error:
+        error.add_note(f"in the block at {block}")
+        raise
+
+
+def check_no_error_is_left(world: World) -> None:
+    """Fail if a block raised an error that the document does not show."""
+    assert not world.error_at, f"{world.error_at} raised, and no output shows it: {world.printed}"
+
+
+def _run_python(block: Block, world: World) -> None:
+    """Execute it; an error has to be shown by the next block, which is its output."""
+    source = "\n" * block.line + world.inside(block.text)
+    code = compile(source, block.document, "exec")
+    with world.listening():
+        try:
+            exec(code, world.namespace)  # noqa: S102 -- that is what executing the documents means
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the document has to show it
+            failure = error
+        else:
+            return
+    world.printed = world.outside("".join(traceback.format_exception_only(failure)))
+    world.error_at = str(block)
+
+
+def _run_shell(block: Block, world: World) -> None:
+    """Run each command line; what all of them print is the block's output."""
+    printed = []
+    for command in commands_of(block.text):
+        world.printed = ""
+        run_command(command, world)
+        printed.append(world.printed)
+    world.printed = "".join(printed)
+
+
+def _run_sql(block: Block, world: World) -> None:
+    """Run each statement; the last one's rows are the block's output."""
+    world.printed = ""
+    for statement in filter(str.strip, world.inside(block.text).split(";")):
+        result = world.spark.sql(statement)
+        with world.listening():
+            if result.columns:
+                result.show(truncate=False)
+
+
+def _compare_output(block: Block, world: World) -> None:
+    """Compare with what the block before has printed, or with the error that it raised."""
+    assert world.printed is not None, "this is the output of no block"
+    shown, printed = block.text, world.printed
+    assert matches(shown, printed, somewhere=bool(world.error_at)), (
+        f"the document has\n{shown}\nand what comes is\n{printed}"
+    )
+    world.printed, world.error_at = None, ""
+
+
+def _read_broker_config(block: Block, world: World) -> None:
+    """Take it as a broker's file, which the next blocks find."""
+    path = world.directory / "broker.conf"
+    path.write_text(block.text, encoding="utf-8")
+    MessageStoreConfig.from_properties(path)
+    world.printed = None
+
+
+def _check_spark_conf(block: Block, world: World) -> None:
+    """Every setting is one of Spark's."""
+    settings = [line.split(None, 1) for line in block.text.splitlines() if line and not line.startswith("#")]
+    known = {row[0] for row in world.spark.sql("SET -v").collect()}
+    for name, _ in settings:
+        assert name in known or name.startswith(_OF_SPARK_CORE), f"{name} is no setting that Spark tells of"
+    world.printed = None
+
+
+def _read_json(block: Block, world: World) -> None:
+    json.loads(block.text)
+    world.printed = None
+
+
+_OF_SPARK_CORE: Final = (
+    "spark.driver.", "spark.executor.", "spark.master", "spark.python.", "spark.pyspark.", "spark.ui.", "spark.cores.",
+    "spark.task.", "spark.speculation",
+)  # fmt: skip
+"""Settings of Spark's core, which `SET -v` does not list."""
+
+RUNNERS: Final[dict[str, Callable[[Block, World], None]]] = {
+    "python": _run_python,
+    "sh": _run_shell,
+    "sql": _run_sql,
+    "text": _compare_output,
+    "properties": _read_broker_config,
+    "conf": _check_spark_conf,
+    "json": _read_json,
+}
+"""How a block is run, by its language. A block in any other language fails the test."""

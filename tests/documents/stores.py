@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stores that the documents' examples are about, small and the same every time, at the paths which they name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store_core import DefaultMessageStore
+from tests.builders import SIZE_AT, LogBuilder, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["copy_world", "make_world"]
+
+_SEGMENT: Final = 1 << 30
+_MESSAGES: Final = 600
+_PAUSE_MS: Final = 500
+_BEGIN_MS: Final = 1_700_000_000_000
+_WRITTEN_BYTES: Final = 60
+"""What came to disk of the crashed store's last record."""
+
+_DAMAGED: Final = 300
+"""Which record of the damaged store has another size than it had."""
+
+
+def make_world(world: Path) -> None:
+    """Make what the examples find: stores of RocketMQ's own file sizes, and a few files beside them."""
+    log = _log()
+    sound = world / "data" / "rocketmq" / "store"
+    _write(log, sound)
+    _close(sound)
+    _write_config(sound)
+    world.joinpath("mnt").mkdir()
+    for copy in ("data/damaged/store", "data/crashed/store", "mnt/store"):
+        copy_world(sound, world / copy)
+    _damage(world / "data/damaged/store", log)
+    _crash(world / "data/crashed/store", log)
+    _write_files(world)
+
+
+def copy_world(source: Path, target: Path) -> None:
+    """Copy a tree, with the holes in its files."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    cp = shutil.which("cp") or "/bin/cp"
+    subprocess.run([cp, "-a", "--sparse=always", source, target], check=True)  # noqa: S603 -- our own directories
+
+
+def _log() -> LogBuilder:
+    log = LogBuilder(_SEGMENT)
+    for number in range(_MESSAGES):
+        stored = _BEGIN_MS + number * _PAUSE_MS
+        log.append(_message(number), store_timestamp=stored, born_timestamp=stored - 3 - number % 5)
+    return log
+
+
+def _message(number: int) -> Record:
+    properties = {"KEYS": f"order-{4500 + number}", "UNIQ_KEY": f"0A010203000018B4AAC2{number:012X}"}
+    if number % 50 == 49:
+        properties |= {"attempt": str(number // 50 % 5), "REAL_TOPIC": "%RETRY%billing"}
+        return Record(b"invoice", "%DLQ%billing", properties, reconsume_times=16)
+    if number % 4 == 3:
+        properties |= {"TAGS": "card" if number % 8 == 3 else "transfer"}
+        return Record(b'{"amount": %d}' % (number % 90), "payments", properties, queue_id=number // 4 % 2)
+    properties |= {"TAGS": ("created", "paid", "shipped")[number % 3], "region": "eu" if number % 5 else "us"}
+    properties |= {"price": str(number % 40)}
+    return Record(b'{"order": %d}' % (4500 + number), "orders", properties, queue_id=number % 4)
+
+
+def _write(log: LogBuilder, root: Path) -> None:
+    """Write the log with a hole where nothing was written yet."""
+    path = root / "commitlog" / f"{0:020d}"
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        file.writelines(record.encode() for record in log.records)
+        file.truncate(_SEGMENT)
+
+
+def _close(root: Path) -> None:
+    """Have queues and index made, and the store closed."""
+    with DefaultMessageStore.open(root):
+        pass
+
+
+def _write_config(root: Path) -> None:
+    config = root / "config"
+    config.mkdir(exist_ok=True)
+    offsets = {"offsetTable": {"orders@my-group": {"0": 30, "1": 40, "2": 12, "3": 0}}}
+    config.joinpath("consumerOffset.json").write_text(json.dumps(offsets))
+
+
+def _damage(root: Path, log: LogBuilder) -> None:
+    """Overwrite the size of a record in the middle."""
+    _patch(root, log.records[_DAMAGED].physical_offset + SIZE_AT, b"\x7f\xff\xff\xff")
+
+
+def _crash(root: Path, log: LogBuilder) -> None:
+    """Leave the store as a machine does that lost power: the last record torn, no queues of one topic, not closed."""
+    torn = log.records[-1].physical_offset + _WRITTEN_BYTES
+    _patch(root, torn, bytes(log.end - torn))
+    shutil.rmtree(root / "consumequeue" / "payments")
+    root.joinpath("abort").write_text("4711")
+
+
+def _patch(root: Path, offset: int, data: bytes) -> None:
+    with root.joinpath("commitlog", f"{0:020d}").open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def _write_files(world: Path) -> None:
+    """Write what commands and examples take from the working directory."""
+    world.joinpath("broker.conf").write_text("brokerName=broker-a\nmappedFileSizeCommitLog=1073741824\n")
+    rows = {"topic": ["invoices", "invoices"], "body": [b"one", b"two"], "keys": [["i-1"], ["i-2"]]}
+    pq.write_table(pa.table(rows), world / "data" / "rows.parquet")

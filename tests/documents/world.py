@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a document's blocks run: its own copy of the example stores, one namespace, and what was printed last."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["World", "matches"]
+
+_ROOTS: Final = ("/data/", "/mnt/", "/tmp/first-look")  # noqa: S108 -- nothing is made there
+_ELLIPSIS: Final = "..."
+
+
+@dataclass(slots=True)
+class World:
+    """What the blocks of one document share.
+
+    Attributes
+    ----------
+    directory : Path
+        Where the blocks run, and what the paths ``/data`` and ``/mnt`` of the documents stand for.
+    spark : SparkSession
+    namespace : dict
+        Of the blocks in Python; `spark` is there, as in a notebook.
+    printed : str or None
+        What the block before this one printed, or the text of the error that it raised; None if it is compared already.
+    error_at : str
+        Where the block is that raised `printed`, as long as no block of output has shown it; else empty.
+    """
+
+    directory: Path
+    spark: SparkSession
+    namespace: dict[str, Any] = field(default_factory=dict)
+    printed: str | None = None
+    error_at: str = ""
+
+    def __post_init__(self) -> None:
+        self.namespace |= {"__name__": "document", "spark": self.spark}
+
+    def inside(self, text: str) -> str:
+        """Put the paths of a document where the test has them."""
+        for root in _ROOTS:
+            text = text.replace(root, f"{self.directory}{root}")
+        return text
+
+    def outside(self, text: str) -> str:
+        """Put paths back as the document has them."""
+        return text.replace(f"file:{self.directory}", "file:").replace(str(self.directory), "")
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Work in the directory, and keep what is printed meanwhile."""
+        before, output = os.getcwd(), io.StringIO()  # noqa: PTH109 -- to go back to
+        os.chdir(self.directory)
+        try:
+            with redirect_stdout(output), redirect_stderr(output):
+                yield
+        finally:
+            os.chdir(before)
+            self.printed = self.outside(output.getvalue())
+
+
+def matches(shown: str, printed: str, *, somewhere: bool = False) -> bool:
+    """Tell whether a document's text is what was printed; ``...`` stands for anything.
+
+    Blanks at the end of lines, and empty lines at the ends, don't count.
+    """
+    wanted, found = _lines(shown), _lines(printed)
+    pieces = wanted.split(_ELLIPSIS)
+    position = found.find(pieces[0]) if somewhere else (0 if found.startswith(pieces[0]) else -1)
+    for piece in pieces:
+        position = found.find(piece, position) if position >= 0 else -1
+        if position < 0:
+            return False
+        position += len(piece)
+    return somewhere or not pieces[-1] or (found.endswith(pieces[-1]) and (len(pieces) > 1 or wanted == found))
+
+
+def _lines(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
