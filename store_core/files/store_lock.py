@@ -67,6 +67,15 @@ class StoreLock:
         self._file_system.make_directories(self.path.parent)
         file = self._file_system.open(self.path, create=True)
         try:
+            self._lock(file)
+        except BaseException:
+            file.close()  # which gives the lock back, too
+            raise
+        self._file, self._owner = file, os.getpid()
+        return self
+
+    def _lock(self, file: OpenFile) -> None:
+        try:
             fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         except OSError as error:
             if error.errno not in _LOCKED:
@@ -77,8 +86,6 @@ class StoreLock:
             ) from error
         file.write(memoryview(_CONTENT), 0)
         file.sync()
-        self._file, self._owner = file, os.getpid()
-        return self
 
     def release(self) -> None:
         """Give the lock back; the file stays, as RocketMQ leaves it. In a forked child this only closes the file."""

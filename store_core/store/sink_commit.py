@@ -176,8 +176,10 @@ class SinkCommit:
                     continue
                 cleaned.append(str(leftover))
             for path in stores_beside(self.root, self.file_system):
-                remove_store(path)
-                cleaned.append(f"{path}: a store that was to replace this one, or was replaced")
+                if remove_store(path):
+                    cleaned.append(f"{path}: a store that was to replace this one, or was replaced")
+                else:
+                    _LOG.warning("%s, a store that was to replace this one, or was replaced, can't be deleted", path)
         for text in cleaned:
             _LOG.warning("deleted %s", text)
         return tuple(cleaned)

@@ -76,6 +76,7 @@ def stores_beside(root: Path, file_system: FileSystem) -> list[Path]:
     return [root.with_name(each) for each in file_system.names(root.parent) if name.fullmatch(each)]
 
 
-def remove_store(path: Path) -> None:
-    """Delete a store, if it is there."""
+def remove_store(path: Path) -> bool:
+    """Delete a store, if it is there; tell whether it is gone."""
     shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()

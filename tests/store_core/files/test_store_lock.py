@@ -80,6 +80,16 @@ def test_a_lock_is_taken_once(tmp_path: Path, disk: FaultyFileSystem) -> None:
     assert not lock.is_held
 
 
+def test_a_lock_that_can_t_be_written_is_not_kept(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    disk.fail("write", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left") as caught:
+        StoreLock(tmp_path, disk).acquire()
+
+    with StoreLock(tmp_path, disk) as lock:
+        assert lock.is_held
+    assert caught.value.errno == errno.ENOSPC
+
+
 def test_a_refusal_is_an_error_of_this_package_and_travels_between_processes() -> None:
     error = pickle.loads(pickle.dumps(StoreLockedError("who and what")))  # noqa: S301 -- our own bytes
 

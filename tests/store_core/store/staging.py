@@ -51,9 +51,11 @@ def table(bodies: list[bytes]) -> pa.Table:
     )
 
 
-def stage(path: Path, *batches: list[bytes], times: list[int] | None = None) -> StagedFile:
+def stage(
+    path: Path, *batches: list[bytes], times: list[int] | None = None, file_system: FileSystem | None = None
+) -> StagedFile:
     """Stage messages with these bodies; `times` are their store times, of every batch the same."""
-    with StagedBatchWriter(path, FaultyFileSystem()) as writer:
+    with StagedBatchWriter(path, file_system or FaultyFileSystem()) as writer:
         for bodies in batches:
             stamps = None if times is None else np.array(times, np.int64)
             writer.write(StagedBatch(encode_batch(table(bodies)), stamps))
