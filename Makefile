@@ -5,7 +5,7 @@ SHELL := /bin/sh
 VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
-.PHONY: help venv demo test lint format docs bench interop soak wheel test-install test-lowest compat lock clean
+.PHONY: help venv demo test lint format docs linkcheck bench interop soak wheel test-install test-lowest compat lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -33,8 +33,11 @@ format: venv ## rewrite the code as ruff formats it, with its safe fixes
 	@.venv/bin/ruff check --quiet --fix-only .
 	@.venv/bin/ruff format .
 
-docs: venv ## write the generated documents anew
+docs: venv ## write the generated documents anew, and make the site in docs/_build/html
 	@$(VENV_PYTHON) tools/generate_docs.py
+
+linkcheck: venv ## try the documents' links to other sites, over the network
+	@$(VENV_PYTHON) tools/generate_docs.py --links
 
 bench: venv ## the ratios of speed and memory, in one run; BENCH_ARGS="..." is handed on
 	@$(VENV_PYTHON) tests/benchmarks/run.py $(BENCH_ARGS)

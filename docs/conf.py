@@ -47,9 +47,10 @@ nb_execution_mode = "off"  # the tests execute the notebooks; their outputs are 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True, "inherited-members": True}
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 default_role = "code"  # docstrings name arguments, options and files in single backquotes; most are no objects
@@ -85,7 +86,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": []}
+html_sidebars = {page: [] for page in ("index", "start", "how-it-works", "search", "genindex")}
 lexers["conf"] = PropertiesLexer()  # as Spark writes its settings: a name, blanks, a value
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

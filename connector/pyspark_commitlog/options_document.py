@@ -28,18 +28,24 @@ def markdown_document() -> str:
 
 _INTRODUCTION: Final = (
     "<!-- Generated from the tables of options and columns by `make docs`; do not edit. -->",
-    '# Options and columns of `format("commitlog")`',
+    "# Options and columns",
     "",
-    '## `spark.read.format("commitlog").load(path)`',
+    "Names of options and columns match without regard to case; unknown ones are refused.",
     "",
-    "Names of options and columns match without regard to case; unknown ones are refused. `store_core.read_messages`",
-    "takes the same options as Python arguments, in snake_case.",
+    "## Reading",
+    "",
+    '`spark.read.format("commitlog").options(...).load(path)`. `store_core.read_messages` takes the same options as',
+    "Python arguments, in snake_case.",
+    "",
+    "### Options of reading",
     "",
     "| option | default | about | meaning |",
     "|---|---|---|---|",
 )
 
 _COLUMNS_INTRODUCTION: Final = (
+    "",
+    "### Columns of a row",
     "",
     "Columns of the view `messages`, in the order of the DataFrame. Those not read by default come with `.schema(...)`",
     "or with option `columns`. Spark does not tell a Python source which columns a query uses: name a few, and only",
@@ -53,18 +59,24 @@ _COLUMNS_INTRODUCTION: Final = (
 
 _WRITE_INTRODUCTION: Final = (
     "",
-    '## `df.write.format("commitlog").mode("append").save(store)` and `df.writeStream.format("commitlog")`',
+    "## Writing",
+    "",
+    '`df.write.format("commitlog").mode("append").options(...).save(store)`, and `df.writeStream.format("commitlog")`.',
     "",
     "All messages of a job go into the store, or none. With `writeStream` that holds for each batch, and one that is",
     "in the store is not appended again after a restart: what was appended is noted in the store, in `commitlog-sink`,",
     "under the query's id, which its checkpoint keeps. Rows keep their order within a partition; partitions go in the",
     "order of their numbers. Rows that RocketMQ would refuse fail the job, unless `badRows` says otherwise.",
     "",
+    "### Options of writing",
+    "",
     "| option | default | about | meaning |",
     "|---|---|---|---|",
 )
 
 _INPUT_INTRODUCTION: Final = (
+    "",
+    "### Columns of a message",
     "",
     "Columns that a DataFrame may have, by name; others are refused. Of a property that is a column, and is in",
     "`properties` too, the column counts. `properties_string` holds all of them, so it does not go with `tags`,",
