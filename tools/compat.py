@@ -180,7 +180,7 @@ def install(cell: Cell, interpreter: Path) -> Path:
     groups = ["--group", "test", "--group", "connect"]
     wanted = [f"pyspark[connect]=={cell.pyspark}.*", *groups, "--editable", ".[progress]"]
     into: list[str | Path] = ["--python", python, "--constraints", write_constraints()]
-    into += ["--find-links", build_pyspark(cell.pyspark), "--no-build-package", "pyspark"]
+    into += ["--find-links", build_pyspark(cell.pyspark), "--only-binary", "pyspark"]
     command = [uv(), "pip", "install", "--quiet", *into, *wanted]
     subprocess.run(command, cwd=ROOT, check=True)
     return python
