@@ -46,6 +46,8 @@ _NAMES: Final = {
 """Settings of MessageStoreConfig by their names in ``store.conf``."""
 
 _ONLY_5_3: Final = ("mapperFileSizeBatchConsumeQueue", "enabledAppendPropCRC", "forceVerifyPropCRC")
+_SINCE_4_9: Final = ("enableLmq", "enableMultiDispatch")
+_UNKNOWN: Final = {"4.3": (*_ONLY_5_3, *_SINCE_4_9), "4.9": _ONLY_5_3, "5.3": ()}
 
 # ---- recovered
 
@@ -53,7 +55,7 @@ _ONLY_5_3: Final = ("mapperFileSizeBatchConsumeQueue", "enabledAppendPropCRC", "
 def settings_of(conf: dict[str, str], release: str) -> Answer:
     given: Answer = {_NAMES[key]: json.loads(value) for key, value in conf.items() if key in _NAMES}
     given |= {key.removeprefix("set."): value == "true" for key, value in conf.items() if key.startswith("set.")}
-    known = {name: value for name, value in given.items() if release == "5.3" or name not in _ONLY_5_3}
+    known = {name: value for name, value in given.items() if name not in _UNKNOWN[release]}
     return known | {"batch_topics": batch_topics_of(conf)}
 
 
