@@ -38,6 +38,10 @@ class DeferredSyncFileSystem(OsFileSystem):
         """Make a directory and those above it."""
         path.mkdir(parents=True, exist_ok=True)
 
+    def add_directories(self, path: Path) -> None:
+        """Make a directory and those above it."""
+        self.make_directories(path)
+
     def sync_directory(self, path: Path) -> None:
         """Do nothing: `sync_directories` does it."""
 

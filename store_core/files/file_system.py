@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from store_core.files.unsynced_names import UnsyncedNames
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -110,6 +112,10 @@ class FileSystem(Protocol):
         """Make a directory and those above it, durably."""
         ...
 
+    def add_directories(self, path: Path) -> None:
+        """Make a directory and those above it; their names are on disk after `sync_directory` of it."""
+        ...
+
     def rename(self, source: Path, target: Path) -> None:
         """Move a file over another in one step."""
         ...
@@ -123,7 +129,10 @@ class FileSystem(Protocol):
         ...
 
     def sync_directory(self, path: Path) -> None:
-        """Bring a directory's entries to disk: a new file's data is safe only after this."""
+        """Bring a directory's entries to disk: a new file's data is safe only after this.
+
+        Also the names of directories above it that `add_directories` has made.
+        """
         ...
 
     def used_percent(self, path: Path) -> int:
@@ -221,6 +230,9 @@ class OsOpenFile:
 class OsFileSystem:
     """The operating system's files."""
 
+    def __init__(self) -> None:
+        self._unsynced = UnsyncedNames()
+
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
         """Open a file; with `create`, make it if it isn't there."""
         flags = os.O_RDWR if writable else os.O_RDONLY
@@ -244,11 +256,18 @@ class OsFileSystem:
 
     def make_directories(self, path: Path) -> None:
         """Make a directory and those above it, durably."""
-        if path.is_dir():
-            return
-        self.make_directories(path.parent)
-        path.mkdir(exist_ok=True)
-        self.sync_directory(path.parent)
+        is_new = not path.is_dir()
+        if is_new:
+            self.make_directories(path.parent)
+            path.mkdir(exist_ok=True)
+        if is_new or path.parent in self._unsynced:
+            self.sync_directory(path.parent)
+
+    def add_directories(self, path: Path) -> None:
+        """Make a directory and those above it; their names are on disk after `sync_directory` of it."""
+        if not path.is_dir():
+            self.add_directories(path.parent)
+            self._unsynced.make(path)
 
     def rename(self, source: Path, target: Path) -> None:
         """Move a file over another in one step."""
@@ -268,7 +287,11 @@ class OsFileSystem:
                     raise
 
     def sync_directory(self, path: Path) -> None:
-        """Bring a directory's entries to disk."""
+        """Bring a directory's entries to disk, and the names of those above it that `add_directories` has made."""
+        self._unsynced.sync(path, self.sync_names)
+
+    def sync_names(self, path: Path) -> None:
+        """Bring a directory's entries to disk, and nothing else."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

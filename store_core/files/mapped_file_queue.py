@@ -282,7 +282,7 @@ class MappedFileQueue:
         return unchanged
 
     def force(self, offset: int) -> None:
-        """Bring the files from the one that holds `offset` on to disk, and that there are no others.
+        """Bring the files from the one that holds `offset` on to disk, that there are no others, and their directory.
 
         What a killed process wrote may be in memory only, though `load` counts it as flushed; and what was cut off may
         come back, if the machine stops before the cut is on disk.
@@ -298,6 +298,7 @@ class MappedFileQueue:
         for directory in sorted({file.path.parent for file in self._files} or self.paths.paths):
             if self._file_system.status(directory) is not None:
                 self._file_system.sync_directory(directory)
+                self._file_system.sync_directory(directory.parent)
 
     # ---- deleting
 

@@ -233,6 +233,10 @@ class OverlayFileSystem:
                 elif not status.is_directory:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(each))
 
+    def add_directories(self, path: Path) -> None:
+        """Make a directory and those above it."""
+        self.make_directories(path)
+
     def remove_directory(self, path: Path) -> None:
         """Delete a directory if it is empty; else it stays."""
         with self._lock:

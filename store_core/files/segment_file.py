@@ -99,7 +99,7 @@ class SegmentFile:
             As the system says, e.g. ENOSPC with `reserve`, or EEXIST if a longer file is there already. A file that
             step 2 made is deleted again.
         """
-        self._file_system.make_directories(self.path.parent)
+        self._file_system.add_directories(self.path.parent)
         self.is_new = self._file_system.status(self.path) is None
         file = self._file_system.open(self.path, create=True)
         try:

@@ -348,6 +348,7 @@ class ConsumeQueueStore:
             files.force(files.max_offset - _FILES_RECOVERED * files.file_size)
             if isinstance(queue, ConsumeQueue) and isinstance(queue.ext, ConsumeQueueExt):
                 queue.ext.mapped_file_queue.force(0)
+        self._table.sync_topics()
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """Delete files of which every unit points below the log's start, and correct the queues' first indexes.

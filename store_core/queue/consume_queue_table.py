@@ -237,6 +237,20 @@ class ConsumeQueueTable:
             return (f"{directory} is a file: expected a directory, so the queue is empty",)
         return queue.load()
 
+    def sync_topics(self) -> None:
+        """Bring to disk that there are the topics' directories: a killed process may have left that in memory only.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        kinds = (self._root / kind for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE))
+        for directory in (*kinds, self._root):
+            status = self._file_system.status(directory)
+            if status is not None and status.is_directory:
+                self._file_system.sync_directory(directory)
+
     def remove(self, topic: str) -> list[int]:
         """Delete the queues of a topic with their files, and give their ids.
 

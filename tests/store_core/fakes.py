@@ -71,6 +71,7 @@ class FaultyFileSystem(OsFileSystem):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[tuple[str, str]] = []
         self.free_blocks: int | None = None
         self._blocks: set[tuple[int, int]] = set()
@@ -118,6 +119,10 @@ class FaultyFileSystem(OsFileSystem):
     def make_directories(self, path: Path) -> None:
         self.called("make_directories", path)
         super().make_directories(path)
+
+    def add_directories(self, path: Path) -> None:
+        self.called("make_directories", path)
+        super().add_directories(path)
 
     def sync_directory(self, path: Path) -> None:
         self.called("sync_directory", path)

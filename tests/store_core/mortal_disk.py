@@ -41,6 +41,7 @@ class MortalFileSystem(OsFileSystem):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.changes_left: int | None = None
         self.torn = 0.0
         self.is_dead = False
@@ -96,6 +97,12 @@ class MortalFileSystem(OsFileSystem):
             self.change(path, undo=path.rmdir)
             path.mkdir()
             self.sync_directory(path.parent)
+
+    def add_directories(self, path: Path) -> None:
+        if not path.is_dir():
+            self.add_directories(path.parent)
+            self.change(path, undo=path.rmdir)
+            path.mkdir()
 
     def rename(self, source: Path, target: Path) -> None:
         before = target.read_bytes() if target.exists() else None

@@ -17,6 +17,7 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
+from store_core.files.unsynced_names import UnsyncedNames
 
 if TYPE_CHECKING:
     from tests.store_core.fakes import FaultyFileSystem
@@ -242,3 +243,82 @@ def test_the_machines_clock_goes_on() -> None:
     assert clock.wait(event, None)
     assert clock.monotonic() >= before
     assert clock.now_ms() > 1_700_000_000_000
+
+
+# ---- names of new directories
+
+
+class SyncingDisk(OsFileSystem):
+    """Notes which directories are synced, and can fail at one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+        self.failing: str | None = None
+
+    def sync_names(self, path: Path) -> None:
+        if path.name == self.failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        self.synced.append(path.name)
+
+
+def test_added_directories_are_synced_with_the_first_below_them(tmp_path: Path) -> None:
+    disk = SyncingDisk()
+    for path in (tmp_path / "a" / "b" / "c", tmp_path / "a" / "b" / "d"):
+        disk.add_directories(path)
+    before = [*disk.synced]
+    for path in (tmp_path / "a" / "b" / "c", tmp_path / "a" / "b" / "d"):
+        disk.sync_directory(path)
+
+    assert before == []
+    assert disk.synced == ["c", "b", "a", tmp_path.name, "d"]
+
+
+def test_a_name_that_came_later_is_synced_once_more(tmp_path: Path) -> None:
+    disk = SyncingDisk()
+    disk.add_directories(tmp_path / "a" / "b")
+    disk.sync_directory(tmp_path / "a" / "b")
+    disk.synced.clear()
+    disk.add_directories(tmp_path / "a" / "c")
+    disk.sync_directory(tmp_path / "a" / "c")
+
+    assert disk.synced == ["c", "a"]
+
+
+def test_a_name_that_is_made_during_a_sync_is_still_due(tmp_path: Path) -> None:
+    names, synced = UnsyncedNames(), list[str]()
+    names.make(tmp_path / "a")
+
+    def sync_one(directory: Path) -> None:
+        synced.append(directory.name)
+        if len(synced) == 1:
+            names.make(tmp_path / "b")
+
+    for _ in range(3):
+        if tmp_path in names:
+            names.sync(tmp_path / "a", sync_one)
+
+    assert synced == ["a", tmp_path.name, "a", tmp_path.name]
+    assert tmp_path not in names
+
+
+def test_a_name_whose_sync_failed_is_still_due(tmp_path: Path) -> None:
+    disk = SyncingDisk()
+    disk.add_directories(tmp_path / "a" / "b")
+    disk.failing = tmp_path.name
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.sync_directory(tmp_path / "a" / "b")
+    disk.failing = None
+    disk.synced.clear()
+    disk.sync_directory(tmp_path / "a" / "b")
+
+    assert disk.synced == ["b", tmp_path.name]
+
+
+def test_a_directory_that_was_added_is_made_durable_when_that_is_asked_for(tmp_path: Path) -> None:
+    disk = SyncingDisk()
+    disk.add_directories(tmp_path / "a" / "b")
+    disk.make_directories(tmp_path / "a" / "b")
+    disk.make_directories(tmp_path / "a" / "b")
+
+    assert disk.synced == ["a", tmp_path.name]

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.batch_plan import plan_batch
 from store_core.queue.consume_queue import ConsumeQueue
@@ -498,6 +499,42 @@ def test_a_sequence_that_is_not_written_at_once_is_tried_again(maker: _Maker, fa
     assert _starts(queues, "T") == [1000 + 100 * index for index in range(12)]
     assert maker.errors == 0
     assert maker.put_times == [10_000, 21_000]
+
+
+class _SyncingDisk(FaultyFileSystem):
+    """Notes which directories are synced, those above included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: Path) -> None:
+        OsFileSystem.sync_directory(self, path)
+
+    def sync_names(self, path: Path) -> None:
+        self.synced.append(path.name)
+
+
+def test_directories_of_new_queues_are_synced_when_they_are_flushed_each_once(maker: _Maker) -> None:
+    disk = maker.disk = _SyncingDisk()
+    queues = maker.new()
+    for topic, queue_id in (("T", 0), ("T", 1), ("U", 2)):
+        queues.put(_request(topic, queue_id))
+    before = [*disk.synced]
+    for _ in range(2):
+        queues.flush()
+
+    assert before == []
+    assert sorted(disk.synced) == sorted(["0", "1", "2", "T", "U", "consumequeue", maker.root.name])
+
+
+def test_directories_that_a_killed_process_left_are_synced_by_a_recovery(maker: _Maker) -> None:
+    disk = maker.disk = _SyncingDisk()
+    maker.new().put(_request("T", 7))
+    maker.disk = disk = _SyncingDisk()
+    maker.opened().force()
+
+    assert {"7", "T", "consumequeue", maker.root.name} <= set(disk.synced)
 
 
 def test_one_queue_that_can_not_be_flushed_does_not_keep_the_others_from_it(maker: _Maker) -> None:

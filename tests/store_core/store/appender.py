@@ -65,6 +65,7 @@ class FatedFileSystem(OsFileSystem):
     """The real file system, until its hour has come."""
 
     def __init__(self, fate: Fate) -> None:
+        super().__init__()
         self._fate = fate
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
@@ -75,6 +76,10 @@ class FatedFileSystem(OsFileSystem):
     def make_directories(self, path: Path) -> None:
         self._fate.meet()
         super().make_directories(path)
+
+    def add_directories(self, path: Path) -> None:
+        self._fate.meet()
+        super().add_directories(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self._fate.meet()

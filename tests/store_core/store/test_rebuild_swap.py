@@ -30,6 +30,9 @@ class KillingFileSystem(OsFileSystem):
     left: int
     done: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        super().__init__()
+
     def _step(self, what: str) -> None:
         if not self.left:
             raise _KilledError
@@ -45,6 +48,11 @@ class KillingFileSystem(OsFileSystem):
         if not path.is_dir():
             self._step(f"make {path.name}")
         super().make_directories(path)
+
+    def add_directories(self, path: Path) -> None:
+        if not path.is_dir():
+            self._step(f"make {path.name}")
+        super().add_directories(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self._step(f"rename {source.name}")
