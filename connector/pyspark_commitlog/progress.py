@@ -36,23 +36,23 @@ _ONE_AT_A_TIME: Final = Lock()
 class Describe(Protocol):
     """Chooses the words for a stage."""
 
-    def __call__(self, tasks: StageTasks, others: int, seconds: float) -> StageView:
-        """Describe a stage that has been seen for some seconds, while others run beside it."""
+    def __call__(self, tasks: StageTasks, others: int, pace: float) -> StageView:
+        """Describe a stage with its tasks a second, 0 if that is not known yet, while others run beside it."""
 
 
-def describe_stage(tasks: StageTasks, others: int, seconds: float) -> StageView:
+def describe_stage(tasks: StageTasks, others: int, pace: float) -> StageView:
     """Describe any stage: its number, tasks a second, what runs and what failed.
 
     Examples
     --------
     >>> from pyspark_commitlog.progress_stages import StageTasks
-    >>> describe_stage(StageTasks(4, 20, done=5, running=2), 0, 2.0).notes
+    >>> describe_stage(StageTasks(4, 20, done=5, running=2), 0, 2.5).notes
     ('2.5 tasks/s', '2 running')
     """
     label = f"stage {tasks.stage}" + (f" (+{others})" if others else "")
-    notes = [f"{tasks.done / seconds:.1f} tasks/s"] if tasks.done and seconds > 0 else []
+    notes = [f"{pace:.1f} tasks/s"] if pace else []
     notes += [f"{count} {name}" for count, name in ((tasks.running, "running"), (tasks.failed, "failed")) if count]
-    return StageView(tasks.stage, label, tasks.done, tasks.total, seconds, tuple(notes))
+    return StageView(tasks.stage, label, tasks.done, tasks.total, pace, tuple(notes))
 
 
 @contextmanager
@@ -121,7 +121,8 @@ class ProgressWatch:
         self._display = display
         self._describe = describe
         self._clock = clock
-        self._seen = -1
+        self._last: StageTasks | None = None
+        self._done_before = 0
         self._began = 0.0
         self._is_over = Event()
 
@@ -143,12 +144,16 @@ class ProgressWatch:
         found = self._stages.running()
         if not found:
             return
-        oldest = found[0]
-        if oldest.stage != self._seen:
-            self._seen, self._began = oldest.stage, self._clock()
-        view = self._describe(oldest, len(found) - 1, self._clock() - self._began)
+        view = self._describe(found[0], len(found) - 1, self._pace(found[0], self._clock()))
         if not self._is_over.is_set():
             self._display.show(view)
+
+    def _pace(self, tasks: StageTasks, now: float) -> float:
+        """Give the tasks a second since the stage was first seen: what was done by then took nobody knows how long."""
+        last, self._last = self._last, tasks
+        if last is None or last.stage != tasks.stage or last.done > tasks.done:
+            self._done_before, self._began = tasks.done, now
+        return (tasks.done - self._done_before) / (now - self._began) if now > self._began else 0.0
 
     def _run(self) -> None:
         while not self._is_over.wait(_SECONDS_BETWEEN):

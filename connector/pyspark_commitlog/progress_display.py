@@ -29,8 +29,8 @@ class StageView:
         What it is called.
     done, total : int
         Tasks.
-    seconds : float
-        Since it was first seen.
+    pace : float
+        Tasks a second; 0 if that is not known yet.
     notes : tuple of str
         Rates and the like.
     """
@@ -39,7 +39,7 @@ class StageView:
     label: str
     done: int
     total: int
-    seconds: float
+    pace: float
     notes: tuple[str, ...] = ()
 
 
@@ -58,12 +58,12 @@ def progress_line(view: StageView) -> str:
 
     Examples
     --------
-    >>> progress_line(StageView(4, "reading", 3, 12, 6.0, ("512 MiB/s",)))
+    >>> progress_line(StageView(4, "reading", 3, 12, 0.5, ("512 MiB/s",)))
     'reading: 3 of 12 tasks, 512 MiB/s, 18 s left'
     """
     parts = [f"{view.label}: {view.done} of {view.total} tasks", *view.notes]
-    if view.done and view.seconds > 0:
-        parts.append(f"{view.seconds * (view.total - view.done) / view.done:.0f} s left")
+    if view.pace:
+        parts.append(f"{(view.total - view.done) / view.pace:.0f} s left")
     return ", ".join(parts)
 
 
@@ -138,6 +138,7 @@ class TqdmDisplay:
         if view.stage != self._stage:
             self._stage = view.stage
             self._bar.set_description_str(view.label, refresh=False)
+            self._bar.initial = view.done  # of which tqdm counts no time
             self._bar.reset(view.total)
         self._bar.set_postfix_str(", ".join(view.notes), refresh=False)
         self._bar.update(view.done - self._bar.n)

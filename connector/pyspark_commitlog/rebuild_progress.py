@@ -29,12 +29,11 @@ class RebuildStages:
         self._size = size
         self._first = -1
 
-    def __call__(self, tasks: StageTasks, others: int, seconds: float) -> StageView:
+    def __call__(self, tasks: StageTasks, others: int, pace: float) -> StageView:
         """Describe a stage: which half of the work it is and, of the log, bytes a second."""
         del others
         self._first = tasks.stage if self._first < 0 else self._first
         half = (tasks.stage - self._first) % len(_NAMES)
-        is_rated = half == 0 and tasks.done and seconds > 0
-        rate = f"{self._size * tasks.done / tasks.total / seconds / _MEBIBYTE:.0f} MiB/s" if is_rated else ""
+        rate = f"{self._size / tasks.total * pace / _MEBIBYTE:.0f} MiB/s" if half == 0 and pace else ""
         notes = [rate] * bool(rate) + [f"{tasks.failed} failed"] * bool(tasks.failed)
-        return StageView(tasks.stage, _NAMES[half], tasks.done, tasks.total, seconds, tuple(notes))
+        return StageView(tasks.stage, _NAMES[half], tasks.done, tasks.total, pace, tuple(notes))

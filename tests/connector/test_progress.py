@@ -33,6 +33,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+CELL = """\
+import sys, threading
+sys.modules["ipywidgets"] = None
+from pyspark_commitlog.progress import ProgressWatch
+from pyspark_commitlog.progress_display import choose_display
+from pyspark_commitlog.progress_stages import StageTasks
+
+class Stages:
+    def running(self):
+        return [StageTasks(4, 20, 5)]
+
+    def close(self):
+        pass
+
+display, was_shown = choose_display(), threading.Event()
+show, display.show = display.show, lambda view: (show(view), was_shown.set())
+with ProgressWatch(Stages(), display).running():
+    assert was_shown.wait(60)
+"""
+
+
 class Terminal(io.StringIO):
     """A terminal that remembers all that was written, and can be told what to do when a text appears."""
 
@@ -112,39 +133,46 @@ def watched(*answers: list[StageTasks], seconds: list[float]) -> list[StageView]
 
 
 def test_a_stage_has_its_rate_and_the_rest_of_its_time() -> None:
-    first, second = watched([StageTasks(4, 20, 0, 2)], [StageTasks(4, 20, 5, 2)], seconds=[10.0, 10.0, 14.0])
+    first, second = watched([StageTasks(4, 20, 0, 2)], [StageTasks(4, 20, 5, 2)], seconds=[10.0, 14.0])
 
     assert "stage 4: 0 of 20 tasks, 2 running" == progress_line(first)
     assert "stage 4: 5 of 20 tasks, 1.2 tasks/s, 2 running, 12 s left" == progress_line(second)
 
 
 def test_of_several_stages_the_oldest_is_shown_and_the_others_are_counted() -> None:
-    (view,) = watched([StageTasks(2, 8, 1), StageTasks(3, 9), StageTasks(5, 1)], seconds=[0.0, 0.0])
+    (view,) = watched([StageTasks(2, 8, 1), StageTasks(3, 9), StageTasks(5, 1)], seconds=[0.0])
 
     assert ("stage 2 (+2)", 1, 8) == (view.label, view.done, view.total)
 
 
-def test_the_next_stage_starts_its_own_time() -> None:
-    views = watched([StageTasks(1, 4, 3)], [StageTasks(2, 4, 1)], seconds=[0.0, 9.0, 20.0, 21.0])
+def test_what_was_done_before_a_stage_was_seen_counts_for_no_rate() -> None:
+    views = watched([StageTasks(1, 20, 9)], [StageTasks(1, 20, 10)], seconds=[5.0, 7.0])
 
-    assert [("stage 1", 9.0), ("stage 2", 1.0)] == [(view.label, view.seconds) for view in views]
+    assert [0.0, 0.5] == [view.pace for view in views]
+
+
+def test_the_next_stage_and_the_same_one_once_more_start_their_own_time() -> None:
+    stages = [StageTasks(1, 9, 0)], [StageTasks(2, 9, 0)], [StageTasks(2, 9, 3)], [StageTasks(2, 9, 1)]
+    views = watched(*stages, [StageTasks(2, 9, 2)], seconds=[0.0, 20.0, 21.0, 30.0, 32.0])
+
+    assert [0.0, 0.0, 3.0, 0.0, 0.5] == [view.pace for view in views]
 
 
 def test_failed_tasks_are_told() -> None:
-    assert ("2 failed",) == describe_stage(StageTasks(1, 4, 0, 0, 2), 0, 1.0).notes
+    assert ("2 failed",) == describe_stage(StageTasks(1, 4, 0, 0, 2), 0, 0.0).notes
 
 
 def test_between_stages_the_last_one_stays() -> None:
-    assert 1 == len(watched([StageTasks(1, 4)], [], [], seconds=[0.0, 0.0]))
+    assert 1 == len(watched([StageTasks(1, 4)], [], [], seconds=[0.0]))
 
 
 def test_a_rebuild_reads_and_writes_in_turns() -> None:
     describe = RebuildStages(1 << 30)
     views = [
-        describe(StageTasks(7, 8), 0, 2.0),
-        describe(StageTasks(7, 8, 2), 0, 2.0),
-        describe(StageTasks(8, 4, 2), 0, 2.0),
-        describe(StageTasks(9, 8, 2), 0, 2.0),
+        describe(StageTasks(7, 8), 0, 0.0),
+        describe(StageTasks(7, 8, 2), 0, 1.0),
+        describe(StageTasks(8, 4, 2), 0, 1.0),
+        describe(StageTasks(9, 8, 2), 0, 1.0),
     ]
 
     assert [
@@ -182,7 +210,7 @@ def test_a_terminal_without_tqdm_gets_a_line_that_is_cleared() -> None:
     assert isinstance(display, LineDisplay)
 
     display.show(StageView(1, "a long stage", 10, 20, 1.0))
-    display.show(StageView(2, "b", 0, 2, 1.0))
+    display.show(StageView(2, "b", 0, 2, 0.0))
     assert "b: 0 of 2 tasks" == terminal.screen
     display.close()
     assert "" == terminal.screen
@@ -247,7 +275,7 @@ def test_a_notebook_without_tqdm_gets_a_line_that_is_empty_in_the_end(cell: list
     display = choose_display()
     assert isinstance(display, CellDisplay)
 
-    display.show(StageView(4, "stage 4", 5, 20, 1.0))
+    display.show(StageView(4, "stage 4", 5, 20, 5.0))
     display.close()
     assert ["", "stage 4: 5 of 20 tasks, 3 s left", ""] == cell
 
@@ -446,6 +474,24 @@ def test_where_spark_draws_its_own_bar_there_is_no_second_one() -> None:
     with spark_progress(session, stream=terminal):
         assert [] == progress_threads()
     assert "" == terminal.getvalue()
+
+
+def test_a_real_notebook_s_cell_shows_it_and_is_saved_empty() -> None:
+    """In a kernel of its own, whose frontend keeps all that it is told."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    told: list[str] = []
+
+    class Frontend(nbclient.NotebookClient):  # type: ignore[misc, name-defined]  # has no types
+        def process_message(self, message: dict[str, Any], *others: Any) -> Any:  # noqa: ANN401 -- as it is there
+            told.append(message["content"].get("data", {}).get("text/plain", ""))
+            return super().process_message(message, *others)
+
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    Frontend(notebook, timeout=120).execute()
+    (output,) = notebook.cells[0].outputs
+    assert any(text.startswith("stage 4: 5 of 20 tasks") for text in told)
+    assert ("display_data", "") == (output.output_type, output.data["text/plain"])
 
 
 @pytest.mark.usefixtures("without_tqdm")
