@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -97,16 +96,14 @@ linkcheck_workers = 2
 
 
 def copy_notebooks() -> None:
-    """Bring the notebooks below the documents, where Sphinx looks for its sources."""
+    """Bring the notebooks below the documents, where Sphinx looks for its sources; their links lead from there."""
     target = HERE / "notebooks"
-    wanted = {path.name: path for path in ROOT.joinpath("notebooks").glob("*.ipynb")}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in ROOT.joinpath("notebooks").glob("*.ipynb")}
     for stale in target.glob("*.ipynb"):
-        if stale.name not in wanted:
+        if stale.name not in texts:
             stale.unlink()
-    for name, path in wanted.items():
-        copy = target / name
-        if not copy.exists() or copy.read_bytes() != path.read_bytes():
-            shutil.copyfile(path, copy)
+    for name, text in texts.items():
+        target.joinpath(name).write_text(text.replace("](../docs/", "](../"), encoding="utf-8")
 
 
 def without_notebooks(_app: Sphinx, document: str, source: list[str]) -> None:
