@@ -301,13 +301,19 @@ def queue_depth(store: str | os.PathLike[str], config: MessageStoreConfig | None
     if not found.queues:
         raise InvalidOptionError(f"there is no consume queue in {store}; commitlog-rebuild-consume-queue makes them")
     topics = _by_topic(found.queues)
-    lags = [lag for lag in found.lags if lag.messages][:_MOST_ROWS]
+    lags = [lag for lag in found.lags[: _MOST_ROWS - 1] if lag.messages]
     height = 1.0 + 0.3 * max(len(topics), len(lags), 3)
     figure, grid = new_figure(height, columns=2, width_ratios=(1, 1))
     _draw_depths(cast("Axes", grid[0, 0]), topics)
-    level = len([lag for lag in found.lags if not lag.messages])
-    _draw_lags(cast("Axes", grid[0, 1]), lags, level, found.last_time, max(len(topics), len(lags), 3))
+    rest = _others(found.lags[len(lags) :]) if found.lags else "no group has committed an offset"
+    _draw_lags(cast("Axes", grid[0, 1]), lags, rest, found.last_time, max(len(topics), len(lags), 3))
     return figure
+
+
+def _others(lags: Sequence[GroupLag]) -> str:
+    """Sum up those that have no bar, the smallest ones."""
+    left = sum(lag.messages for lag in lags)
+    return f"{len(lags)} more: {f'{left:,} in all' if left else 'nothing left'}" if lags else ""
 
 
 def _by_topic(queues: Sequence[QueueDepth]) -> dict[str, list[int]]:
@@ -331,16 +337,14 @@ def _draw_depths(axes: Axes, topics: Mapping[str, list[int]]) -> None:
     title(axes, "Messages in the queues")
 
 
-def _draw_lags(axes: Axes, lags: Sequence[GroupLag], level: int, now: int, rows: int) -> None:
+def _draw_lags(axes: Axes, lags: Sequence[GroupLag], rest: str, now: int, rows: int) -> None:
     for row, lag in enumerate(lags):
         axes.barh(row, lag.messages, height=0.62, color=VERMILLION, linewidth=0)
         age = f", oldest {duration(now - lag.oldest)}" if lag.oldest is not None else ""
         _behind_bar(axes, lag.messages, row, f"{lag.messages:,}{age}")
     names = [f"{lag.group}: {lag.topic}" for lag in lags]
     _bar_axes(axes, names, max((lag.messages for lag in lags), default=1) * 1.8, rows)
-    if level:
-        text = f"{level} more: nothing left" if lags else f"{level}: nothing left"
-        axes.annotate(text, (0, len(lags) + 0.05), color=INK, fontsize=_TEXT, va="center")
+    axes.annotate(rest, (0, len(lags) + 0.05), color=INK, fontsize=_TEXT, va="center")
     title(axes, "Not consumed, by group and topic")
 
 

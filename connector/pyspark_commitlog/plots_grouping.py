@@ -119,15 +119,17 @@ def _by_arrow(
     bin_ms: int,
     percentiles: Sequence[float],
 ) -> pa.Table:
-    columns = {name: messages[name] for name in messages.column_names}
+    needed = {*keys, *totals, "store_timestamp"} | ({"born_timestamp"} if "latency" in totals else set())
+    whole = messages.select([name for name in messages.column_names if name in needed]).drop_null()
+    columns = {name: whole[name] for name in whole.column_names}
     for name in ("store_timestamp", "born_timestamp"):
         if name in columns:
             columns[name] = columns[name].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
     if "bin" in keys:
-        columns["bin"] = pa.chunked_array([columns["store_timestamp"].combine_chunks().to_numpy() // bin_ms])
+        columns["bin"] = pa.chunked_array([columns["store_timestamp"].to_numpy() // bin_ms])
     if "latency" in totals:
         columns["latency"] = pc.subtract(columns["store_timestamp"], columns["born_timestamp"])
-    used = pa.table({name: columns[name] for name in dict.fromkeys((*keys, *totals))}).drop_null()
+    used = pa.table({name: columns[name] for name in dict.fromkeys((*keys, *totals))})
     (name, kind), *_ = totals.items()
     if kind == "percentile":
         return _arrow_percentiles(used, name, percentiles)

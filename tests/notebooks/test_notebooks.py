@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notebooks run from top to bottom, say again what they said when they were committed, and hold nothing of a machine.
+
+One execution, by nbmake's runner, serves both: `pytest --nbmake notebooks` would run them all a second time to find out
+less, because it compares nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+pytest.importorskip("nbmake", reason="the lowest versions are tested without extras")
+
+import nbformat
+
+from tools.run_notebooks import KERNEL, NOTEBOOKS, clean, execute, names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nbformat import NotebookNode
+
+# What differs from run to run, in cells that measure; their pictures and figures are those of the committed run.
+_TIMED: Final = "timing"
+# Paths of a machine: temporary directories, homes.
+_LOCAL: Final = re.compile(r"/(tmp|home|root|Users|work|private|var)/")
+
+notebooks = pytest.mark.parametrize("path", names([]), ids=lambda path: path.stem)
+
+
+def _read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _said(cell: NotebookNode) -> list[str]:
+    """Give the text of a cell's outputs; of pictures only that they are there, since fonts and libraries differ."""
+    return [
+        output.text if output.output_type == "stream" else _shown(output.get("data", {})) for output in cell.outputs
+    ]
+
+
+def _shown(data: dict[str, str]) -> str:
+    return "a picture" if "image/png" in data else data.get("text/plain", "nothing")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@notebooks
+def test_a_notebook_says_again_what_is_committed(path: Path) -> None:
+    committed, executed = _code_cells(_read(path)), _code_cells(execute(path))
+
+    assert [cell.source for cell in committed] == [cell.source for cell in executed]
+    for before, after in zip(committed, executed, strict=True):
+        if _TIMED not in before.metadata.get("tags", []):
+            assert _said(before) == _said(after), before.source
+
+
+@notebooks
+def test_a_notebook_is_committed_executed_and_clean(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    notebook = _read(path)
+
+    assert {"kernelspec": KERNEL, "language_info": {"name": "python"}} == notebook.metadata
+    assert clean(_read(path)) == notebook
+    assert not _LOCAL.findall(text)
+    assert not [
+        cell.source for cell in _code_cells(notebook) for output in cell.outputs if output.output_type == "error"
+    ]
+    assert any(cell.outputs for cell in _code_cells(notebook))
+
+
+@notebooks
+def test_a_notebook_sets_python_before_spark_starts(path: Path) -> None:
+    first = _code_cells(_read(path))[0].source
+
+    assert first.index('os.environ["PYSPARK_PYTHON"] = sys.executable') < first.index("import SparkSession")
+    assert '"spark.ui.showConsoleProgress", "false"' in first
+
+
+def test_the_four_stories_are_there() -> None:
+    assert ["01_explore", "02_incident", "03_append", "04_performance"] == [path.stem for path in names([])]
+
+
+def test_a_cell_s_pieces_of_text_are_one_and_standard_error_is_none() -> None:
+    notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
+        metadata={"papermill": {"duration": 1}},
+        cells=[
+            nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
+                "1",
+                execution_count=7,
+                metadata={"execution": {"started": "now"}, "tags": ["timing"]},
+                outputs=[
+                    nbformat.v4.new_output("stream", name="stdout", text="a\n"),  # type: ignore[no-untyped-call]
+                    nbformat.v4.new_output("stream", name="stderr", text="warning\n"),  # type: ignore[no-untyped-call]
+                    nbformat.v4.new_output("stream", name="stdout", text="b\n"),  # type: ignore[no-untyped-call]
+                    nbformat.v4.new_output("display_data", data={"text/plain": ""}),  # type: ignore[no-untyped-call]
+                    nbformat.v4.new_output("execute_result", data={"text/plain": "1"}, execution_count=7),  # type: ignore[no-untyped-call]
+                ],
+            )
+        ],
+    )
+
+    cell = clean(notebook).cells[0]
+    assert ["a\nb\n", "1"] == _said(cell)
+    assert {"tags": ["timing"]} == cell.metadata
+    assert cell.execution_count is None
+    assert cell.outputs[-1].execution_count is None
+
+
+def test_names_choose_by_their_beginning() -> None:
+    assert [NOTEBOOKS / "02_incident.ipynb"] == names(["02"])
