@@ -58,8 +58,22 @@ The other packages are those of `requirements/dev.lock`. `not run` means that th
 """
 _TAIL: Final = """
 `make test` runs all tests on the newest PySpark here, and a part of this slice on the lowest versions that
-`pyproject.toml` allows, with Python 3.11. On an older PySpark the first use of `format("commitlog")` says which one is
-needed, and which one was found.
+`pyproject.toml` allows, with Python 3.11. On PySpark 4.0 the first use of `format("commitlog")` says which one is
+needed, and which one was found. Before 4.0 Spark looks for no source in Python, and finds none called `commitlog`.
+
+## Spark Connect
+
+The server finds the source as any session does, if the package is where the server runs; a client needs PySpark alone.
+
+| | |
+|---|---|
+| `spark.read`, its options, schemas, SQL | as in a classic session |
+| `df.write`, `df.writeStream` | as in a classic session |
+| `commitlog-append` | as in a classic session, on the machine of the server |
+| `spark_progress` | shows what the server tells, every two seconds (`spark.connect.progress.reportInterval`) |
+| rebuilding queues and index | refused at once: it works on RDDs, and there are none |
+
+Paths are the server's. Give absolute ones: a session's working directory there is one of its own.
 """
 
 
