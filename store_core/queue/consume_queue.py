@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue import consume_queue_bounds as bounds
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage, pre_blank
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, UNIT_SEAL, coverage, pre_blank
 from store_core.queue.expired_files import delete_expired_files
 from store_core.queue.queue_extension import is_ext_address
 from store_core.queue.queue_reader import QueueReader
@@ -226,7 +226,7 @@ class ConsumeQueue(QueueReader):
             file = self._file_for(queue_offset)
             if file is not None and self._is_behind(file, queue_offset):
                 return True
-            is_put = file is not None and file.append(unit.tobytes())
+            is_put = file is not None and file.append(unit.tobytes(), seal=UNIT_SEAL)
         except OSError as error:
             _LOG.warning("queue %s-%d: record %d not indexed: %s", self.topic, self.queue_id, physical_offset, error)
             return False
@@ -338,7 +338,7 @@ class ConsumeQueue(QueueReader):
             return run.skip_behind(end)
         misplaced = run.count_misplaced(count, end)
         try:
-            file.append(run.units(count).view(np.uint8).data)
+            file.append(run.units(count).view(np.uint8).data, seal=UNIT_SEAL)
         except OSError as error:
             _LOG.warning("queue %s-%d: %d records not indexed: %s", self.topic, self.queue_id, count, error)
             return self._put_with_retries(*run.take_one())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from store_core.format.layout import CONSUME_QUEUE_UNIT, unit_dtype
+from store_core.format.layout import CONSUME_QUEUE_UNIT, field_position, unit_dtype
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CQ_STORE_UNIT_SIZE",
     "UNIT_DTYPE",
+    "UNIT_SEAL",
     "CqUnit",
     "UnitArray",
     "count_valid",
@@ -31,6 +32,12 @@ __all__ = [
 UNIT_DTYPE: Final = unit_dtype(CONSUME_QUEUE_UNIT)
 CQ_STORE_UNIT_SIZE: Final = UNIT_DTYPE.itemsize
 """Bytes of a unit (RocketMQ: ``ConsumeQueue.CQ_STORE_UNIT_SIZE``)."""
+
+UNIT_SEAL: Final = field_position(UNIT_DTYPE, "store_size") + UNIT_DTYPE["store_size"].itemsize
+"""Bytes of a unit that go in last, see `store_core.files.segment_file.SegmentFile`: without a size there is none.
+
+A page may end before a unit's tags code, or within: a process killed there would leave a unit with wrong tags.
+"""
 
 _BLANK_SIZE: Final = 2**31 - 1
 _FIRST_CHUNK: Final = 1024

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverages
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, UNIT_SEAL, coverages
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,7 +68,7 @@ class UnitSequences:
         if stop == start:
             return 0
         try:
-            file.append(self._bytes[start * CQ_STORE_UNIT_SIZE : stop * CQ_STORE_UNIT_SIZE])
+            file.append(self._bytes[start * CQ_STORE_UNIT_SIZE : stop * CQ_STORE_UNIT_SIZE], seal=UNIT_SEAL)
         except OSError as error:
             _LOG.warning(
                 "queue %s-%d: %d records not indexed yet: %s", queue.topic, queue.queue_id, stop - start, error

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["DeadDiskError", "MortalFileSystem"]
 
 _PAGE: Final = 4096
+_WORD: Final = 4
+"""A write ends between two words. Linux ends it between two pages, and the end of a page is at a multiple of four in a
+unit of 20 bytes, too. Could a unit's size be cut, no order of writes would help: its first bytes are a size as well."""
 
 
 class DeadDiskError(OSError):
@@ -162,7 +165,8 @@ class _MortalFile(OsOpenFile):
             self._disk.change(self._path)
         except DeadDiskError:
             if not was_dead:
-                super().write(data[: round(len(data) * self._disk.torn)], offset)
+                cut = round(len(data) * self._disk.torn)
+                super().write(data[: max(0, cut - (offset + cut) % _WORD)], offset)
             raise
         return super().write(data, offset)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import OsFileSystem, OsOpenFile
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.batch_plan import plan_batch
 from store_core.queue.consume_queue import ConsumeQueue
@@ -665,3 +666,57 @@ def test_queues_are_read_while_records_are_put(maker: _Maker) -> None:
 
     assert wrong == []
     assert set(queues.queue_offsets().values()) == {8}
+
+
+# ---- when the process is killed within a write
+
+
+class _KillingDisk(FaultyFileSystem):
+    """Writes no more than so many bytes to queues, then nothing at all."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        return _KillingFile(super().open(path, create=create, writable=writable), self)
+
+
+class _KillingFile(OsOpenFile):
+    def __init__(self, file: OsOpenFile, disk: _KillingDisk) -> None:
+        super().__init__(os.dup(file.fileno()))
+        file.close()
+        self._disk = disk
+
+    def write(self, data: memoryview, offset: int) -> int:
+        taken = min(len(data), self._disk.left)
+        self._disk.left -= taken
+        if taken:
+            super().write(data[:taken], offset)
+        if taken < len(data):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return taken
+
+
+@pytest.mark.parametrize("written", range(0, 60, 4))
+@pytest.mark.parametrize("way", ["put", "put_batch"])
+def test_a_killed_process_leaves_whole_units_and_what_is_dispatched_again_completes_them(
+    maker: _Maker, written: int, way: str
+) -> None:
+    requests = [_request(index=index, start=1000 + 100 * index) for index in range(3)]
+    maker.disk = _KillingDisk(written)
+    queues = maker.new()
+    for batch in [requests] if way == "put_batch" else [[request] for request in requests]:
+        queues.put_batch(RequestBatch(batch)) if way == "put_batch" else queues.put(batch[0])
+    maker.disk, maker.errors = FaultyFileSystem(), 0
+    after = maker.opened()
+    for request in requests:
+        after.put(request)
+    queue = after.get("T", 0)
+
+    assert queue is not None
+    assert [(unit.physical_offset, unit.store_size, unit.tags_code) for unit in queue.iterate_from(0)] == [
+        (1000, 100, 5),
+        (1100, 100, 5),
+        (1200, 100, 5),
+    ]
