@@ -22,9 +22,10 @@ from tests.benchmarks.memory import bench_memory
 from tests.benchmarks.reading import bench_reading
 from tests.benchmarks.rebuild import bench_rebuild
 from tests.benchmarks.segments import make_store
+from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
 
-_PARTS: Final = ("core", "spark", "memory", "rebuild", "reading")
+_PARTS: Final = ("core", "spark", "memory", "rebuild", "reading", "sink")
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
 """The targets are for segments of this size: small ones fit into a cache, and the copy is no measure any more."""
@@ -68,6 +69,9 @@ def main() -> int:
         results["rebuild"] = bench_rebuild(options.folder, options.runs, ("ratio", "memory"))
     if "reading" in options.parts:
         results["reading"] = bench_reading(options.folder, options.runs)
+    if "sink" in options.parts:
+        print("==> df.write of 5 million messages, local[2], beside RocketMQ's puts and their dispatch", flush=True)
+        results["sink"] = bench_sink(runs=options.runs)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

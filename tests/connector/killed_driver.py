@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver that writes, and is killed meanwhile.
+
+Usage: killed_driver.py batch|stream STORE SOURCE CHECKPOINT. Says ``begin`` and ``end`` on standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from tests.connector.written import SMALL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def say(word: str) -> None:
+    """Tell the test where we are."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def messages(frame: DataFrame) -> DataFrame:
+    """Make messages of lines of text; they take many small segments."""
+    return frame.selectExpr("concat('topic', length(value) % 3) AS topic", "rpad(value, 300, '.') AS body")
+
+
+def main(kind: str, store: str, source: str, checkpoint: str) -> None:
+    """Write once."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.host", "localhost").getOrCreate()
+    spark.range(10).selectExpr("'warm up' AS topic", "'' AS body").write.format("commitlog").mode("append").options(
+        **SMALL
+    ).save(f"{checkpoint}-warm-up")
+    if kind == "batch":
+        write = messages(spark.read.text(source)).write.format("commitlog").mode("append").options(**SMALL)
+        say("begin")
+        write.option("commitId", "once").save(store)
+    else:
+        lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(source)
+        stream = messages(lines).writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
+        say("begin")
+        stream.option("checkpointLocation", checkpoint).start(store).awaitTermination()
+    say("end")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

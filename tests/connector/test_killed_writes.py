@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks, commits and drivers are killed while they write: all of a job is there or nothing, and each batch once."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from pyspark.errors import PySparkException
+
+from store_core.errors import StoreError
+from tests.connector.processes import descendants, kill, wait_for_end
+from tests.connector.written import Writer, consumed, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SEED: Final = 8
+ROWS: Final = 600
+GUESS: Final = 5.0
+"""Seconds that the first driver is likely to write; the others are measured."""
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def bodies(root: Path) -> list[bytes]:
+    return [row["body"] for row in rows_of(root, "body")] if any((root / "commitlog").glob("*")) else []
+
+
+def left_behind(root: Path) -> list[str]:
+    """Name what jobs have left in a store."""
+    return [path.name for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).glob("*")]
+
+
+# ---- tasks and commits
+
+
+@pytest.mark.parametrize("points", [4, pytest.param(100, marks=pytest.mark.soak)])
+def test_python_workers_that_are_killed_leave_all_or_nothing_of_a_job(
+    points: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    write, chance = Writer(spark, tmp_path / "store"), random.Random(SEED)  # noqa: S311 -- no secret
+    began = time.monotonic()
+    write(write.messages(ROWS))
+    seconds = time.monotonic() - began
+    stored, failed = bodies(write.root), 0
+    for number in range(1, points + 1):
+        added = [f"body {each}".encode() for each in range(number * ROWS, (number + 1) * ROWS)]
+        frame = write.messages(ROWS, first=number * ROWS)
+        killer = threading.Timer(chance.uniform(0, seconds), kill_workers)
+        killer.start()
+        try:
+            write(frame)
+            said = True
+        except (PySparkException, OSError):
+            said, failed = False, failed + 1
+        killer.cancel()
+        killer.join()
+        write(write.messages(0))  # the next job recovers the store, and clears away what is left
+        found = bodies(write.root)
+
+        assert found in (stored, stored + added)
+        assert not said or found == stored + added
+        stored = found
+    assert consumed(write.root) == len(stored)
+    assert [] == left_behind(write.root)
+
+
+def kill_workers() -> None:
+    """Kill all Python processes of this one's Spark: those of tasks, and those beside the driver."""
+    kill([each for each in descendants(os.getpid()) if "pyspark" in command_of(each)])
+
+
+def command_of(process: int) -> str:
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "" if "java" in command.split(" ", 1)[0] else command
+
+
+# ---- drivers
+
+
+@dataclass
+class Driver:
+    """A program that writes the lines of a source, a batch for each file, and may be killed."""
+
+    kind: str
+    folder: Path
+    chance: random.Random
+    seconds: float = 0.0
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "store"
+
+    def run(self, delay: float | None) -> bool:
+        """Write; kill all processes after some seconds; tell whether it was done before."""
+        command = [sys.executable, "-m", "tests.connector.killed_driver", self.kind]
+        paths = [str(self.folder / name) for name in ("store", "source", "checkpoint")]
+        settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
+        with (self.folder / "errors").open("a") as errors:
+            process = subprocess.Popen(  # noqa: S603 -- our own program
+                [*command, *paths], stdout=subprocess.PIPE, stderr=errors, env=settings, cwd=ROOT
+            )
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begin\n"
+            began = time.monotonic()
+            select.select([process.stdout], [], [], delay)
+            self.seconds = time.monotonic() - began
+            return self._end(process, must_end=delay is None)
+
+    def _end(self, process: subprocess.Popen[bytes], *, must_end: bool) -> bool:
+        below = descendants(process.pid)
+        if not must_end:
+            # Sometimes the driver alone, whose workers then end by themselves, sometimes all at once.
+            drivers = [each for each in below if not command_of(each)]
+            kill([process.pid, *(below if self.chance.random() < 0.5 else drivers)])
+        said = process.communicate()[0]
+        wait_for_end(below)
+        return said == b"end\n"
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+@pytest.mark.parametrize("points", [1, pytest.param(50, marks=pytest.mark.soak)])
+def test_a_driver_that_is_killed_and_started_again_has_each_message_once(
+    points: int, kind: str, tmp_path: Path
+) -> None:
+    chance = random.Random(f"{SEED}{kind}")  # noqa: S311 -- no secret
+    seconds = GUESS
+    for number in range(points):
+        seconds = write_and_check(kind, tmp_path / str(number), chance, [chance.uniform(0, seconds)])
+
+
+def write_and_check(kind: str, folder: Path, chance: random.Random, delays: list[float]) -> float:
+    """Kill a driver once after each of some delays, then let it end; gives the seconds that the last one took."""
+    files = [[f"{name}-{number}" for number in range(100)] for name in "abcd"]
+    (folder / "source").mkdir(parents=True)
+    for number, lines in enumerate(files):
+        path = folder / "source" / f"{number}.txt"
+        path.write_text("".join(f"{line}\n" for line in lines))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    driver = Driver(kind, folder, chance)
+    for delay in delays:
+        driver.run(delay)
+        check(driver.root, files, kind)
+    assert driver.run(None), (folder / "errors").read_text()[-2000:]
+    assert sorted(chain(*files)) == sorted(seen(driver.root))
+    assert sum(map(len, files)) == consumed(driver.root)
+    assert [] == left_behind(driver.root)
+    return driver.seconds
+
+
+def check(root: Path, files: list[list[str]], kind: str) -> None:
+    """See that whole batches are there, in order, and nothing else; a batch job is one."""
+    try:
+        lines = seen(root)
+    except StoreError:  # as readers do between the steps of a commit: recovery decides
+        return
+    counts = range(len(files) + 1) if kind == "stream" else (0, len(files))
+    assert sorted(lines) in [sorted(chain(*files[:count])) for count in counts]
+
+
+def seen(root: Path) -> list[str]:
+    return [body.decode().rstrip(".") for body in bodies(root)]
