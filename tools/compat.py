@@ -35,11 +35,8 @@ PYSPARKS: Final = ("4.1", "4.2", "4.3")
 SLICE: Final = (
     "tests/test_golden.py",
     "tests/connector/test_package.py",
-    "tests/connector/test_source.py",
-    "tests/connector/test_writer.py",
-    "tests/connector/test_rebuild_cli.py",
     "tests/connector/test_progress.py",
-    "tests/connector/test_connect.py",
+    "tests/connector/test_sessions.py",
 )
 # PySpark 4.1 leaves the closing of its sockets to the garbage collector.
 OPTIONS: Final = {"4.1": ("-W", "ignore:unclosed <socket:ResourceWarning")}
@@ -52,9 +49,9 @@ _HEAD: Final = """\
 <!-- Written by `make compat`. -->
 
 What a slice of the tests said of each PySpark with each Python, every pair in an environment of its own: golden
-stores, how Spark finds the source, reading, writing, rebuilding, the progress bar, and all of it by Spark Connect.
-The other packages are those of `requirements/dev.lock`. `not run` means that the interpreter was not there; it is no
-`passed`.
+stores, how Spark finds the source, the progress bar, and each thing that is done with Spark (reading, options, SQL,
+errors, writing in batches and from streams, the commands) in a classic session and in one of Spark Connect. The other
+packages are those of `requirements/dev.lock`. `not run` means that the interpreter was not there; it is no `passed`.
 """
 _TAIL: Final = """
 `make test` runs all tests on the newest PySpark here, and a part of this slice on the lowest versions that

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/connector/test_connect.py asks of Spark Connect, in a process of its own.
+"""What tests/connector/test_sessions.py asks of a session, in a process of its own: each thing that we do with Spark.
 
-A classic session and one of Connect can't share a process. Usage: connect_session.py STORE DIRECTORY; answers in JSON,
-a line for each question, on standard output. Warnings are errors, as in all tests.
+A classic session and one of Connect can't share a process. Usage: session_answers.py KIND STORE DIRECTORY; answers in
+JSON, a line for each question, on standard output. Warnings are errors, as in all tests.
 """
 
 from __future__ import annotations
@@ -88,14 +88,17 @@ class Questions:
     def rebuilt(self) -> list[Any]:
         from pyspark_commitlog.rebuild_cli import rebuild_consume_queue  # noqa: PLC0415 -- as a user's session would
 
-        return self._command(lambda: rebuild_consume_queue([self.store, "--verify"]))
+        arguments = [self.store, "--output", str(self.directory / "rebuilt"), "--with-index", "--hash-slot-num", "100"]
+        code, _, errors = self._command(lambda: rebuild_consume_queue([*arguments, "--index-num", "400"]))
+        queues = (self.directory / "rebuilt" / "consumequeue").glob("*/*")
+        return [code, errors, sorted(f"{queue.parent.name}/{queue.name}" for queue in queues)]
 
     def command_appended(self) -> list[Any]:
         from pyspark_commitlog.append_cli import append  # noqa: PLC0415
 
         options = [f"--write-option={name}={value}" for name, value in SMALL.items()]
         target = str(self.directory / "commanded")
-        return [*self._command(lambda: append([target, "--from-store", self.store, *options]))]
+        return self._command(lambda: append([target, "--from-store", self.store, *options]))
 
     def progress(self) -> list[Any]:
         """Hold the last of four tasks back until the others are seen to be done."""
@@ -161,8 +164,9 @@ def main() -> None:
     warnings.simplefilter("error")
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- its warnings count, too
 
-    store, directory = sys.argv[1:]
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    kind, store, directory = sys.argv[1:]
+    builder = SparkSession.builder
+    spark = (builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")).getOrCreate()
     questions = Questions(spark, store, Path(directory))
     names = [name for name in vars(Questions) if not name.startswith("_")]
     for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark Connect finds the source without registering, reads and writes with it; what needs RDDs says so."""
+"""Classic sessions and those of Spark Connect find the source without registering, and answer alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from store_core.format.columns import DEFAULT_COLUMNS
 if TYPE_CHECKING:
     from tests.connector.stores import WrittenStore
 
-SCRIPT = Path(__file__).with_name("connect_session.py")
+SCRIPT = Path(__file__).with_name("session_answers.py")
 CONF = """\
 spark.driver.host                         localhost
 spark.sql.session.timeZone                UTC
@@ -29,18 +29,29 @@ spark.ui.enabled                          false
 spark.connect.progress.reportInterval     100ms
 """
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    # The lowest dependencies are tested without Connect, as pyproject.toml says.
-    pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect's client is not installed"),
-]
+HAS_CONNECT = importlib.util.find_spec("grpc") is not None
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "classic",
+        # The lowest dependencies are tested without Connect, as pyproject.toml says.
+        pytest.param("connect", marks=pytest.mark.skipif(not HAS_CONNECT, reason="Spark Connect is not installed")),
+    ],
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def session(store: WrittenStore, tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+def session(
+    kind: str, store: WrittenStore, tmp_path_factory: pytest.TempPathFactory
+) -> subprocess.CompletedProcess[str]:
     """Ask all questions of a session of its own, with the settings that the project recommends."""
-    directory = tmp_path_factory.mktemp("connect")
+    directory = tmp_path_factory.mktemp(kind)
     conf = directory / "conf"
     conf.mkdir()
     recommended = Path(__file__).parents[2] / "spark-conf"
@@ -51,7 +62,7 @@ def session(store: WrittenStore, tmp_path_factory: pytest.TempPathFactory) -> su
     # SPARK_TESTING is how PySpark is told to let the server choose a free port.
     environment = clean | {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
     return subprocess.run(  # noqa: S603 -- our own script
-        [sys.executable, "-W", "error", SCRIPT, store.root, directory],
+        [sys.executable, "-W", "error", SCRIPT, kind, store.root, directory],
         cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
 
@@ -62,8 +73,8 @@ def answers(session: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return dict(json.loads(line) for line in session.stdout.splitlines())
 
 
-def test_the_session_is_one_of_connect(answers: dict[str, Any]) -> None:
-    assert "pyspark.sql.connect.session" == answers["kind"]
+def test_the_session_is_what_was_asked_for(kind: str, answers: dict[str, Any]) -> None:
+    assert (kind == "connect") == answers["kind"].startswith("pyspark.sql.connect")
 
 
 def test_rows_are_the_records_in_the_order_of_the_log(answers: dict[str, Any], store: WrittenStore) -> None:
@@ -94,25 +105,32 @@ def test_batches_and_streams_are_appended(answers: dict[str, Any]) -> None:
     assert (40, 2) == (answers["appended"], answers["streamed"])
 
 
-def test_reading_as_a_stream_is_refused_as_in_other_sessions(answers: dict[str, Any]) -> None:
+def test_reading_as_a_stream_is_refused(answers: dict[str, Any]) -> None:
     assert "format 'commitlog' does not support spark.readStream yet" in answers["read_stream"]
 
 
-def test_the_command_that_appends_works_in_such_a_session(answers: dict[str, Any], store: WrittenStore) -> None:
+def test_the_command_that_appends_works(answers: dict[str, Any], store: WrittenStore) -> None:
     code, out, err = answers["command_appended"]
 
     assert (0, "") == (code, err)
     assert out.startswith(f"{len(store.records)} messages of ")
 
 
-def test_the_command_that_rebuilds_says_that_it_needs_another_session(answers: dict[str, Any]) -> None:
-    code, _, err = answers["rebuilt"]
+def test_queues_are_rebuilt_where_there_are_rdds_and_refused_elsewhere(
+    kind: str, answers: dict[str, Any], store: WrittenStore
+) -> None:
+    code, err, queues = answers["rebuilt"]
 
-    assert 4 == code
-    assert "commitlog verify needs a session with a sparkContext, because it works on RDDs" in err
+    if kind == "classic":
+        assert (0, "") == (code, err)
+        rows = read_messages(store.root, columns=["topic", "queue_id"]).read_all().to_pylist()
+        assert sorted({f"{row['topic']}/{row['queue_id']}" for row in rows}) == queues
+    else:
+        assert (4, []) == (code, queues)
+        assert "needs a session with a sparkContext, because it works on RDDs" in err
 
 
-def test_progress_comes_from_the_server(answers: dict[str, Any]) -> None:
+def test_progress_is_shown(answers: dict[str, Any]) -> None:
     assert [4, True, []] == answers["progress"]
 
 
