@@ -32,14 +32,7 @@ EXCEPTIONS: Final = (
     ("make", "target", "checks and benchmarks: the tests would run themselves, or for minutes"),
     ("SPARK_CONF_DIR=spark-conf spark-submit", "submit", "as below"),
     ("spark-submit", "submit", "the job runs in the tests' session; a submitted one is in tests/connector"),
-    ("$SPARK_HOME/sbin/", "none", "starts processes that stay; a cluster of that kind is in tests/connector"),
-    (".venv/bin/pytest", "none", "the tests would run themselves"),
-    (".venv/bin/python tests/benchmarks/", "file", "runs for minutes, next to a RocketMQ"),
-    ("git clone", "none", "needs a network"),
-    ("pip install", "none", "needs a network; the check `wheel` installs the wheel and reads with it"),
     ("venv-pack", "none", "no part of the project; it is the packer that Spark's own guide names"),
-    ("PYTHON=", "none", "stands for another interpreter, which need not be there"),
-    ("DOCS_INVENTORIES=", "none", "needs a network"),
 )
 
 _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
@@ -69,11 +62,7 @@ def commands_of(text: str) -> list[str]:
 
 def exception_for(command: str) -> tuple[str, str, str] | None:
     """Find the exception that a command line falls under."""
-    return next((entry for entry in EXCEPTIONS if command == entry[0] or command.startswith(_prefix(entry[0]))), None)
-
-
-def _prefix(begin: str) -> str:
-    return begin if begin.endswith(("/", "=")) else f"{begin} "
+    return next((entry for entry in EXCEPTIONS if command == entry[0] or command.startswith(f"{entry[0]} ")), None)
 
 
 def run_command(command: str, world: World) -> None:
@@ -187,11 +176,6 @@ def _submit_options() -> dict[str, bool]:
     return {name: name not in _SWITCHES for name in names}
 
 
-def _check_file(command: str, _world: World) -> None:
-    """See that the program that is named is there."""
-    assert ROOT.joinpath(_words(command)[1]).exists(), command
-
-
 def _check_nothing(_command: str, _world: World) -> None:
     """Do nothing: nothing can be said of it here."""
 
@@ -200,6 +184,5 @@ _CHECKS: Final = {
     "target": _check_target,
     "demo": _check_demo,
     "submit": _check_submit,
-    "file": _check_file,
     "none": _check_nothing,
 }
