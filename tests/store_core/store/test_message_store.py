@@ -24,6 +24,7 @@ from store_core import (
     read_messages,
 )
 from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
 from store_core.format.scan import StopReason
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.running_flags import RunningFlag
@@ -469,9 +470,17 @@ def test_empty_log_is_opened(tmp_path: Path) -> None:
         assert np.array_equal([0], store.append_batch(pa.table({"topic": ["a"], "body": [b""]})).physical_offsets)
 
 
+class _RoomyFileSystem(OsFileSystem):
+    """A disk that is a tenth full, however full the real one is: above 85 % more is deleted."""
+
+    def used_percent(self, path: Path) -> int:
+        del path
+        return 10
+
+
 def test_a_store_that_cleans_deletes_old_segments_and_what_pointed_at_them(tmp_path: Path) -> None:
     config = MessageStoreConfig(mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=20 * 8)
-    with DefaultMessageStore.open(tmp_path, config, cleans=True) as store:
+    with DefaultMessageStore.open(tmp_path, config, cleans=True, file_system=_RoomyFileSystem()) as store:
         for number in range(60):
             assert store.put_message(Message(topic="t", body=bytes(300), keys=[f"k{number}"])).is_ok
         store.dispatch_now()
