@@ -15,6 +15,7 @@ from typing import Final
 
 import nbformat
 from nbformat import NotebookNode
+from nbmake.nb_result import NotebookResult
 from nbmake.nb_run import NotebookRun
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -35,10 +36,24 @@ def execute(path: Path) -> NotebookNode:
     NotebookError
         If a cell has failed.
     """
-    result = NotebookRun(path, SECONDS).execute()
+    result = _run(path)
     if result.error is not None:
         raise NotebookError(f"{path.name}, cell {result.error.failing_cell_index}: {result.error.summary}")
     return clean(result.nb)
+
+
+def _run(path: Path) -> NotebookResult:
+    """Let nbmake execute a notebook; a kernel that did not come up is started once more.
+
+    Jupyter looks for free ports, lets them go, and has the kernel bind them: another program, for example a Spark
+    session that starts at the same time, may have taken one.
+    """
+    try:
+        return NotebookRun(path, SECONDS).execute()
+    except RuntimeError as error:
+        if "Kernel didn't respond" not in str(error):
+            raise
+        return NotebookRun(path, SECONDS).execute()
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:

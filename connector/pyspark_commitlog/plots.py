@@ -256,7 +256,7 @@ def store_latency(
     axes.yaxis.set_minor_locator(no_ticks())
     time_axis(axes, found.begins, int(found.begins[-1]) + found.bin_seconds * 1000)
     _name_lines(axes, values[:, -1], [f"p{percentile:g}" for percentile in asked], colours)
-    title(axes, "Time from born to stored", f"percentiles of {duration(found.bin_seconds * 1000)}")
+    title(axes, "Time from born to stored", f"percentiles of each {duration(found.bin_seconds * 1000)}")
     return figure
 
 
@@ -345,7 +345,7 @@ def _draw_lags(axes: Axes, lags: Sequence[GroupLag], rest: str, now: int, rows: 
     names = [f"{lag.group}: {lag.topic}" for lag in lags]
     _bar_axes(axes, names, max((lag.messages for lag in lags), default=1) * 1.8, rows)
     axes.annotate(rest, (0, len(lags) + 0.05), color=INK, fontsize=_TEXT, va="center")
-    title(axes, "Not consumed, by group and topic")
+    title(axes, "Not consumed, by group")
 
 
 def _behind_bar(axes: Axes, value: float, row: float, text: str) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
     from pyspark.sql import SparkSession
 
 pytest.importorskip("matplotlib", reason="the lowest versions are tested without extras")
@@ -241,27 +242,41 @@ def test_a_notebook_shows_a_plot_at_twice_its_size(table: pa.Table) -> None:
     assert picture.width > 1.5 * size["width"]
 
 
-def test_no_text_lies_on_another(table: pa.Table, shop: Path, config: MessageStoreConfig) -> None:
+def _boxes(figure: Figure) -> list[tuple[str, Bbox]]:
+    """Give all texts that are drawn, with where they are; ticks beyond the limits of their axes are not drawn."""
     from matplotlib.text import Text  # noqa: PLC0415 -- with the plots' extra
 
+    figure.draw_without_rendering()
+    hidden = {
+        label
+        for axes in figure.axes
+        for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, sorted(axes.get_ylim())))
+        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        for label in (tick.label1, tick.label2)
+        if not low <= tick.get_loc() <= high or not label.get_visible()
+    }
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text() and text not in hidden]
+    return [(text.get_text(), text.get_window_extent()) for text in texts]
+
+
+def test_no_text_lies_on_another_or_beyond_the_edge(table: pa.Table, shop: Path, config: MessageStoreConfig) -> None:
     for name, figure in _all_plots(table, shop, config).items():
-        figure.draw_without_rendering()
-        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
-        boxes = {text: text.get_window_extent() for text in texts if text.axes is None or _inside(text, figure)}
-        ordered = list(boxes)
-        overlaps = [
-            (one.get_text(), other.get_text())
-            for place, one in enumerate(ordered)
-            for other in ordered[place + 1 :]
-            if boxes[one].overlaps(boxes[other])
+        boxes = _boxes(figure)
+        beyond = [
+            text
+            for text, box in boxes
+            if box.x0 < 0 or box.y0 < 0 or box.x1 > figure.bbox.x1 or box.y1 > figure.bbox.y1
         ]
-        assert not overlaps, name
+        overlaps = [
+            (one, other)
+            for place, (one, box) in enumerate(boxes)
+            for other, other_box in boxes[place + 1 :]
+            if box.overlaps(other_box)
+        ]
 
-
-def _inside(text: object, figure: Figure) -> bool:
-    """Leave out labels of ticks beyond the axes' limits, which are not drawn."""
-    box = text.get_window_extent()  # type: ignore[attr-defined]
-    return bool(box.width > 0 and figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 + 1)
+        assert len(boxes) >= 5, name
+        assert [] == beyond, name
+        assert [] == overlaps, name
 
 
 def test_a_rate_is_a_minute_s_whatever_the_bin() -> None:
