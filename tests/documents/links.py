@@ -13,14 +13,17 @@ _FENCED: Final = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1?\2`*\s*$", re.MULTILINE |
 _CODE: Final = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 _LINK: Final = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 _CARD: Final = re.compile(r"^:link: (\S+)\s*$", re.MULTILINE)
+_IMAGE: Final = re.compile(r"\b(?:src|srcset)=\"([^\"\s]+)\"|^`{3,}{image} (\S+)$", re.MULTILINE)
 _HEADING: Final = re.compile(r"^#{1,6} (.+?)\s*#*$", re.MULTILINE)
 _MARKUP: Final = re.compile(r"[*_`]|\[([^\]]*)\]\([^)]*\)")
 
 
 def links_of(text: str) -> list[str]:
-    """Find what a document links to: addresses, and paths with or without an anchor."""
+    """Find what a document links to, or shows: addresses, and paths with or without an anchor."""
     prose = _CODE.sub("", _without_code(text))
-    return [*_LINK.findall(prose), *(f"{name}.md" for name in _CARD.findall(text))]
+    cards = [f"{name}.md" for name in _CARD.findall(text)]
+    images = ["".join(names) for names in _IMAGE.findall(text)]
+    return [*_LINK.findall(prose), *cards, *images]
 
 
 def anchors_of(text: str) -> set[str]:

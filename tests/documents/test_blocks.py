@@ -45,6 +45,8 @@ def world(template: Path, tmp_path: Path, spark: SparkSession) -> Iterator[World
 
 
 @pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # a whole document, with commands that start a Spark of their own
 @pytest.mark.parametrize("document", [name for name, blocks in BLOCKS.items() if blocks])
 def test_every_block_of_a_document_does_what_the_document_says(document: str, world: World) -> None:
     for block in BLOCKS[document]:

@@ -56,8 +56,9 @@ def _is_inside(page: str, link: str) -> bool:
 
 def test_links_are_found_and_those_in_code_are_none() -> None:
     text = 'See [a](x.md#y "t"), ![](z.svg) and `[b](no.md)`.\n```python\nc[0](no.md)\n```\n:link: start\n'
+    text += '<img alt="" src="a.png">\n'
 
-    assert ["x.md#y", "z.svg", "start.md"] == links_of(text)
+    assert ["x.md#y", "z.svg", "start.md", "a.png"] == links_of(text)
 
 
 def test_anchors_are_those_of_headings_and_the_second_of_a_name_gets_a_number() -> None:
