@@ -5,7 +5,7 @@ SHELL := /bin/sh
 VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
-.PHONY: help venv demo test lint format docs linkcheck bench interop soak wheel test-install test-lowest compat lock clean
+.PHONY: help venv demo test lint format docs linkcheck notebooks bench interop soak wheel test-install test-lowest compat lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -23,7 +23,7 @@ venv: .venv/.made ## the virtual environment .venv, from pinned and hashed packa
 demo: venv ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
 	@$(VENV_PYTHON) -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
 
-test: venv ## every check: format, lint, types, imports, docs, wheel, bench, lowest, tests
+test: venv ## every check: format, lint, types, imports, docs, wheel, bench, lowest, notebooks, tests
 	@$(VENV_PYTHON) tools/run_checks.py
 
 lint: venv ## the checks that only read the code: format, lint, types, imports, docs
@@ -38,6 +38,10 @@ docs: venv ## write the generated documents anew, and make the site in docs/_bui
 
 linkcheck: venv ## try the documents' links to other sites, over the network
 	@$(VENV_PYTHON) tools/generate_docs.py --links
+
+notebooks: venv ## execute the notebooks in place, and draw the pictures of the README; NOTEBOOKS="01 03" picks some
+	@$(VENV_PYTHON) tools/run_notebooks.py $(NOTEBOOKS)
+	@$(VENV_PYTHON) tools/draw_images.py
 
 bench: venv ## the ratios of speed and memory, in one run; BENCH_ARGS="..." is handed on
 	@$(VENV_PYTHON) tests/benchmarks/run.py $(BENCH_ARGS)

@@ -26,8 +26,13 @@ CHECKS: Final[dict[str, list[str | Path]]] = {
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
     "wheel": [PYTHON, "tools/check_wheel.py"],
     "bench": [PYTHON, "tests/benchmarks/run.py", "core", "memory", "--megabytes", "8", "--runs", "1"],
-    "lowest": ["make", "test-lowest", "TESTS=tests/test_golden.py tests/connector/test_source.py"],
-    "tests": [PYTHON, "-m", "pytest"],
+    "lowest": [
+        "make",
+        "test-lowest",
+        "TESTS=tests/test_golden.py tests/connector/test_source.py tests/connector/test_sessions.py",
+    ],
+    "notebooks": [PYTHON, "-m", "pytest", "tests/notebooks"],
+    "tests": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks"],
 }
 
 

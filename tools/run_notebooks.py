@@ -2,8 +2,8 @@
 """Executes the notebooks in place, and leaves of them what a reader needs.
 
 Usage: run_notebooks.py [NAME ...]     (all of them without a name; `01` is enough for a name)
-What differs from run to run is removed: how often and when cells ran, standard error with what Java says there, and bars of
-progress.
+What differs from run to run is removed: how often and when cells ran, standard error with what Java says there, and
+bars of progress.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import nbformat
 from nbformat import NotebookNode
-from nbmake.nb_result import NotebookResult
 from nbmake.nb_run import NotebookRun
+
+if TYPE_CHECKING:
+    from nbmake.nb_result import NotebookResult
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOTEBOOKS: Final = ROOT / "notebooks"
