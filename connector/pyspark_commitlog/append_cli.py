@@ -22,7 +22,7 @@ from pyspark_commitlog.write_options import WriteOptions
 from store_core.errors import FilterError, InvalidOptionError, StoreError, StoreLockedError, StoreNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark_commitlog.append_source import SourceFormat
 
@@ -150,12 +150,19 @@ def _write(report: dict[str, object], target: str | None) -> None:
 
 
 def _code_of(error: Exception) -> tuple[int, str]:
-    """Choose the exit code of an error; one that Spark brings is a text that quotes ours."""
+    """Choose the exit code of an error; one that Spark brings, or its cause, is a text that quotes ours."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, PySparkException):
-        quoted = _ERROR.search(text)
+        quoted = next((found for each in _causes(error) if (found := _ERROR.search(str(each)))), None)
         if quoted is not None:
             name, text = quoted[1], quoted[2]
     if name == StoreLockedError.__name__:
         return 4, text
     return (2 if name in {each.__name__ for each in _USAGE} else 3), text
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Give an error and what caused it: of a commit that failed Spark says only that it aborted the job."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or getattr(error, "_cause", None)  # where PySpark keeps what Java gave

@@ -7,8 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
-from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.append_cli import _code_of, append
 from store_core import DefaultMessageStore
 from tests.connector.written import SMALL, Writer, rows_of
 
@@ -186,3 +187,10 @@ def test_a_store_that_is_open_is_an_exit_code_of_its_own(job: Job) -> None:
 
     assert code == 4, job.errors
     assert "locked by" in job.errors
+
+
+def test_an_error_that_spark_hides_behind_its_own_is_told() -> None:
+    hidden = PySparkException("Writing job aborted")
+    hidden._cause = Exception("...: store_core.errors.StoreLockedError: somebody has it")  # type: ignore[attr-defined]
+
+    assert _code_of(hidden) == (4, "somebody has it")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,31 @@ def test_a_store_that_somebody_has_open_is_refused(tmp_path: Path) -> None:
     check_lock(tmp_path, FaultyFileSystem())
 
     assert [b"old"] == bodies_of(tmp_path)
+
+
+def test_of_two_commits_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+    make_store(tmp_path, [b"old"])
+    together, said = threading.Barrier(2), dict[str, str]()
+
+    def run(job: str) -> None:
+        directory = SinkDirectory(tmp_path, FaultyFileSystem()).claim(job, "me", "1")
+        staged = [stage(directory / "part", [f"{job} {number}".encode() for number in range(50)])]
+        together.wait()
+        try:
+            SinkCommit(tmp_path, job, CONFIG, ImpatientClock(), FaultyFileSystem()).run(staged)
+        except StoreLockedError as error:
+            said[job] = str(error)
+
+    jobs = [threading.Thread(target=run, args=(job,)) for job in (JOB, OTHER)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    stored = check_queues(tmp_path)
+
+    assert 1 + 50 * (2 - len(said)) == stored
+    assert len(said) < 2
+    assert all("a store has one writer" in text for text in said.values())
 
 
 def test_leftovers_are_named_and_deleted_unless_their_job_may_run(tmp_path: Path) -> None:
