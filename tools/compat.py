@@ -51,7 +51,8 @@ _HEAD: Final = """\
 What a slice of the tests said of each PySpark with each Python, every pair in an environment of its own: golden
 stores, how Spark finds the source, the progress bar, and each thing that is done with Spark (reading, options, SQL,
 errors, writing in batches and from streams, the commands) in a classic session and in one of Spark Connect. The other
-packages are those of `requirements/dev.lock`. `not run` means that the interpreter was not there; it is no `passed`.
+packages are those of `requirements/dev.lock`. `not run` is no `passed`: there was no such interpreter, or nobody has
+run it yet.
 """
 _TAIL: Final = """
 `make test` runs all tests on the newest PySpark here, and a part of this slice on the lowest versions that
@@ -240,7 +241,7 @@ def run(cell: Cell) -> Outcome:
 
 def document(outcomes: dict[Cell, Outcome]) -> str:
     """Make the document of a whole matrix."""
-    rows = [[f"PySpark {_version(outcomes, pyspark=each)}", *(str(outcomes[Cell(python, each)]) for python in PYTHONS)]
+    rows = [[f"PySpark {_version(outcomes, pyspark=each)}", *(str(outcomes.get(Cell(python, each), Outcome(problem=NOT_RUN))) for python in PYTHONS)]
             for each in PYSPARKS]  # fmt: skip
     heads = ["", *(f"Python {_version(outcomes, python=each)}" for each in PYTHONS)]
     table = [heads, ["---"] * len(heads), *rows]

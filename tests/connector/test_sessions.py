@@ -31,7 +31,8 @@ spark.connect.progress.reportInterval     100ms
 
 HAS_CONNECT = importlib.util.find_spec("grpc") is not None
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# A session is asked everything before the first test: on a machine with other things to do that takes minutes.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(
@@ -63,7 +64,7 @@ def session(
     environment = clean | {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
     return subprocess.run(  # noqa: S603 -- our own script
         [sys.executable, "-W", "error", SCRIPT, kind, store.root, directory],
-        cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=280,
+        cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=840,
     )  # fmt: skip
 
 
