@@ -240,11 +240,14 @@ def run(cell: Cell) -> Outcome:
 
 
 def document(outcomes: dict[Cell, Outcome]) -> str:
-    """Make the document of a whole matrix."""
-    rows = [[f"PySpark {_version(outcomes, pyspark=each)}", *(str(outcomes.get(Cell(python, each), Outcome(problem=NOT_RUN))) for python in PYTHONS)]
-            for each in PYSPARKS]  # fmt: skip
+    """Make the document of a matrix; cells without an outcome were not run."""
+
+    def row(pyspark: str) -> list[str]:
+        found = (outcomes.get(Cell(python, pyspark), Outcome(problem=NOT_RUN)) for python in PYTHONS)
+        return [f"PySpark {_version(outcomes, pyspark=pyspark)}", *map(str, found)]
+
     heads = ["", *(f"Python {_version(outcomes, python=each)}" for each in PYTHONS)]
-    table = [heads, ["---"] * len(heads), *rows]
+    table = [heads, ["---"] * len(heads), *map(row, PYSPARKS)]
     return _HEAD + "\n" + "".join(f"| {' | '.join(row)} |\n" for row in table) + _TAIL
 
 
