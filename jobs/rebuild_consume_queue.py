@@ -6,7 +6,7 @@ Usage: spark-submit [OPTIONS OF SPARK] rebuild_consume_queue.py STORE [--replace
 
 import sys
 
-from pyspark_commitlog.rebuild_cli import rebuild_consume_queue
+from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 
 if __name__ == "__main__":
     sys.exit(rebuild_consume_queue())

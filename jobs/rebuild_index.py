@@ -6,7 +6,7 @@ Usage: spark-submit [OPTIONS OF SPARK] rebuild_index.py STORE [--replace] [--ver
 
 import sys
 
-from pyspark_commitlog.rebuild_cli import rebuild_index
+from pyspark_commitlog.rebuild.cli import rebuild_index
 
 if __name__ == "__main__":
     sys.exit(rebuild_index())

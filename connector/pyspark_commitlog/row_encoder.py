@@ -21,7 +21,7 @@ from store_core.format.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.encode_batch import encode_batch
 from store_core.format.java_hash import hash_codes
 from store_core.store.bulk_append import fits
-from store_core.store.staged_batch import StagedBatch
+from store_core.store.sink.staged_batch import StagedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

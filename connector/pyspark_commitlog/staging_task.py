@@ -13,8 +13,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark_commitlog.row_encoder import RowEncoder
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
-from store_core.store.sink_directory import SinkDirectory
-from store_core.store.staged_batch import StagedBatchWriter, StagedFile
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_batch import StagedBatchWriter, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.writer import commit_partitions, discard_partitions, plan_write, staged_partitions
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.store.commit_ledger import Transaction
+from store_core.store.sink.commit_ledger import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
 
     Spark makes one for the tasks of each batch and another one for its commit, so what the commit has to know comes
     with the messages of the tasks. Among that is the query's id: a batch that was committed before a restart is known
-    by id and number, see `store_core.store.commit_ledger`.
+    by id and number, see `store_core.store.sink.commit_ledger`.
 
     Parameters
     ----------

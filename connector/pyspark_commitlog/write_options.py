@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from store_core.queue.queue_rules import Release
-    from store_core.store.sink_commit import Rebuild
+    from store_core.store.sink.commit import Rebuild
 
 __all__ = ["WRITE_OPTIONS", "WriteOptions"]
 

@@ -18,11 +18,11 @@ from pyspark_commitlog.write_schema import check_columns
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.store.commit_ledger import Transaction
-from store_core.store.sink_commit import CommitReport, SinkCommit, check_lock
-from store_core.store.sink_directory import SinkDirectory
-from store_core.store.staged_append import Appended
-from store_core.store.store_sizes import with_sizes_of
+from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
+from store_core.store.sink.commit_ledger import Transaction
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_append import Appended
+from store_core.store.sink.store_sizes import with_sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.append_result import PutMessageStatus
 from store_core.store.broker_config import BrokerConfig
-from store_core.store.clean_services import CleanServices
+from store_core.store.clean.services import CleanServices
 from store_core.store.commit_log import CommitLog
 from store_core.store.config import MessageStoreConfig
 from store_core.store.derived import DerivedStructures
@@ -161,7 +161,7 @@ class DefaultMessageStore(StoreReading):
         file_system : FileSystem, optional
         cleans : bool
             Delete what is too old, and refuse messages when the disk is full, as a broker does by ``fileReservedTime``,
-            ``deleteWhen`` and the disk ratios; see `store_core.store.clean_services`. A store that is opened to have
+            ``deleteWhen`` and the disk ratios; see `store_core.store.clean.services`. A store that is opened to have
             something added keeps all it has.
         filter_bit_map : FilterBitMap, optional
             Says which SQL92 consumers a message is for, e.g. `ConsumerFilterManager.bit_map`. With the broker's

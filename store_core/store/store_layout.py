@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.transient_store_pool import TransientStorePool
-from store_core.store.disk_space import DiskSpace
+from store_core.store.clean.disk_space import DiskSpace
 from store_core.store.log_flusher import uses_pool
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.rebuild import rebuild
+from pyspark_commitlog.rebuild.driver import rebuild
 from store_core.store.config import MessageStoreConfig
-from store_core.store.rebuild_rules import RebuildRules
+from store_core.store.rebuild.rules import RebuildRules
 from tests.benchmarks.measure import Timing
 from tests.benchmarks.recovery import lose_queues
 from tests.benchmarks.segments import make_log
@@ -174,9 +174,9 @@ def _anonymous() -> int:
 
 def _measure_memory(log: Path) -> None:
     """Read a whole segment as one task does, dropping what it gives."""
-    from pyspark_commitlog.rebuild_tasks import RebuildTasks  # noqa: PLC0415 -- measured from here on
+    from pyspark_commitlog.rebuild.tasks import RebuildTasks  # noqa: PLC0415 -- measured from here on
     from store_core.files.store_path import list_segments  # noqa: PLC0415
-    from store_core.store.segment_part import SegmentPart  # noqa: PLC0415
+    from store_core.store.rebuild.segment_part import SegmentPart  # noqa: PLC0415
 
     before = peak = _anonymous()
     done = threading.Event()

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.rebuild import rebuild_by, spark_runner
-from pyspark_commitlog.rebuild_tasks import RebuildTasks
+from pyspark_commitlog.rebuild.driver import rebuild_by, spark_runner
+from pyspark_commitlog.rebuild.tasks import RebuildTasks
 from store_core.queue.queue_rules import QueueRules
-from store_core.store.rebuild_rules import RebuildRules
+from store_core.store.rebuild.rules import RebuildRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark_commitlog.rebuild import Rows
-    from pyspark_commitlog.rebuild_tasks import Run, RunKey
+    from pyspark_commitlog.rebuild.driver import Rows
+    from pyspark_commitlog.rebuild.tasks import Run, RunKey
 
 RULES = RebuildRules(QueueRules(consume_queue_file_size=800, max_hash_slot_num=100, max_index_num=400), has_index=True)
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_commitlog.rebuild import rebuild_by
+from pyspark_commitlog.rebuild.driver import rebuild_by
 from store_core.queue.index_files import INDEX_DIRECTORY
 from store_core.store.config import MessageStoreConfig
-from store_core.store.rebuild_files import QUEUE_KINDS
-from store_core.store.rebuild_rules import RebuildRules
+from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.rules import RebuildRules
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
     from pathlib import Path
 
-    from pyspark_commitlog.rebuild import Rows
-    from pyspark_commitlog.rebuild_report import RebuildReport
-    from pyspark_commitlog.rebuild_tasks import RebuildTasks
-    from store_core.store.rebuild_compare import LogBounds
+    from pyspark_commitlog.rebuild.driver import Rows
+    from pyspark_commitlog.rebuild.report import RebuildReport
+    from pyspark_commitlog.rebuild.tasks import RebuildTasks
+    from store_core.store.rebuild.compare import LogBounds
     from tests.golden_stores import UnpackedStore
 
 __all__ = ["LocalRunner", "golden_rules", "index_files", "queue_files", "rebuild_here"]

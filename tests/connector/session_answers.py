@@ -91,7 +91,7 @@ class Questions:
         return error_of(lambda: frame.writeStream.format("noop").start().awaitTermination())
 
     def rebuilt(self) -> list[Any]:
-        from pyspark_commitlog.rebuild_cli import rebuild_consume_queue  # noqa: PLC0415 -- as a user's session would
+        from pyspark_commitlog.rebuild.cli import rebuild_consume_queue  # noqa: PLC0415 -- as a user's session would
 
         arguments = [self.store, "--output", str(self.directory / "rebuilt"), "--with-index", "--hash-slot-num", "100"]
         code, _, errors = self._command(lambda: rebuild_consume_queue([*arguments, "--index-num", "400"]))

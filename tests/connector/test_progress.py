@@ -25,7 +25,7 @@ from pyspark_commitlog.progress_display import (
     progress_line,
 )
 from pyspark_commitlog.progress_stages import ConnectStages, StageTasks
-from pyspark_commitlog.rebuild_progress import RebuildStages
+from pyspark_commitlog.rebuild.progress import RebuildStages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

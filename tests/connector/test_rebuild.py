@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog import rebuild as rebuild_module
-from pyspark_commitlog.rebuild import rebuild_by
+from pyspark_commitlog.rebuild import driver
+from pyspark_commitlog.rebuild.driver import rebuild_by
 from store_core.errors import UnsafeSizeError
 from store_core.queue.queue_rules import QueueRules
-from store_core.store import segment_part
-from store_core.store.rebuild_compare import LogBounds
-from store_core.store.rebuild_rules import RebuildRules
+from store_core.store.rebuild import segment_part
+from store_core.store.rebuild.compare import LogBounds
+from store_core.store.rebuild.rules import RebuildRules
 from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
 from tests.connector.rebuilding import LocalRunner, golden_rules, index_files, queue_files, rebuild_here
 
@@ -59,7 +59,7 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     rebuild_here(store, tmp_path / "expected", RULES)
     chosen = random.Random(seed)  # noqa: S311 -- for variety
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
-    monkeypatch.setattr(rebuild_module, "_BUCKETS_A_CORE", chosen.randint(1, 5))
+    monkeypatch.setattr(driver, "_BUCKETS_A_CORE", chosen.randint(1, 5))
     runner = LocalRunner(chosen, attempts=2, is_spilled=seed % 2 == 0)
     report = rebuild_by(runner, chosen.randint(1, 40), store, tmp_path / "found", RULES)
 

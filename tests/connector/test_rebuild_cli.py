@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.rebuild_cli import rebuild_consume_queue, rebuild_index
+from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.store.rebuild_swap import JOURNAL, RebuildSwap
+from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
 from store_core.store.store_checkpoint import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.connector.rebuilding import LocalRunner, index_files, queue_files
@@ -48,7 +48,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         def stop(self) -> None:
             pass
 
-    monkeypatch.setattr("pyspark_commitlog.rebuild.spark_runner", lambda _: LocalRunner())
+    monkeypatch.setattr("pyspark_commitlog.rebuild.driver.spark_runner", lambda _: LocalRunner())
     monkeypatch.setattr(SparkSession, "getActiveSession", Session)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.rebuild import rebuild
-from store_core.store.rebuild_compare import LogBounds
+from pyspark_commitlog.rebuild.driver import rebuild
+from store_core.store.rebuild.compare import LogBounds
 from tests.connector.rebuilding import golden_rules, index_files, queue_files, rebuild_here
 
 if TYPE_CHECKING:

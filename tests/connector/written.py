@@ -10,10 +10,10 @@ from pyspark_commitlog.row_encoder import RowEncoder
 from pyspark_commitlog.write_options import WriteOptions
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.files.file_system import OsFileSystem
-from store_core.store.sink_commit import SinkCommit
-from store_core.store.sink_directory import SinkDirectory
-from store_core.store.staged_batch import StagedBatchWriter
-from tests.store_core.store.staging import ImpatientClock
+from store_core.store.sink.commit import SinkCommit
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_batch import StagedBatchWriter
+from tests.store_core.store.sink.staging import ImpatientClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

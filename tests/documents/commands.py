@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 
 from pyspark_commitlog.append_cli import append
-from pyspark_commitlog.rebuild_cli import rebuild_consume_queue, rebuild_index
+from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from tests.documents.blocks import ROOT
 
 if TYPE_CHECKING:

@@ -10,20 +10,20 @@ import pytest
 
 from store_core import DefaultMessageStore
 from store_core.files.file_system import OsFileSystem
-from store_core.store.staged_append import append_staged
+from store_core.store.sink.staged_append import append_staged
 from tests.interop.answers import answer_rows
 from tests.interop.judge import our_small_config, store_settings
 from tests.interop.queues import answer_queues, queues_of
 from tests.interop.reading import read_rows
 from tests.interop.scenarios import SEGMENT_SIZE
-from tests.store_core.store.staging import stage, table
+from tests.store_core.store.sink.staging import stage, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from store_core.store.staged_append import Appended
+    from store_core.store.sink.staged_append import Appended
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pyspark_commitlog.rebuild_cli import rebuild_consume_queue
+from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import DefaultMessageStore
 from tests.golden_stores import golden_stores
 from tests.interop.handed import DERIVED, close_ours, derived_files, hand_over, key_questions, role

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of the jobs that rebuild."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+
+from pyspark_commitlog.rebuild.job import ExitCode, RebuildJob
+from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
+from pyspark_commitlog.rebuild.report import as_json, as_text
+from store_core.errors import (
+    CorruptRecordError,
+    InvalidOptionError,
+    SegmentLayoutError,
+    StoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsafeSizeError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_commitlog.rebuild.report import RebuildReport
+
+__all__ = ["rebuild_consume_queue", "rebuild_index"]
+
+_CODES: Final = """\
+exit codes:
+  0  done, or nothing differs
+  1  differences were found (--verify, --discard-old)
+  2  the command line is wrong, or there is no store
+  3  done as far as the log is whole, but it is damaged; or something could not be read or written
+  4  refused: the store is locked by a broker, or would not be what it was
+"""
+_USAGE: Final = (InvalidOptionError, StoreNotFoundError)
+_REFUSED: Final = (StoreLockedError, UnsafeSizeError)
+_DAMAGED: Final = (CorruptRecordError, SegmentLayoutError, OSError)
+_TASK_ERROR: Final = re.compile(r"^(?:store_core\.\w+\.)(\w+): (.*)$", re.MULTILINE)
+_SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def rebuild_consume_queue(arguments: Sequence[str] | None = None) -> int:
+    """Run ``commitlog-rebuild-consume-queue``; gives the exit code."""
+    parser = _parser(
+        "commitlog-rebuild-consume-queue",
+        "Rebuilds the consume queues of a RocketMQ store from its commit log, byte for byte as a broker writes them.",
+    )
+    parser.add_argument("--topic", action="append", metavar="TOPIC", help="only queues of this topic; can be repeated")
+    parser.add_argument("--queue-id", type=_number, metavar="ID", help="only queues of this id")
+    parser.add_argument("--with-index", action="store_true", help="rebuild the index in the same pass over the log")
+    return _main(parser, arguments, has_queues=True)
+
+
+def rebuild_index(arguments: Sequence[str] | None = None) -> int:
+    """Run ``commitlog-rebuild-index``; gives the exit code."""
+    parser = _parser(
+        "commitlog-rebuild-index",
+        "Rebuilds the key index of a RocketMQ store from its commit log, as a single writer does.",
+    )
+    parser.set_defaults(topic=None, queue_id=None, with_index=True)
+    return _main(parser, arguments, has_queues=False)
+
+
+def _parser(name: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=name, description=description, epilog=_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("store", metavar="STORE", help="store root, on a file system that every worker sees")
+    _add_results(parser)
+    _add_rules(parser)
+    return parser
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what comes of it")
+    add = group.add_argument
+    add("--output", metavar="DIR", help=f"where the new files go (default STORE/{OUTPUT})")
+    add("--replace", action="store_true", help="put them in place of the old files, which are kept in STORE/replaced-N")
+    add("--discard-old", action="store_true", help="delete the kept files, if what is in place is what the log gives")
+    add("--accept-damage", action="store_true", help="replace although the log is damaged")
+    add("--verify", action="store_true", help="compare what is there with the log, and change nothing")
+    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    add("--json", metavar="FILE", help="write the report to this file, or to standard output for -")
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how; by default as the files that are there tell, else as RocketMQ's defaults")
+    add = group.add_argument
+    add("--since-offset", type=_number, default=0, metavar="N", help="only from this physical offset on; keep the rest")
+    add("--release", choices=("4.3", "4.9", "5.3"), default="5.3", help="whose rules (default 5.3)")
+    add("--broker-config", metavar="FILE", help="the broker's configuration file, for all sizes and switches")
+    add("--consume-queue-file-size", type=_size, metavar="BYTES", help="mappedFileSizeConsumeQueue")
+    add("--hash-slot-num", type=_size, metavar="N", help="maxHashSlotNum")
+    add("--index-num", type=_size, metavar="N", help="maxIndexNum")
+    add("--batch-topic", action="append", default=[], metavar="TOPIC", help="a topic with queue.type=BatchCQ")
+    add("--ext", action="store_true", help="with queue extensions (enableConsumeQueueExt)")
+    add("--light", action="store_true", help="with light queues (enableLmq, enableMultiDispatch)")
+    add("--check-crc", action="store_true", help="end the log at a body that its checksum does not fit")
+    add("--max-queues", type=_size, metavar="N", help="refuse a log that names more queues (default 1,000,000)")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    factor = _SUFFIXES.get(text[-1:].lower(), 1)
+    value = _number(text[:-1] if factor > 1 else text) * factor
+    if not 0 < value < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 1 to {2**31 - 1}")
+    return value
+
+
+def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, has_queues: bool) -> int:
+    options = parser.parse_args(arguments)
+    options.has_queues, options.has_index = has_queues, options.with_index
+    if options.verify and (options.replace or options.discard_old or options.since_offset or options.output):
+        parser.error("--verify changes nothing: it goes with no --replace, --discard-old, --since-offset, --output")
+    if options.accept_damage and not options.replace:
+        parser.error("--accept-damage goes with --replace")
+    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
+    try:
+        return int(_run(options))
+    except (StoreError, OSError, PySparkException) as error:
+        code, text = _code_of(error)
+        sys.stderr.write(f"{parser.prog}: {text}\n")
+        return int(code)
+
+
+def _run(options: argparse.Namespace) -> ExitCode:
+    plan = RebuildPlan.of(options)
+    out = sys.stderr if options.json == "-" else sys.stdout
+
+    def say(text: str) -> None:
+        out.write(f"{text}\n")
+        out.flush()
+
+    for line in plan.describe():
+        say(line)
+    if options.dry_run:
+        return ExitCode.DONE
+    began = time.monotonic()
+    job = RebuildJob(plan, say)
+    code = job.run()
+    seconds = time.monotonic() - began
+    if job.report is not None:
+        say(as_text(job.report, is_comparison=plan.is_verified or plan.is_discarded))
+        _write_json(options.json, job.report, job.actions, code, seconds)
+    say(f"{seconds:.1f} s, exit code {int(code)}")
+    return code
+
+
+def _write_json(target: str | None, report: RebuildReport, actions: list[str], code: ExitCode, seconds: float) -> None:
+    if target is None:
+        return
+    values = as_json(report, exit_code=int(code), seconds=round(seconds, 3), actions=actions)
+    text = json.dumps(values, indent=1) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        Path(target).write_text(text, encoding="utf-8")
+
+
+def _code_of(error: Exception) -> tuple[ExitCode, str]:
+    """Choose the exit code of an error; one of a task comes as a text that quotes it."""
+    if isinstance(error, PySparkException):
+        quoted = _TASK_ERROR.search(str(error))
+        if quoted is None:
+            return ExitCode.DAMAGED, str(error)
+        return ExitCode.REFUSED if quoted[1] == UnsafeSizeError.__name__ else ExitCode.DAMAGED, quoted[2]
+    if isinstance(error, _USAGE):
+        return ExitCode.USAGE, str(error)
+    if isinstance(error, _REFUSED) or not isinstance(error, _DAMAGED):
+        return ExitCode.REFUSED, str(error)
+    return ExitCode.DAMAGED, str(error)

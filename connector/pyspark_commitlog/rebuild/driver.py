@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebuilds consume queues and index of a store with Spark, or compares them with what the log gives.
+
+A task reads a part of a segment, a task writes some queues, and one writes the index.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pyspark_commitlog.job_session import require_classic
+from pyspark_commitlog.rebuild.attempt import ATTEMPTS
+from pyspark_commitlog.rebuild.report import RebuildReport
+from pyspark_commitlog.rebuild.tasks import RebuildTasks, ReportKind
+from pyspark_commitlog.worker_objects import with_old_objects_kept
+from store_core.errors import UnsafeSizeError
+from store_core.files.deferred_sync import sync_directories
+from store_core.files.store_path import layout_problems, list_segments
+from store_core.queue.consume_queue_store import RefusedUnit
+from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.store.rebuild.compare import QueueDifferences, UnitDifference
+from store_core.store.rebuild.files import QUEUE_KINDS, IndexReport, QueueReport
+from store_core.store.rebuild.segment_part import SegmentOutcome, SegmentPart, merge_outcomes, split_segments
+from store_core.store.rebuild.unit_gaps import UnitGap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from store_core.store.rebuild.compare import LogBounds
+    from store_core.store.rebuild.rules import RebuildRules
+
+__all__ = ["Rows", "TaskRunner", "clear", "rebuild", "rebuild_by", "spark_runner"]
+
+Rows: TypeAlias = list[tuple[int, str]]
+"""What comes of tasks: `ReportKind` and JSON."""
+
+TaskRunner: TypeAlias = "Callable[[RebuildTasks], Rows]"
+"""Runs `RebuildTasks.scan` for each part, and `RebuildTasks.write` for each bucket with its runs in order."""
+
+_ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
+_PARTS_A_CORE: Final = 4
+_BUCKETS_A_CORE: Final = 1
+_BYTES_A_BUCKET: Final = 4 << 30
+"""Of the log: its units, some 5 %, are sorted by one task."""
+
+
+def rebuild(
+    spark: SparkSession, store: Path, target: Path, rules: RebuildRules, *, compared: LogBounds | None = None
+) -> RebuildReport:
+    """Build queues and index with Spark; see `rebuild_by`.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If the session is one of Spark Connect.
+    """
+    require_classic(spark, "rebuilding")
+    cores = spark.sparkContext.defaultParallelism
+    return rebuild_by(spark_runner(spark), cores, store, target, rules, compared=compared)
+
+
+def spark_runner(spark: SparkSession) -> TaskRunner:
+    """Give a function that runs tasks in a session."""
+    is_one_machine = _ONE_MACHINE.fullmatch(spark.sparkContext.master or "") is not None
+
+    def run(tasks: RebuildTasks) -> Rows:
+        tasks = replace(tasks, is_spilled=is_one_machine)
+        count = len(tasks.parts)
+        runs = spark.sparkContext.parallelize(range(count), count).mapPartitions(with_old_objects_kept(tasks.scan))
+        placed = runs.repartitionAndSortWithinPartitions(tasks.buckets, attrgetter("bucket"))
+        return placed.mapPartitions(with_old_objects_kept(tasks.write)).collect()
+
+    return run
+
+
+def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, and by what rules
+    run: TaskRunner,
+    cores: int,
+    store: Path,
+    target: Path,
+    rules: RebuildRules,
+    *,
+    compared: LogBounds | None = None,
+) -> RebuildReport:
+    """Build queues and index from the log alone, below `target`; nothing in the store changes.
+
+    Parameters
+    ----------
+    run : callable
+        Runs the tasks.
+    cores : int
+        How many it runs at once.
+    store : Path
+        A store root that every worker sees.
+    target : Path
+        Gets ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``; workers write there. What it
+        has of these is deleted first, if they are to be made.
+    rules : RebuildRules
+    compared : LogBounds, optional
+        Write nothing there, and compare with what the store has.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no log.
+    UnsafeSizeError
+        If there are more queues than `RebuildRules.max_queues`.
+    """
+    listing = list_segments(str(store))
+    problems = tuple(map(str, layout_problems(listing.segments)))
+    behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
+    segments = behind or list(listing.segments[-1:])
+    buckets = max(_BUCKETS_A_CORE * cores, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
+    tasks = RebuildTasks(split_segments(segments, _PARTS_A_CORE * cores), rules, store, target, buckets, compared)
+    report = _run_to_end(run, tasks)
+    report = replace(report, problems=problems + report.problems, notes=listing.notes)
+    if len(report.queues) > rules.max_queues:
+        clear(target, rules)
+        raise UnsafeSizeError(
+            "too many queues", str(store), 0, f"at most {rules.max_queues}", str(len(report.queues)), b"",
+            "A log may name a queue in every record. If these are real, raise the bound (--max-queues).",
+        )  # fmt: skip
+    if compared is None and target.is_dir():
+        sync_directories(target)
+    return report
+
+
+def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
+    """Run the tasks; once more if it turns out that segments have no part in the log, or can't be cut into parts."""
+    report = _run(run, tasks)
+    if report is None:
+        whole = {part.segment.path: SegmentPart(part.segment, 0, part.segment.size) for part in tasks.parts}
+        return _run_to_end(run, replace(tasks, parts=tuple(whole.values())))
+    end = _end(report.outcomes)
+    if end == len(report.outcomes):
+        return report
+    # Units of segments behind the log's end are in the files: once more, without these segments.
+    last = report.outcomes[end - 1]
+    kept = {outcome.path for outcome in report.outcomes[:end]}
+    again = _run_to_end(run, replace(tasks, parts=tuple(p for p in tasks.parts if p.segment.path in kept)))
+    is_race = tasks.compared is not None and tasks.compared.is_live and last.is_unwritten
+    count = len(report.outcomes) - end
+    problem = f"{count} segments with records lie behind the log's end at {last.end_offset}, and do not count"
+    return again if is_race else replace(again, problems=(*again.problems, problem))
+
+
+def _end(outcomes: Sequence[SegmentOutcome]) -> int:
+    """Count the segments up to the end of the log; those behind it without a record count too: they change nothing."""
+    last = next((number for number, found in enumerate(outcomes) if not found.is_continued), len(outcomes) - 1)
+    is_empty_behind = not any(found.records for found in outcomes[last + 1 :])
+    return len(outcomes) if is_empty_behind else last + 1
+
+
+def _run(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport | None:
+    """Run the tasks once; None if the parts of a segment do not fit together."""
+    if tasks.compared is None:
+        clear(tasks.target_root, tasks.rules)
+        tasks.target_root.mkdir(parents=True, exist_ok=True)
+    rows = run(tasks)
+    shutil.rmtree(tasks.target_root / ATTEMPTS, ignore_errors=True)
+    by_part = sorted(map(_outcome, _values(rows, ReportKind.OUTCOME)), key=itemgetter(0))
+    outcomes = merge_outcomes(tasks.parts, [outcome for _, outcome in by_part])
+    if outcomes is None:
+        return None
+    queues = sorted(map(_queue, _values(rows, ReportKind.QUEUE)), key=attrgetter("topic", "queue_id"))
+    differences = filter(None, map(_differences, _values(rows, ReportKind.DIFFERENCE)))
+    index = [IndexReport(**values) for values in _values(rows, ReportKind.INDEX)]
+    return RebuildReport(
+        tuple(outcomes),
+        tuple(queues),
+        index[0] if index else None,
+        tuple(sorted(differences, key=attrgetter("topic", "queue_id"))),
+    )
+
+
+def clear(target: Path, rules: RebuildRules) -> None:
+    """Delete what a rebuild by these rules makes anew, and what an interrupted one left."""
+    kinds = [*QUEUE_KINDS * rules.has_queues, *[INDEX_DIRECTORY] * rules.has_index, ATTEMPTS]
+    for kind in kinds:
+        if (target / kind).is_dir():
+            shutil.rmtree(target / kind)
+
+
+def _values(rows: Rows, kind: ReportKind) -> list[dict[str, Any]]:
+    return [json.loads(text) for found, text in rows if found == kind]
+
+
+def _outcome(values: dict[str, Any]) -> tuple[int, SegmentOutcome]:
+    number = values.pop("part")
+    return number, SegmentOutcome(**(values | {"refused": tuple(RefusedUnit(*unit) for unit in values["refused"])}))
+
+
+def _queue(values: dict[str, Any]) -> QueueReport:
+    return QueueReport(**(values | {"gaps": tuple(UnitGap(*gap) for gap in values["gaps"])}))
+
+
+def _differences(values: dict[str, Any]) -> QueueDifferences:
+    return QueueDifferences(**(values | {"first": tuple(UnitDifference(*unit) for unit in values["first"])}))

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a rebuild around Spark: the store's lock, what a run before left undone, the swap, the checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from pyspark_commitlog.job_session import spark_session
+from pyspark_commitlog.progress import spark_progress
+from pyspark_commitlog.rebuild.driver import rebuild
+from pyspark_commitlog.rebuild.progress import RebuildStages
+from store_core.errors import StoreLockedError, UnsupportedStoreError
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import LOCK_FILE, StoreLock
+from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.store.rebuild.checkpoint import update_checkpoint
+from store_core.store.rebuild.compare import LogBounds, QueueDifferences, StoredQueues, compare_queues
+from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.stored_names import check_queue_kind, stored_queue_names
+from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from pyspark_commitlog.rebuild.plan import RebuildPlan
+    from pyspark_commitlog.rebuild.report import RebuildReport
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["ExitCode", "RebuildJob"]
+
+_MARK: Final = "rebuilt.json"
+"""In the output directory: it is ours, and a rebuild may delete what is in it."""
+
+
+class ExitCode(IntEnum):
+    """How a job ends."""
+
+    DONE = 0
+    DIFFERENT = 1
+    USAGE = 2
+    DAMAGED = 3
+    REFUSED = 4
+
+
+class RebuildJob:
+    """Rebuilds, compares and replaces, as a plan says.
+
+    Parameters
+    ----------
+    plan : RebuildPlan
+    say : callable
+        Gets lines for the operator.
+    file_system : FileSystem
+        Makes the swap and the checkpoint.
+
+    Attributes
+    ----------
+    report : RebuildReport or None
+        What was found and made.
+    actions : list of str
+        What was done besides, in order.
+    """
+
+    def __init__(self, plan: RebuildPlan, say: Callable[[str], None], file_system: FileSystem | None = None) -> None:
+        self.plan = plan
+        self.report: RebuildReport | None = None
+        self.actions: list[str] = []
+        self._say = say
+        self._file_system = file_system or OsFileSystem()
+
+    def run(self) -> ExitCode:
+        """Do it all.
+
+        Raises
+        ------
+        StoreError, OSError
+            What is refused, or can't be done.
+        PySparkException
+            If a task failed for good.
+        """
+        if self.plan.is_verified:
+            return self._verify(is_live=self._is_locked())
+        if not self.plan.is_replaced and self.plan.is_discarded:
+            with self._locked():
+                return self._discard(ExitCode.DONE)
+        with self._locked():
+            return self._rebuild()
+
+    # ---- the store's lock
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the store's lock, so that no broker starts meanwhile; first finish a swap that was interrupted."""
+        lock = StoreLock(self.plan.store, self._file_system)
+        with lock:
+            swap = RebuildSwap.resume(self.plan.store, self._file_system)
+            if swap is not None:
+                self._note(f"finished the replacement that an earlier run began; the old files are in {swap.kept}")
+            yield
+
+    def _is_locked(self) -> bool:
+        """Tell whether a broker has the store, without leaving anything behind."""
+        if self._file_system.status(self.plan.store / LOCK_FILE) is None:
+            return False
+        lock = StoreLock(self.plan.store, self._file_system)
+        try:
+            lock.acquire()
+        except StoreLockedError:
+            return True
+        except OSError:
+            return False  # nobody writes where even we can't
+        lock.release()
+        return False
+
+    # ---- the steps
+
+    def _rebuild(self) -> ExitCode:
+        plan = self.plan
+        self._prepare_output()
+        report = self._spark("rebuild", lambda spark: rebuild(spark, plan.store, plan.output, plan.rules))
+        self.report = report = replace(report, unlogged=self._unlogged(report))
+        code = ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
+        if not plan.is_replaced:
+            self._note(f"the new files are in {plan.output}")
+            return code
+        if report.is_damaged and not plan.is_damage_accepted:
+            self._note(
+                f"nothing was replaced, because the log is damaged; the new files are in {plan.output}. To have "
+                f"them in place all the same, add --accept-damage"
+            )
+            return code
+        self._replace(report)
+        return self._discard(code) if plan.is_discarded else code
+
+    def _prepare_output(self) -> None:
+        """Take the output directory, if it is ours to write into.
+
+        Raises
+        ------
+        UnsupportedStoreError
+            If it holds what is not ours, or the store's queues are in a RocksDB.
+        """
+        output, files = self.plan.output, self._file_system
+        if self.plan.is_replaced and self.plan.rules.has_queues:
+            check_queue_kind(self.plan.store, files)
+        if files.names(output) and files.status(output / _MARK) is None:
+            raise UnsupportedStoreError(
+                f"{output} is not empty, and was not made by a rebuild: give another --output, or empty it"
+            )
+        files.make_directories(output)
+        mark = files.open(output / _MARK, create=True)
+        mark.write(memoryview(json.dumps({"store": str(self.plan.store)}).encode()), 0)
+        mark.close()
+
+    def _unlogged(self, report: RebuildReport) -> tuple[tuple[str, int], ...]:
+        """Find queues that the store has and the rebuild has not, of those that were asked for."""
+        rules = self.plan.rules
+        if not rules.has_queues or rules.since_offset:
+            return ()
+        known = {(queue.topic, queue.queue_id) for queue in report.queues}
+        there = stored_queue_names(self.plan.store, self._file_system)
+        return tuple(sorted(name for name in there - known if rules.wants(*name)))
+
+    def _replace(self, report: RebuildReport) -> None:
+        """Check the new files by opening them, put them in place, and bring the checkpoint up to date."""
+        plan, files = self.plan, self._file_system
+        self._check_new(report)
+        places, removed = self._places()
+        swap = RebuildSwap.plan(plan.store, plan.output, places, removed, files)
+        swap.run(files)
+        self._note(f"the new files are in place; the old ones are in {swap.kept}")
+        shutil.rmtree(plan.output)
+        rules = plan.rules
+        index_timestamp = report.index.full_timestamp if report.index is not None else 0
+        checkpoint = update_checkpoint(
+            plan.store, files, rules.queue_rules.release,
+            last_store_timestamp=report.last_store_timestamp,
+            are_queues_whole=rules.has_queues and rules.topics is None and rules.queue_id is None,
+            index_timestamp=index_timestamp if rules.has_index else None,
+        )  # fmt: skip
+        self._note(
+            f"checkpoint: log {checkpoint.physic_msg_timestamp}, queues {checkpoint.logics_msg_timestamp}, index "
+            f"{checkpoint.index_msg_timestamp}"
+        )
+
+    def _check_new(self, report: RebuildReport) -> None:
+        """Read the new index's headers, and count what is there."""
+        plan = self.plan
+        if plan.rules.has_index:
+            index = IndexFiles(
+                plan.output / INDEX_DIRECTORY, plan.rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False
+            )
+            notes = index.load(last_exit_ok=True, index_msg_timestamp=0)
+            expected = report.index.files if report.index is not None else 0
+            if notes or len(index.files) != expected:
+                raise OSError(
+                    f"the new index in {plan.output} has {len(index.files)} files, expected {expected}: {notes}"
+                )
+        if plan.rules.has_queues:
+            found = stored_queue_names(plan.output, OsFileSystem())
+            expected_names = {(queue.topic, queue.queue_id) for queue in report.queues if queue.max_offset}
+            missing = expected_names - found
+            if missing:
+                raise OSError(f"{len(missing)} of the new queues are not in {plan.output}")
+
+    def _places(self) -> tuple[list[str], list[str]]:
+        """Choose what moves: whole directories, or of a partial rebuild each queue."""
+        plan, files = self.plan, self._file_system
+        kinds = [*QUEUE_KINDS * plan.rules.has_queues, *[INDEX_DIRECTORY] * plan.rules.has_index]
+        made = [kind for kind in kinds if files.status(plan.output / kind) is not None]
+        if not plan.rules.is_partial:
+            gone = [kind for kind in kinds if kind not in made and files.status(plan.store / kind) is not None]
+            return made, gone
+        places = [kind for kind in made if kind == INDEX_DIRECTORY]
+        for kind in made:
+            if kind != INDEX_DIRECTORY:
+                topics = files.names(plan.output / kind)
+                places += [
+                    f"{kind}/{topic}/{number}" for topic in topics for number in files.names(plan.output / kind / topic)
+                ]
+        return places, []
+
+    def _verify(self, *, is_live: bool) -> ExitCode:
+        """Compare what the store has with what its log gives."""
+        plan = self.plan
+        bounds = LogBounds(plan.min_offset, is_live)
+        if self._file_system.status(plan.store / JOURNAL) is not None:
+            self._note("a replacement was interrupted: the next run that is not --verify finishes it")
+        rules = replace(plan.rules, since_offset=0, index_since_offset=0)
+        report = self._spark("verify", lambda spark: rebuild(spark, plan.store, plan.output, rules, compared=bounds))
+        known = {(queue.topic, queue.queue_id) for queue in report.queues}
+        self.report = report = replace(
+            report,
+            differences=(*report.differences, *self._unexpected(known, bounds)),
+            excess_index=0 if is_live else self._excess_index(report.end_offset),
+        )
+        if is_live:
+            self._note(
+                "the store's lock is held: units newer than what was read do not count, and some may be missing yet"
+            )
+        if report.has_differences:
+            return ExitCode.DIFFERENT
+        return ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
+
+    def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
+        """Compare the queues of which the log has no record with nothing."""
+        rules, files, clock = self.plan.rules, OsFileSystem(), SystemClock()
+        if not rules.has_queues or bounds.is_live:
+            return
+        stored = StoredQueues(self.plan.store, rules.queue_rules, files, clock)
+        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, clock)
+        for topic, queue_id in sorted(stored_queue_names(self.plan.store, files) - known):
+            if rules.wants(topic, queue_id):
+                found = compare_queues(topic, queue_id, nothing, stored, bounds)
+                if found:
+                    yield found
+
+    def _excess_index(self, end_offset: int) -> int:
+        """Count the index files that point at or behind the log's end."""
+        rules = self.plan.rules
+        if not rules.has_index:
+            return 0
+        directory = self.plan.store / INDEX_DIRECTORY
+        index = IndexFiles(directory, rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False)
+        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        return sum(file.header.index_count > 1 and file.end_physical_offset >= end_offset for file in index.files)
+
+    def _discard(self, code: ExitCode) -> ExitCode:
+        """Delete the files that were replaced, if what is in their place is what the log gives."""
+        made = self.report
+        found = self._verify(is_live=False)
+        if found is ExitCode.DIFFERENT:
+            self._note("the old files are kept, because what is in their place differs from the log")
+            return found
+        for kept in kept_directories(self.plan.store, self._file_system):
+            shutil.rmtree(kept)
+            self._note(f"deleted {kept}")
+        self.report = made or self.report
+        return max(code, found)
+
+    # ---- around
+
+    def _spark(self, name: str, run: Callable[[SparkSession], RebuildReport]) -> RebuildReport:
+        session = spark_session(f"commitlog {name}", needs_context=True)
+        with session as spark, spark_progress(spark, describe=RebuildStages(self.plan.size)):
+            return run(spark)
+
+    def _note(self, text: str) -> None:
+        self.actions.append(text)
+        self._say(text)

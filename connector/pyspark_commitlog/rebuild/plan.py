@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rebuild is going to do: options of the command line, checked and completed from what the store has."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from store_core.broker.topic_config import TopicConfigManager
+from store_core.errors import InvalidOptionError
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_path import COMMIT_LOG, list_segments
+from store_core.queue.consume_queue_table import MAX_QUEUES
+from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.store.config import MessageStoreConfig
+from store_core.store.derived_sizes import DerivedSizes
+from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.kept_index import KeptIndex
+from store_core.store.rebuild.rules import RebuildRules
+
+if TYPE_CHECKING:
+    import argparse
+
+    from store_core.queue.queue_rules import QueueRules, Release
+
+__all__ = ["OUTPUT", "RebuildPlan"]
+
+OUTPUT: Final = "rebuilt"
+"""Below the store: where rebuilt files go without `--output`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildPlan:
+    """What a rebuild is going to do.
+
+    Attributes
+    ----------
+    store, output : Path
+    rules : RebuildRules
+    size : int
+        Bytes of the segments that are read.
+    min_offset : int
+        Physical offset where the log starts.
+    is_replaced : bool
+        Whether the new files take the places of the old ones.
+    is_discarded : bool
+        Whether old files are deleted, once the new ones are compared with the log.
+    is_verified : bool
+        Whether what is there is compared with the log, and nothing written.
+    is_damage_accepted : bool
+        Whether old files are replaced although the log is damaged.
+    """
+
+    store: Path
+    output: Path
+    rules: RebuildRules
+    size: int
+    min_offset: int
+    is_replaced: bool = False
+    is_discarded: bool = False
+    is_verified: bool = False
+    is_damage_accepted: bool = False
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Self:
+        """Check and complete the options of a command line.
+
+        Raises
+        ------
+        InvalidOptionError
+            If they do not fit together, or can't be.
+        StoreNotFoundError
+            If there is no log.
+        """
+        store = Path(os.path.abspath(options.store))  # noqa: PTH100 -- resolve() would follow links
+        segments = list_segments(str(store)).segments
+        if not (store / COMMIT_LOG).is_dir():
+            raise InvalidOptionError(f"{store} is no store root: expected a directory with {COMMIT_LOG}/ in it")
+        output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100
+        rules = _rules(store, options)
+        behind = [segment for segment in segments if segment.end_offset > rules.first_offset]
+        _check_output(store, output, is_replaced=options.replace)
+        return cls(
+            store, output, rules, sum(segment.size for segment in behind), segments[0].start_offset,
+            options.replace, options.discard_old, options.verify, options.accept_damage,
+        )  # fmt: skip
+
+    def describe(self) -> list[str]:
+        """Say what is going to be done, a line each."""
+        rules = self.rules.queue_rules
+        what = [name for name, wanted in (("queues", self.rules.has_queues), ("index", self.rules.has_index)) if wanted]
+        done = "compare with the log:" if self.is_verified else "rebuild"
+        lines = [f"{done} {' and '.join(what)} of {self.store}, by the rules of release {rules.release}"]
+        if self.rules.has_queues:
+            lines.append(f"queue files of {rules.consume_queue_file_size} bytes")
+            lines += [f"batch queues of {topic}" for topic in sorted(rules.batch_topics)]
+            lines += ["with an extension"] * rules.is_ext_enabled + ["with light queues"] * rules.is_lmq_enabled
+        if self.rules.has_index:
+            lines.append(f"index files of {rules.max_hash_slot_num} slots and {rules.max_index_num} entries")
+        if self.rules.first_offset:
+            lines.append(f"from physical offset {self.rules.first_offset} on")
+        lines.append(f"{self.size / (1 << 30):.2f} GiB of log to read")
+        if not self.is_verified:
+            lines.append(f"into {self.output}" + (", then in place of the old files" if self.is_replaced else ""))
+        return lines
+
+
+def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
+    taken = [store / name for name in (COMMIT_LOG, *QUEUE_KINDS, INDEX_DIRECTORY, "config")]
+    if output == store or any(output == place or place in output.parents for place in taken):
+        raise InvalidOptionError(f"--output {output} would be written into the store's own files: give another place")
+    there = next(path for path in (output, *output.parents) if path.exists())
+    if is_replaced and there.stat().st_dev != store.stat().st_dev:
+        raise InvalidOptionError(f"--replace renames, so {output} has to be on the file system of {store}")
+
+
+def _rules(store: Path, options: argparse.Namespace) -> RebuildRules:
+    rules = RebuildRules(
+        _queue_rules(store, options),
+        frozenset(options.topic) if options.topic else None,
+        options.queue_id,
+        options.since_offset,
+        check_crc=options.check_crc,
+        has_queues=options.has_queues,
+        has_index=options.has_index,
+        max_queues=options.max_queues or MAX_QUEUES,
+    )
+    if not options.has_index:
+        return rules
+    IndexFiles(store / INDEX_DIRECTORY, rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False)  # checks
+    if not options.since_offset:
+        return rules
+    kept = KeptIndex.find(store, rules.queue_rules, options.since_offset - 1, OsFileSystem(), SystemClock())
+    return replace(rules, index_since_offset=kept.end_physical_offset)
+
+
+def _queue_rules(store: Path, options: argparse.Namespace) -> QueueRules:
+    """Put together what the options say, else the broker's configuration, else the files that are there."""
+    found = DerivedSizes.find(store)
+    config = _config(options)
+    rules = config.queue_rules()
+    explicit: dict[str, Any] = {
+        "consume_queue_file_size": options.consume_queue_file_size,
+        "max_hash_slot_num": options.hash_slot_num,
+        "max_index_num": options.index_num,
+    }
+    told: dict[str, Any] = {}
+    if options.broker_config is None:
+        names = ("consume_queue_file_size", "batch_consume_queue_file_size", "ext_file_size")
+        told = {name: getattr(found, name) for name in (*names, "max_hash_slot_num", "max_index_num")}
+        is_light = options.light or (found.has_light and rules.release != "4.3")
+        told |= {"is_ext_enabled": options.ext or found.has_ext}
+        told |= {"is_multi_dispatch_enabled": is_light, "is_lmq_enabled": is_light}
+    values = {name: value for name, value in (*told.items(), *explicit.items()) if value is not None}
+    batch_topics = found.batch_topics | frozenset(options.batch_topic) | _configured(store, rules.release)
+    return replace(rules, **values, batch_topics=batch_topics if rules.release == "5.3" else frozenset())
+
+
+def _config(options: argparse.Namespace) -> MessageStoreConfig:
+    release = cast("Release", options.release)
+    if options.broker_config is None:
+        return MessageStoreConfig(release=release)
+    return MessageStoreConfig.from_properties(options.broker_config, release=release)
+
+
+def _configured(store: Path, release: Release) -> frozenset[str]:
+    """Give the topics that the broker's ``topics.json`` calls batch topics."""
+    if release != "5.3" or not (store / "config").is_dir():
+        return frozenset()
+    topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
+    topics.load()
+    return topics.batch_topics()

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rebuild, or a comparison with the log, has found and made; as text and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store_core.store.rebuild.compare import QueueDifferences
+    from store_core.store.rebuild.files import IndexReport, QueueReport
+    from store_core.store.rebuild.segment_part import SegmentOutcome
+
+__all__ = ["RebuildReport", "as_json", "as_text"]
+
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What a rebuild found and made.
+
+    Attributes
+    ----------
+    outcomes : tuple of SegmentOutcome
+        Of the segments up to the log's end, in order.
+    queues : tuple of QueueReport
+        By topic and id.
+    index : IndexReport or None
+    differences : tuple of QueueDifferences
+        Of a comparison, queues that are not as the log says.
+    problems : tuple of str
+        What is damaged of the log, other than where a segment ends.
+    notes : tuple of str
+        What an operator should know.
+    unlogged : tuple of (str, int)
+        Queues that the store has, and of which the log has no record.
+    excess_index : int
+        Of a comparison: index files that point behind the log's end.
+    """
+
+    outcomes: tuple[SegmentOutcome, ...]
+    queues: tuple[QueueReport, ...]
+    index: IndexReport | None
+    differences: tuple[QueueDifferences, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    unlogged: tuple[tuple[str, int], ...] = ()
+    excess_index: int = 0
+
+    @property
+    def records(self) -> int:
+        """Records of the log."""
+        return sum(outcome.records for outcome in self.outcomes)
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends; physical offset."""
+        return self.outcomes[-1].end_offset if self.outcomes else 0
+
+    @property
+    def last_store_timestamp(self) -> int:
+        """Of the last record, ms; 0 without any."""
+        return next((found.last_store_timestamp for found in reversed(self.outcomes) if found.records), 0)
+
+    @property
+    def missing_entries(self) -> int:
+        """Of a comparison: index entries that are not there."""
+        return sum(outcome.missing_entries for outcome in self.outcomes)
+
+    @property
+    def extra_entries(self) -> int:
+        """Of a comparison: index entries that the log does not give."""
+        return sum(outcome.extra_entries for outcome in self.outcomes)
+
+    @property
+    def refused_count(self) -> int:
+        """Units that can't be, as of topics whose names are no directories."""
+        return sum(outcome.refused_count for outcome in self.outcomes)
+
+    @property
+    def gap_count(self) -> int:
+        """Where queue offsets do not go on by one."""
+        return sum(queue.gap_count for queue in self.queues)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the log is not whole: it ends in bytes that are no record, lacks a segment, or goes on behind."""
+        return bool(self.problems) or any(outcome.is_damaged for outcome in self.outcomes)
+
+    @property
+    def has_differences(self) -> bool:
+        """Of a comparison: whether anything differs."""
+        return bool(self.differences or self.missing_entries or self.extra_entries or self.excess_index)
+
+
+def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
+    """Give everything as values for JSON."""
+    gaps = [
+        {"topic": queue.topic, "queue_id": queue.queue_id, **gap._asdict(), "kind": gap.kind}
+        for queue in report.queues
+        for gap in queue.gaps
+    ]
+    refused = [unit._asdict() for outcome in report.outcomes for unit in outcome.refused]
+    return {
+        **more,
+        "records": report.records,
+        "end_offset": report.end_offset,
+        "is_damaged": report.is_damaged,
+        "problems": [*report.problems, *_damage(report)],
+        "notes": list(report.notes),
+        "segments": [asdict(outcome) | {"refused": None} for outcome in report.outcomes],
+        "queues": [asdict(queue) | {"gaps": None} for queue in report.queues],
+        "gap_count": report.gap_count,
+        "gaps": gaps,
+        "refused_count": report.refused_count,
+        "refused": refused,
+        "unlogged_queues": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in report.unlogged],
+        "index": None if report.index is None else asdict(report.index),
+        "differences": [
+            asdict(found) | {"first": [unit._asdict() for unit in found.first]} for found in report.differences
+        ],
+        "missing_index_entries": report.missing_entries,
+        "extra_index_entries": report.extra_entries,
+        "excess_index_files": report.excess_index,
+    }
+
+
+def as_text(report: RebuildReport, *, is_comparison: bool) -> str:
+    """Give what an operator reads, in a few lines; what is long is cut."""
+    return "\n".join(_lines(report, is_comparison=is_comparison))
+
+
+def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
+    units = sum(queue.units for queue in report.queues)
+    yield f"{report.records:,} records up to offset {report.end_offset}, in {len(report.outcomes)} segments"
+    if report.queues:
+        yield f"{units:,} units in {len(report.queues):,} queues"
+    if report.index is not None:
+        yield f"{report.index.entries:,} index entries in {report.index.files} files"
+    yield from (f"damaged: {text}" for text in [*report.problems, *_damage(report)])
+    yield from (f"note: {text}" for text in report.notes)
+    yield from _cut("queue offset that does not go on by one", _gaps(report), report.gap_count)
+    yield from _cut("unit refused", _refused(report), report.refused_count)
+    unlogged = [f"{queue_id} of {topic}" for topic, queue_id in report.unlogged]
+    yield from _cut("queue without a record in the log, so not there any more", unlogged, len(unlogged))
+    if is_comparison:
+        yield from _differences(report)
+
+
+def _damage(report: RebuildReport) -> list[str]:
+    return [
+        f"{found.path} has bytes that are no record at offset {found.end_offset}, and the log ends there"
+        for found in report.outcomes
+        if found.is_damaged
+    ]
+
+
+def _gaps(report: RebuildReport) -> list[str]:
+    return [
+        f"{gap.kind} in queue {queue.queue_id} of {queue.topic}: expected {gap.expected}, found {gap.queue_offset} in "
+        f"the record at {gap.physical_offset}"
+        for queue in report.queues
+        for gap in queue.gaps
+    ]
+
+
+def _refused(report: RebuildReport) -> list[str]:
+    return [
+        f"queue {unit.queue_id} of topic {unit.topic[:100]!r}, record at {unit.physical_offset}: {unit.reason}"
+        for outcome in report.outcomes
+        for unit in outcome.refused
+    ]
+
+
+def _cut(what: str, found: list[str], count: int) -> Iterator[str]:
+    yield from (f"{what}: {text}" for text in found[:_SHOWN])
+    if count > _SHOWN:
+        yield f"{what}: {count:,} in all; the JSON report has more of them"
+
+
+def _differences(report: RebuildReport) -> Iterator[str]:
+    for found in report.differences[:_SHOWN]:
+        if found.problem:
+            yield f"differs: queue {found.queue_id} of {found.topic} can't be read: {found.problem}"
+            continue
+        first = found.first[0]
+        yield (
+            f"differs: queue {found.queue_id} of {found.topic}: {found.missing:,} missing, {found.extra:,} extra, "
+            f"{found.different:,} different; first {first.kind} at index {first.queue_offset}, record at "
+            f"{first.physical_offset}"
+        )
+    if len(report.differences) > _SHOWN:
+        yield f"differs: {len(report.differences):,} queues in all"
+    if report.missing_entries or report.extra_entries:
+        yield f"differs: index: {report.missing_entries:,} entries missing, {report.extra_entries:,} extra"
+    if report.excess_index:
+        yield f"differs: {report.excess_index} index files point behind the log's end"
+    if not report.has_differences:
+        yield "no differences"

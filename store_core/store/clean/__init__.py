@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deletion of what is old, as a broker does it."""

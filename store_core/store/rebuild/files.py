@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the queues and the index of a rebuild, each by one process, into a directory of that process alone."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.queue.index_service import IndexService
+from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
+from store_core.store.rebuild.kept_index import KeptIndex
+from store_core.store.rebuild.queue_cut import cut_queue
+from store_core.store.rebuild.unit_gaps import UnitGap, UnitGaps
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.consume_queue_table import Queue
+    from store_core.queue.index_pieces import IndexEntries
+    from store_core.queue.unit_rows import UnitRows
+    from store_core.store.rebuild.rules import RebuildRules
+
+__all__ = ["QUEUE_KINDS", "IndexReport", "IndexWriter", "QueueReport", "QueueWriter"]
+
+QUEUE_KINDS: Final = (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
+"""Directories with queues, below a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """A queue that was rebuilt.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    units : int
+        Records that were indexed in it.
+    min_offset, max_offset : int
+        Its bounds now.
+    gap_count : int
+        Where the queue offsets of the log do not go on by one; a broker files such records as is done here.
+    gaps : tuple of UnitGap
+        The first of them.
+    """
+
+    topic: str
+    queue_id: int
+    units: int
+    min_offset: int
+    max_offset: int
+    gap_count: int = 0
+    gaps: tuple[UnitGap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """An index that was rebuilt.
+
+    Attributes
+    ----------
+    files, entries : int
+        Files there are, and entries that were put.
+    full_timestamp : int
+        End time of the last full file, ms, as the checkpoint notes it; 0 without one.
+    """
+
+    files: int
+    entries: int
+    full_timestamp: int
+
+
+class QueueWriter:
+    """Writes one queue: `add` its units in log order, then `finish`.
+
+    Parameters
+    ----------
+    store_root : Path
+        The store; with `since_offset` its queue is taken over up to there.
+    root : Path
+        Gets the queue, below ``consumequeue`` and so on. Of no other writer with `since_offset`.
+    """
+
+    def __init__(  # noqa: PLR0913 -- which queue, by what rules, and where
+        self,
+        topic: str,
+        queue_id: int,
+        rules: RebuildRules,
+        store_root: Path,
+        root: Path,
+        file_system: FileSystem,
+        clock: Clock,
+    ) -> None:
+        self._topic = topic
+        self._queue_id = queue_id
+        self._root = root
+        self._units = 0
+        self._failed = False
+        self._queues = ConsumeQueueStore(
+            root, rules.queue_rules, file_system, clock, on_put=_ignore, on_error=self._fail, max_queues=1
+        )
+        if rules.since_offset:
+            self._take_over(store_root, file_system, rules.since_offset)
+        expected = self._queue.max_offset_in_queue if rules.since_offset else 0
+        self._gaps = UnitGaps(expected or None)
+
+    def _fail(self) -> None:
+        self._failed = True
+
+    @property
+    def _queue(self) -> Queue:
+        return self._queues.find_or_create(self._topic, self._queue_id)
+
+    def _take_over(self, store_root: Path, file_system: FileSystem, since_offset: int) -> None:
+        """Copy the queue that is there, and end it before the first record that is put anew."""
+        for kind in QUEUE_KINDS:
+            source = queue_path(store_root / kind, self._topic, self._queue_id)
+            if source.is_dir():
+                target = queue_path(self._root / kind, self._topic, self._queue_id)
+                file_system.make_directories(target.parent)
+                shutil.copytree(source, target)
+                if kind != CONSUME_QUEUE_EXT:
+                    cut_queue(target, since_offset, is_batch=kind == BATCH_CONSUME_QUEUE)
+        self._queues.load()
+        self._queues.recover()
+        self._queues.clear_tails()
+
+    def add(self, units: UnitRows) -> None:
+        """Put units behind those before."""
+        self._units += len(units.row)
+        if not isinstance(self._queue, BatchConsumeQueue):
+            self._gaps.look_at(units)
+        self._queues.put_units(self._topic, self._queue_id, units)
+
+    def finish(self) -> QueueReport:
+        """Let go of the queue's files, which are whole now, and tell what is in them.
+
+        Raises
+        ------
+        OSError
+            If they could not be written.
+        """
+        if self._failed:
+            raise OSError(errno.EIO, f"queue {self._topic}-{self._queue_id} could not be written", str(self._root))
+        queue = self._queue
+        bounds = queue.min_offset_in_queue, queue.max_offset_in_queue
+        self._queues.close()
+        gaps = self._gaps
+        return QueueReport(self._topic, self._queue_id, self._units, *bounds, gaps.count, tuple(gaps.first))
+
+
+def _ignore(_store_timestamp: int) -> None:
+    """Nobody keeps a checkpoint while queues are rebuilt."""
+
+
+class IndexWriter:
+    """Writes the index: `add` entries in log order, then `finish`; parameters as of `QueueWriter`."""
+
+    def __init__(  # noqa: PLR0913 -- by what rules, and where
+        self,
+        rules: RebuildRules,
+        store_root: Path,
+        root: Path,
+        file_system: FileSystem,
+        clock: Clock,
+        time_zone: tzinfo | None = None,
+    ) -> None:
+        directory = root / INDEX_DIRECTORY
+        self._entries = 0
+        self._full_timestamp = 0
+        kept = KeptIndex.find(store_root, rules.queue_rules, rules.index_since_offset, file_system, clock)
+        kept.copy_to(directory, file_system)
+        self._full_timestamp = kept.end_timestamp
+        self._kept_end = kept.end_physical_offset
+        self._skipped = kept.end_entries
+        self._index = IndexService(
+            directory, rules.queue_rules, file_system, clock, on_full=self._note_full, time_zone=time_zone
+        )
+        self._index.load(last_exit_ok=True, index_msg_timestamp=0)
+
+    def _note_full(self, end_timestamp: int) -> None:
+        self._full_timestamp = end_timestamp
+
+    def add(self, entries: IndexEntries) -> None:
+        """Put entries behind those before."""
+        rows, hashes = entries.rows, entries.hashes
+        if self._skipped:
+            again = np.flatnonzero(entries.physical_offsets[rows] == self._kept_end)[: self._skipped]
+            self._skipped -= len(again)
+            rows, hashes = np.delete(rows, again), np.delete(hashes, again)
+        self._entries += rows.size
+        self._index.put_entries(entries.physical_offsets, entries.store_timestamps, rows, hashes, write_back=False)
+
+    def finish(self) -> IndexReport:
+        """Let go of the files, which are whole now, and tell what is in them.
+
+        Raises
+        ------
+        OSError
+            If they could not be written.
+        """
+        self._index.flush()
+        if self._index.failure is not None:
+            raise self._index.failure
+        files = len(self._index.files)
+        self._index.close()
+        return IndexReport(files, self._entries, self._full_timestamp)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commit of a job that appends: what its tasks have staged goes into the store, or nothing does."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from store_core.errors import StoreLockedError
+from store_core.files.store_lock import LOCK_FILE, StoreLock
+from store_core.store.message_store import DefaultMessageStore
+from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_append import Appended, append_staged
+from store_core.store.sink.store_sizes import batch_topics
+from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.store.config import MessageStoreConfig
+    from store_core.store.sink.commit_ledger import Transaction
+    from store_core.store.sink.staged_batch import StagedFile
+
+__all__ = ["CommitReport", "Rebuild", "SinkCommit", "check_lock"]
+
+Rebuild: TypeAlias = Literal["all", "queues", "none"]
+
+_LOG = logging.getLogger("store_core")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """What a commit did.
+
+    Attributes
+    ----------
+    appended : Appended
+    is_repeat : bool
+        Whether the records were in the store already, so that nothing was done now.
+    left_out : int
+        Rows that were refused.
+    cleaned : tuple of str
+        What dead jobs had left, and is gone now.
+    """
+
+    appended: Appended
+    is_repeat: bool
+    left_out: int
+    cleaned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SinkCommit:
+    """What is done with staged records; `run` does it.
+
+    Attributes
+    ----------
+    root : Path
+        The store's.
+    job : str
+        ``job-`` and 32 hexadecimal digits.
+    config : MessageStoreConfig
+    rebuild : str
+        ``all``, ``queues`` (no index), or ``none``: then the store is left as after a crash, with the file ``abort``,
+        so that whoever opens it next brings queues and index up to the log.
+    staging : Path, optional
+        Where records are staged, if not in the store.
+    overwrite : bool
+        Make a new store of the records, and put it in the place of this one.
+    transaction : Transaction, optional
+        Makes the append once, however often it is tried.
+    left_out : int
+        Rows that were refused.
+    refused : tuple of Path
+        Files that list them; they become one below `SinkDirectory.refused`.
+    is_alive : callable
+        Tells by what a job noted of itself whether it may still be running.
+    """
+
+    root: Path
+    job: str
+    config: MessageStoreConfig
+    clock: Clock
+    file_system: FileSystem
+    rebuild: Rebuild = "all"
+    staging: Path | None = None
+    overwrite: bool = False
+    transaction: Transaction | None = None
+    left_out: int = 0
+    refused: tuple[Path, ...] = ()
+    is_alive: Callable[[str], bool] = lambda _: True
+
+    def run(self, staged: Sequence[StagedFile]) -> CommitReport:
+        """Append, and clear away what this job and dead ones have staged.
+
+        Raises
+        ------
+        StoreLockedError
+            If a broker, or another job's commit, has the store.
+        StoreError
+            If the store can't be opened or the staged records are not what they should be; nothing is appended.
+        OSError
+            As the system says, see `append_staged`.
+        """
+        heal(self.root, self.file_system)
+        if self.overwrite and self.file_system.status(self.root) is not None:
+            return self._replace(staged)
+        report = self._append(self.root, staged)
+        return replace(report, cleaned=self.clean())
+
+    def _append(self, root: Path, staged: Sequence[StagedFile]) -> CommitReport:
+        sink = SinkDirectory(root, self.file_system)
+        ledger = CommitLedger(sink.ledger, self.file_system)
+        with self._open(root) as store:
+            done = ledger.settle(self.transaction, store) if self.transaction is not None else None
+            if done is not None:
+                ledger.write(done)
+                return CommitReport(done.appended, is_repeat=True, left_out=done.left_out)
+            appended = append_staged(
+                store,
+                staged,
+                sink.segments / self.job,
+                self.file_system,
+                lambda planned: self._note(ledger, planned, is_committed=False),
+                dispatches=self.rebuild != "none",
+            )
+            self._note(ledger, appended, is_committed=True)
+        self.file_system.remove_directory(sink.segments / self.job)
+        if self.refused:
+            sink.keep_refused(self.job, self.refused)
+        return CommitReport(appended, is_repeat=False, left_out=self.left_out)
+
+    def _note(self, ledger: CommitLedger, appended: Appended, *, is_committed: bool) -> None:
+        if self.transaction is not None:
+            ledger.write(LedgerEntry(self.transaction, appended, is_committed, self.left_out))
+
+    def _open(self, root: Path) -> DefaultMessageStore:
+        config = self.config
+        if self.rebuild == "queues":
+            config = replace(config, message_index_enable=False)
+        topics = batch_topics(root, self.file_system)
+        return DefaultMessageStore.open(
+            root, config, batch_topics=topics, clock=self.clock, file_system=self.file_system
+        )
+
+    def _replace(self, staged: Sequence[StagedFile]) -> CommitReport:
+        """Make a new store beside, then let the two change places; nobody may have the old one open."""
+        new = new_store_path(self.root, self.job)
+        with StoreLock(self.root, self.file_system):
+            try:
+                report = self._append(new, staged)
+                swap(self.root, new, self.file_system)
+            finally:
+                remove_store(new)
+        return replace(report, cleaned=self.clean())
+
+    def clean(self) -> tuple[str, ...]:
+        """Delete what this job staged, and what dead jobs have left; tell what that was.
+
+        What can't be deleted is left for the next job.
+        """
+        self.discard()
+        sink, cleaned = SinkDirectory(self.root, self.file_system, self.staging), []
+        with suppress(StoreLockedError), StoreLock(self.root, self.file_system):
+            for leftover in sink.leftovers(self.job, self.is_alive):
+                try:
+                    sink.remove(leftover.path)
+                except OSError as error:
+                    _LOG.warning("%s can't be deleted: %s", leftover, error)
+                    continue
+                cleaned.append(str(leftover))
+            for path in stores_beside(self.root, self.file_system):
+                if remove_store(path):
+                    cleaned.append(f"{path}: a store that was to replace this one, or was replaced")
+                else:
+                    _LOG.warning("%s, a store that was to replace this one, or was replaced, can't be deleted", path)
+        for text in cleaned:
+            _LOG.warning("deleted %s", text)
+        return tuple(cleaned)
+
+    def discard(self) -> None:
+        """Delete what this job staged."""
+        sink = SinkDirectory(self.root, self.file_system, self.staging)
+        for path in (sink.job_path(self.job), sink.segments / self.job):
+            try:
+                sink.remove(path)
+            except OSError as error:
+                _LOG.warning("%s can't be deleted: %s", path, error)
+
+
+def check_lock(root: Path, file_system: FileSystem) -> None:
+    """Refuse a store that a broker or another writer has open now; it may be opened later all the same.
+
+    Raises
+    ------
+    StoreLockedError
+        If it is open.
+    """
+    if file_system.status(root / LOCK_FILE) is not None:
+        StoreLock(root, file_system).acquire().release()

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which appends of a sender that may repeat itself are in a store already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import CorruptRecordError, UnsupportedStoreError
+from store_core.files.file_system import write_all
+from store_core.store.sink.staged_append import Appended
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+    from store_core.store.message_store import DefaultMessageStore
+
+__all__ = ["CommitLedger", "LedgerEntry", "Transaction"]
+
+_LARGEST_ENTRY: Final = 1 << 16
+_NAME_LENGTH: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a sender calls an append, so that it is made once.
+
+    Attributes
+    ----------
+    sender : str
+        A streaming query's id, or what a user calls a job.
+    number : int
+        Of the append, among those of its sender: 0 or more, ascending.
+    """
+
+    sender: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The last append of a sender.
+
+    Attributes
+    ----------
+    transaction : Transaction
+    appended : Appended
+    is_committed : bool
+        Else it was about to be made; the log knows whether it was.
+    left_out : int
+        Rows that were refused, and not appended.
+    """
+
+    transaction: Transaction
+    appended: Appended
+    is_committed: bool
+    left_out: int = 0
+
+
+class CommitLedger:
+    """A file for each sender, with its last append.
+
+    An entry is written twice: before the records can be found in the log, and after. If a crash lies between, the log
+    decides: it holds the first record, byte by byte, or it does not.
+
+    Parameters
+    ----------
+    directory : Path
+    file_system : FileSystem
+    """
+
+    def __init__(self, directory: Path, file_system: FileSystem) -> None:
+        self._directory = directory
+        self._file_system = file_system
+
+    def path_of(self, sender: str) -> Path:
+        """Give the file of a sender."""
+        return self._directory / f"{hashlib.sha256(sender.encode()).hexdigest()[:_NAME_LENGTH]}.json"
+
+    def entry(self, sender: str) -> LedgerEntry | None:
+        """Read the last append of a sender; None if there was none.
+
+        Raises
+        ------
+        CorruptRecordError
+            If the file is no entry.
+        """
+        path = self.path_of(sender)
+        if self._file_system.status(path) is None:
+            return None
+        file = self._file_system.open(path, writable=False)
+        content = file.read(_LARGEST_ENTRY, 0)
+        file.close()
+        try:
+            values = json.loads(content)
+            return LedgerEntry(
+                Transaction(str(values["transaction"]["sender"]), int(values["transaction"]["number"])),
+                Appended(**{name: int(value) for name, value in values["appended"].items()}),
+                bool(values["is_committed"]),
+                int(values["left_out"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptRecordError(
+                "no ledger entry",
+                str(path),
+                0,
+                "the JSON object that a commit left",
+                repr(error),
+                content,
+                f"Find out whether the last append of {sender!r} is in the log; delete the file to have it made again",
+            ) from error
+
+    def write(self, entry: LedgerEntry) -> None:
+        """Put an entry in the place of its sender's last one, durably.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        path = self.path_of(entry.transaction.sender)
+        partial = path.with_suffix(".partial")
+        self._file_system.make_directories(self._directory)
+        self._file_system.remove(partial)
+        file = self._file_system.open(partial, create=True)
+        write_all(file, memoryview(json.dumps(asdict(entry), indent=1).encode()), 0)
+        file.sync()
+        file.close()
+        self._file_system.rename(partial, path)
+        self._file_system.sync_directory(self._directory)
+
+    def settle(self, transaction: Transaction, store: DefaultMessageStore) -> LedgerEntry | None:
+        """Give the entry of an append that was made already, or of a later one; None if it is still to be made.
+
+        Parameters
+        ----------
+        transaction : Transaction
+        store : DefaultMessageStore
+            Open, and so recovered.
+
+        Raises
+        ------
+        CorruptRecordError
+            If the entry can't be read.
+        UnsupportedStoreError
+            If nobody can tell any more.
+        """
+        entry = self.entry(transaction.sender)
+        if entry is None or entry.transaction.number < transaction.number:
+            return None
+        if entry.is_committed:
+            return entry
+        return replace(entry, is_committed=True) if self._is_in(entry, store) else None
+
+    def _is_in(self, entry: LedgerEntry, store: DefaultMessageStore) -> bool:
+        appended = entry.appended
+        if not appended.records:
+            return True
+        if appended.begin_offset < store.min_physical_offset:
+            raise UnsupportedStoreError(
+                f"append {entry.transaction.number} of {entry.transaction.sender!r} was interrupted, and the part of "
+                f"the log that could tell whether it was made, at {appended.begin_offset}, has been deleted. Set "
+                f"is_committed to true in {self.path_of(entry.transaction.sender)} if it was, or delete the file"
+            )
+        queue = store.commit_log.mapped_file_queue
+        file = queue.find_mapped_file_by_offset(appended.begin_offset)
+        if file is None:
+            return False
+        view = file.select(appended.begin_offset - file.file_from_offset, appended.first_size)
+        return view is not None and zlib.crc32(view) == appended.first_crc

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Appending what many tasks have staged: all of it, or nothing, whenever the process or the machine ends."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.segment_file import file_name_of
+from store_core.store.queue_offsets import QueueOffsets
+from store_core.store.running_flags import RunningFlag
+from store_core.store.sink.staged_batch import read_staged
+from store_core.store.sink.unseen_records import LogPlace, UnseenSegments, UnseenTail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.format.batch_append import EncodedBatch
+    from store_core.store.message_store import DefaultMessageStore
+    from store_core.store.sink.staged_batch import StagedBatch, StagedFile
+    from store_core.store.sink.unseen_records import UnseenRecords
+
+__all__ = ["Appended", "append_staged"]
+
+_LOG: Final = logging.getLogger("store_core")
+_LARGEST_TAIL: Final = 64 << 20
+"""Bytes that go behind the last record of a segment. What is more gets new segments, which a broker that takes over
+after a crash deletes, where it leaves the bytes of a tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What was appended, or is about to be.
+
+    Attributes
+    ----------
+    records : int
+    begin_offset : int
+        Physical offset of the first record.
+    end_offset : int
+        Physical offset behind the last one.
+    new_segments : int
+    store_timestamp : int
+        Of the last record, ms.
+    first_size : int
+        Bytes of the first record.
+    first_crc : int
+        CRC-32 of them: it tells whether these records are in a log, or others.
+    """
+
+    records: int
+    begin_offset: int
+    end_offset: int
+    new_segments: int = 0
+    store_timestamp: int = 0
+    first_size: int = 0
+    first_crc: int = 0
+
+
+def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is told
+    store: DefaultMessageStore,
+    staged: Sequence[StagedFile],
+    work: Path,
+    file_system: FileSystem,
+    on_prepared: Callable[[Appended], None] | None = None,
+    *,
+    dispatches: bool = True,
+) -> Appended:
+    """Append staged records to a store, in the order of the files, under its lock; queues and index follow.
+
+    Steps: 1. choose where: behind the last record if there is room and it is not much, else in new segments;
+    2. read, complete and write the records where nobody finds them, see `store_core.store.sink.unseen_records`;
+    3. bring them to disk; 4. several new segments: the checkpoint vouches for nothing from here on, so that a recovery
+    starts at the first segment; 5. `on_prepared`, which may note, durably, what is about to happen; 6. make all of
+    them found, by one write or rename; 7. tell the open store; 8. dispatch, and let the checkpoint vouch again.
+
+    After a crash before step 6 the log holds none of the records, after it all. Queues and index are brought up to
+    them by the next recovery.
+
+    Parameters
+    ----------
+    store : DefaultMessageStore
+        Just opened for writing, with one directory of segments and no write buffers; nobody else appends.
+    staged : sequence of StagedFile
+    work : Path
+        A directory for new segments, on the log's file system; it is made and used up.
+    file_system : FileSystem
+        The store's.
+    on_prepared : callable, optional
+    dispatches : bool
+        Else steps 7 and 8 are left to the next who opens the store: it keeps its ``abort`` file when it is closed.
+
+    Raises
+    ------
+    StoreError
+        If what is staged is not what it should be; nothing is appended.
+    OSError
+        As the system says; nothing is appended. If not even that can be made sure of, the store keeps its ``abort``
+        file when it is closed, and the next recovery decides.
+    """
+    queue = store.commit_log.mapped_file_queue
+    offsets = QueueOffsets()
+    offsets.replace(store.commit_log.queue_offsets.as_mapping(), store.commit_log.queue_offsets.light_queues())
+    place = _place_of(queue, file_system)
+    unseen = _hide(place, sum(file.log_bytes for file in staged), work, file_system)
+    writer = _Writer(unseen, offsets, store.now_ms())
+    vouched = store.checkpoint.physic_msg_timestamp, store.checkpoint.logics_msg_timestamp
+    try:
+        for file in staged:
+            for batch in read_staged(file):
+                writer.write(batch)
+        if not writer.records:
+            return Appended(0, place.end_offset, place.end_offset)
+        unseen.prepare()
+        if unseen.new_segments > 1:
+            _vouch(store, 0, 0)
+            store.checkpoint.flush()
+        if on_prepared is not None:
+            on_prepared(writer.result)
+        unseen.publish()
+    except BaseException:
+        _give_up(store, unseen)
+        _vouch(store, *vouched)
+        raise
+    store.commit_log.queue_offsets.replace(offsets.as_mapping(), offsets.light_queues())
+    if dispatches:
+        _follow_up(store, writer.result)
+        _vouch(
+            store,
+            max(vouched[0], writer.result.store_timestamp),
+            max(vouched[1], store.checkpoint.logics_msg_timestamp),
+        )
+    else:
+        store.running_flags.set(RunningFlag.NOT_WRITEABLE)
+    return writer.result
+
+
+def _follow_up(store: DefaultMessageStore, appended: Appended) -> None:
+    """Let an open store know what is in its log now, and dispatch it; what fails is left to the next recovery."""
+    try:
+        _adopt(store, appended)
+        store.dispatch_now()
+    except OSError as error:
+        store.running_flags.set(RunningFlag.NOT_WRITEABLE)
+        _LOG.error("%d messages are in the log, and queues and index are not up to them: %s", appended.records, error)
+
+
+def _place_of(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
+    directory, size = queue.paths.paths[0], queue.file_size
+    last = queue.last_mapped_file
+    if last is None:
+        return LogPlace(directory, size)
+    if not last.is_full:
+        return LogPlace(directory, size, last.path, last.file_from_offset, last.wrote_position)
+    # It ends in no blank record, and there is no room for one: the log goes on in the next segment, still empty.
+    path = directory / file_name_of(last.end_offset)
+    file_system.open(path, create=True).grow(size)
+    file_system.sync_directory(directory)
+    return LogPlace(directory, size, path, last.end_offset)
+
+
+def _hide(place: LogPlace, size: int, work: Path, file_system: FileSystem) -> UnseenRecords:
+    if place.last_path is not None and size <= _LARGEST_TAIL and place.takes(size):
+        return UnseenTail(place, file_system.open(place.last_path))
+    return UnseenSegments(place, work, file_system)
+
+
+class _Writer:
+    """Gives records their queue offsets and times, and hides them."""
+
+    def __init__(self, unseen: UnseenRecords, offsets: QueueOffsets, now: int) -> None:
+        self._unseen = unseen
+        self._offsets = offsets
+        self._last_time = self._now = now
+        self._first: tuple[int, int] | None = None
+        self.records = 0
+
+    def write(self, batch: StagedBatch) -> None:
+        """Take over some records."""
+        records = batch.records
+        times = self._now if batch.store_timestamps is None else batch.store_timestamps
+        indexes = records.queue_offsets(self._offsets.next_offsets(records.queues))
+        self._unseen.write(records, indexes, times)
+        self._offsets.advance_all(records.queues, records.queue_counts)
+        self._first = self._first or _fingerprint(records)
+        self._last_time = self._now if batch.store_timestamps is None else int(batch.store_timestamps[-1])
+        self.records += len(records)
+
+    @property
+    def result(self) -> Appended:
+        """What was written."""
+        unseen = self._unseen
+        size, crc = self._first or (0, 0)
+        return Appended(
+            self.records, unseen.begin_offset, unseen.end_offset, unseen.new_segments, self._last_time, size, crc
+        )
+
+
+def _fingerprint(records: EncodedBatch) -> tuple[int, int]:
+    size = int(records.starts[1])
+    return size, zlib.crc32(records.data[:size].tobytes())
+
+
+def _vouch(store: DefaultMessageStore, physic: int, logics: int) -> None:
+    store.checkpoint.physic_msg_timestamp = physic
+    store.checkpoint.logics_msg_timestamp = logics
+
+
+def _give_up(store: DefaultMessageStore, unseen: UnseenRecords) -> None:
+    """Leave the log as it was, or have the next recovery decide what it is."""
+    try:
+        unseen.discard()
+    except OSError:
+        store.running_flags.set(RunningFlag.NOT_WRITEABLE)
+
+
+def _adopt(store: DefaultMessageStore, appended: Appended) -> None:
+    queue = store.commit_log.mapped_file_queue
+    last = queue.last_mapped_file
+    end = appended.end_offset
+    while last is None or end > last.end_offset:
+        if last is not None:
+            last.set_position(last.file_size)
+        last = queue.get_last_mapped_file()
+        if last is None:
+            raise queue.create_error or OSError(f"the segment of {end} can't be opened")
+    last.set_position(end - last.file_from_offset)
+    last.store_timestamp = appended.store_timestamp
+    queue.flushed_where = queue.committed_where = end

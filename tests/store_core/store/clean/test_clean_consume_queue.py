@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues and index lose what points at deleted segments."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.files.clock import SystemClock
+from store_core.store.clean.consume_queue import CleanConsumeQueueService
+from store_core.store.clean.services import CleanServices
+from store_core.store.commit_log import CommitLog
+from store_core.store.config import MessageStoreConfig
+from store_core.store.store_layout import disk_space, log_paths
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass
+class Files:
+    """A queue, or the index, that has so many files to lose at each call."""
+
+    counts: list[int] = field(default_factory=list)
+    failures: list[OSError] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+
+    def delete_expired_file(self, min_offset: int) -> int:
+        self.asked.append(min_offset)
+        if self.failures:
+            raise self.failures.pop()
+        return self.counts.pop(0) if self.counts else 0
+
+
+class Store:
+    """Three queues and an index."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.min_offset = 0
+        self.files = [Files() for _ in range(3)]
+        self.index = Files()
+        self.service = CleanConsumeQueueService(
+            MessageStoreConfig(), lambda: self.min_offset, self, self.index, self.clock
+        )
+
+    def queues(self) -> Iterable[Files]:
+        return self.files
+
+    def at(self, min_offset: int) -> int:
+        self.min_offset = min_offset
+        return self.service.delete_expired_files()
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def test_nothing_is_asked_while_the_log_keeps_its_start(store: Store) -> None:
+    store.at(-1)
+    store.at(0)
+
+    assert [] == store.index.asked + store.files[0].asked
+
+
+def test_every_queue_and_the_index_are_asked_once_when_the_start_moves(store: Store) -> None:
+    store.at(1000)
+    store.at(1000)
+    store.at(3000)
+
+    assert [[1000, 3000]] * 4 == [files.asked for files in (*store.files, store.index)]
+
+
+def test_a_store_whose_log_starts_late_is_cleaned_on_the_first_round(store: Store) -> None:
+    store.min_offset = 4096
+    store.service.run_once()
+
+    assert [4096] == store.index.asked
+
+
+def test_there_is_a_pause_after_each_queue_that_lost_files(store: Store) -> None:
+    store.files[0].counts = [2]
+    store.files[2].counts = [1]
+
+    assert 3 == store.at(1000)
+    assert [0.1, 0.1] == store.clock.slept
+
+
+def test_a_round_that_failed_is_done_again(store: Store) -> None:
+    store.files[1].failures = [OSError(errno.EIO, "no")]
+    with pytest.raises(OSError, match="no"):
+        store.at(1000)
+    store.at(1000)
+
+    assert [1000, 1000] == store.files[0].asked
+    assert [1000] == store.index.asked
+
+
+def test_without_an_index_queues_are_cleaned_alone(store: Store) -> None:
+    service = CleanConsumeQueueService(MessageStoreConfig(), lambda: 1000, store, None, store.clock)
+    service.run_once()
+
+    assert [1000] == store.files[0].asked
+
+
+def test_both_services_start_and_end_together(tmp_path: Path) -> None:
+    config, disk = MessageStoreConfig(), FaultyFileSystem()
+    space = disk_space(tmp_path, config, disk)
+    log = CommitLog(log_paths(tmp_path, config, space.full_paths), config, disk, SystemClock())
+    services = CleanServices(config, log, space, Store(), None, SystemClock())
+    services.start()
+    running = services.commit_log_service.is_running, services.queue_service.is_running
+    ended = services.shutdown()
+
+    assert ((True, True), True) == (running, ended)
+    assert not services.commit_log_service.is_running

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rebuild is made of: pieces of units, sizes told by files, kept index files, the checkpoint."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
+from store_core.files.file_system import OsFileSystem
+from store_core.queue.unit_block import PlainColumns, UnitBlock
+from store_core.queue.unit_pieces import PieceFormat
+from store_core.queue.unit_rows import UnitRows
+from store_core.store.derived_sizes import DerivedSizes
+from store_core.store.rebuild.checkpoint import update_checkpoint
+from store_core.store.rebuild.unit_gaps import UnitGaps
+from store_core.store.store_checkpoint import StoreCheckpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+units = st.lists(
+    st.tuples(
+        st.integers(0, 4),
+        st.integers(0, 2**62),
+        st.integers(1, 2**31 - 1),
+        st.integers(-(2**63), 2**63 - 1),
+        st.integers(0, 12) | st.integers(0, 2**57),
+    ),
+    max_size=40,
+)
+
+
+def rows_of(made: list[tuple[int, ...]]) -> UnitRows:
+    table = np.array([unit[1:] for unit in made], np.int64).reshape(-1, 4)
+    nothing = np.zeros(len(made), np.int64)
+    return UnitRows(
+        row=nothing,
+        code=nothing,
+        physical_offset=table[:, 0],
+        size=table[:, 1],
+        tags_code=table[:, 2],
+        queue_offset=table[:, 3],
+        store_timestamp=table[:, 0] // 2,
+        message_base_offset=table[:, 3] + 1,
+        batch_size=(table[:, 1] % 100).astype(np.int16),
+        is_light=table[:, 1] % 2 == 1,
+    )
+
+
+@given(units, st.integers(1, 9), st.lists(st.integers(0, 40)))
+def test_a_block_gives_each_queue_its_units_in_order(made: list[tuple[int, ...]], room: int, cuts: list[int]) -> None:
+    block = UnitBlock(room)
+    found: dict[int, list[tuple[int, ...]]] = {}
+    edges = sorted({0, len(made), *(cut for cut in cuts if cut < len(made))})
+    pieces: list[tuple[int, bytes]] = []
+    for start, stop in pairwise(edges):
+        rows = rows_of(made[start:stop])
+        columns = PlainColumns(rows.physical_offset, rows.size, rows.tags_code, rows.queue_offset)
+        pieces += block.add(columns, np.array([unit[0] for unit in made[start:stop]], np.int64))
+    for code, packed in [*pieces, *block.rest()]:
+        back = PieceFormat.unpack(packed)
+        given = (back.physical_offset, back.size, back.tags_code, back.queue_offset)
+        found[code] = found.get(code, []) + list(zip(*(column.tolist() for column in given), strict=True))
+
+    assert {code: [unit[1:] for unit in made if unit[0] == code] for code in {unit[0] for unit in made}} == found
+    assert [] == list(block.rest())
+
+
+@given(units, st.booleans())
+def test_pieces_come_back_as_they_went(made: list[tuple[int, ...]], is_whole: bool) -> None:
+    rows = rows_of(made)
+    back = PieceFormat.unpack(PieceFormat(is_whole=is_whole).pack([rows]))
+    carried = ("physical_offset", "size", "tags_code", "queue_offset")
+    further = ("store_timestamp", "message_base_offset", "batch_size", "is_light")
+
+    for name in carried + further if is_whole else carried:
+        assert getattr(rows, name).tolist() == getattr(back, name).tolist()
+
+
+@pytest.mark.parametrize(
+    "packed", [b"", b"\x07", b"\x00", b"\x00" + bytes(9), b"\x01" + bytes(27), b"\x02" + bytes(46)]
+)
+def test_bytes_that_are_no_piece_are_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="are no units"):
+        PieceFormat.unpack(packed)
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=6), st.none() | st.integers(0, 3))
+def test_gaps_are_those_of_a_plain_loop(pieces: list[list[int]], expected: int | None) -> None:
+    gaps, found = UnitGaps(expected), []
+    for offset in (offset for piece in pieces for offset in piece):
+        if expected is not None and offset != expected:
+            found.append((offset, expected))
+        expected = offset + 1
+    for piece in pieces:
+        gaps.look_at(rows_of([(0, offset, 1, 0, offset) for offset in piece]))
+
+    assert len(found) == gaps.count
+    assert found[:20] == [(gap.queue_offset, gap.expected) for gap in gaps.first]
+
+
+@pytest.mark.golden
+def test_files_tell_the_sizes_they_were_made_with(golden_store: UnpackedStore) -> None:
+    found = DerivedSizes.find(golden_store.root)
+    scenario = golden_store.golden.scenario
+    slots, entries, size = (5000, 20_000, 600_000) if scenario == "live" else (100, 400, 800)
+
+    assert size == found.consume_queue_file_size
+    assert (slots, entries) == (found.max_hash_slot_num, found.max_index_num)
+    assert (scenario == "ext") == found.has_ext
+    assert (frozenset({"bcq_topic"}) if scenario == "bcq" else frozenset()) == found.batch_topics
+    assert (scenario == "lmq") == found.has_light
+
+
+def test_nothing_tells_no_sizes(tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "20261121100000000").write_bytes(bytes(8440))
+    (tmp_path / "index" / "20261121100000001").write_bytes(b"\xff" * 8440)
+    (tmp_path / "consumequeue" / "t" / "0").mkdir(parents=True)
+
+    assert DerivedSizes() == DerivedSizes.find(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_whole", "index", "after"),
+    [
+        ((900, 800, 700), True, 850, (900, 1000, 850)),
+        ((900, 800, 700), False, None, (900, 800, 700)),
+        ((5000, 5000, 5000), False, None, (1000, 1000, 1000)),
+        ((0, 0, 0), True, 0, (0, 1000, 0)),
+        ((900, 1200, 700), False, 0, (900, 1000, 0)),
+    ],
+)
+def test_the_checkpoint_never_claims_what_the_log_does_not_have(
+    before: tuple[int, ...], is_whole: bool, index: int | None, after: tuple[int, ...], tmp_path: Path
+) -> None:
+    checkpoint = StoreCheckpoint(tmp_path, OsFileSystem())
+    checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp = before
+    checkpoint.confirm_physical_offset = 77
+    checkpoint.flush()
+    update_checkpoint(
+        tmp_path, OsFileSystem(), "5.3", last_store_timestamp=1000, are_queues_whole=is_whole, index_timestamp=index
+    )
+    found = StoreCheckpoint(tmp_path, OsFileSystem()).load()
+
+    assert after == (found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
+    assert 77 == found.confirm_physical_offset
+
+
+def test_files_are_synced_when_they_are_told_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr("os.fsync", lambda _: synced.append("directory"))
+    monkeypatch.setattr("os.fdatasync", lambda _: synced.append("file"))
+    system = DeferredSyncFileSystem()
+    system.make_directories(tmp_path / "a" / "b")
+    for name in ("a/x", "a/b/y"):
+        file = system.open(tmp_path / name, create=True)
+        file.write(memoryview(b"data"), 0)
+        file.sync()
+    system.sync_directory(tmp_path / "a")
+
+    assert [] == synced
+    sync_files(tmp_path)
+    sync_directories(tmp_path)
+    assert ["file"] * 2 + ["directory"] * 3 == synced

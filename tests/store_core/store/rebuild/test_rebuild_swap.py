@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Swaps of rebuilt directories, killed at every step."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, SwapError, kept_directories
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD = {"consumequeue/a/0/f": b"old a", "batchconsumequeue/b/0/f": b"old b", "index/1": b"old index"}
+NEW = {"consumequeue/a/0/f": b"new a", "consumequeue/c/0/f": b"new c", "index/2": b"new index"}
+
+
+class _KilledError(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class KillingFileSystem(OsFileSystem):
+    """Kills at a change of its choice: just before it, as nothing in between can be seen."""
+
+    left: int
+    done: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _step(self, what: str) -> None:
+        if not self.left:
+            raise _KilledError
+        self.left -= 1
+        self.done.append(what)
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        if create:
+            self._step(f"open {path.name}")
+        return _KillingFile(super().open(path, create=create, writable=writable), self)
+
+    def make_directories(self, path: Path) -> None:
+        if not path.is_dir():
+            self._step(f"make {path.name}")
+        super().make_directories(path)
+
+    def add_directories(self, path: Path) -> None:
+        if not path.is_dir():
+            self._step(f"make {path.name}")
+        super().add_directories(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._step(f"rename {source.name}")
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._step(f"remove {path.name}")
+        super().remove(path)
+
+
+class _KillingFile(OsOpenFile):
+    def __init__(self, file: OsOpenFile, system: KillingFileSystem) -> None:
+        super().__init__(file._descriptor)
+        file._descriptor = -1
+        self._system = system
+
+    def write(self, data: memoryview, offset: int) -> int:
+        self._system._step("write")
+        return super().write(data, offset)
+
+    def truncate(self, size: int) -> None:
+        self._system._step("truncate")
+        super().truncate(size)
+
+
+def write_tree(root: Path, tree: dict[str, bytes]) -> None:
+    for name, data in tree.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+
+
+def tree_of(root: Path) -> dict[str, bytes]:
+    kinds = ("consumequeue", "batchconsumequeue", "index")
+    files = (path for kind in kinds for path in (root / kind).rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def prepare(root: Path) -> RebuildSwap:
+    write_tree(root, OLD)
+    write_tree(root / "rebuilt", NEW)
+    return plan(root)
+
+
+def plan(root: Path) -> RebuildSwap:
+    places, removed = ["consumequeue", "index"], ["batchconsumequeue"]
+    return RebuildSwap.plan(root, root / "rebuilt", places, removed, OsFileSystem())
+
+
+def test_a_swap_puts_the_new_in_place_and_keeps_the_old(tmp_path: Path) -> None:
+    swap = prepare(tmp_path)
+    swap.run(OsFileSystem())
+
+    assert NEW == tree_of(tmp_path)
+    assert OLD == tree_of(swap.kept)
+    assert [swap.kept] == kept_directories(tmp_path, OsFileSystem())
+    assert not (tmp_path / JOURNAL).exists()
+    assert RebuildSwap.resume(tmp_path, OsFileSystem()) is None
+
+
+def test_a_swap_killed_at_any_step_is_whole_after_the_next_run(tmp_path: Path) -> None:
+    complete = KillingFileSystem(1000)
+    prepare(tmp_path / "complete").run(complete)
+    for steps in range(len(complete.done)):
+        root = tmp_path / str(steps)
+        with pytest.raises(_KilledError):
+            prepare(root).run(KillingFileSystem(steps))
+        resumed = RebuildSwap.resume(root, OsFileSystem())
+
+        assert (OLD if resumed is None else NEW) == tree_of(root)
+        assert not (root / JOURNAL).exists()
+        if resumed is not None:
+            assert OLD == tree_of(resumed.kept)
+    assert len(complete.done) > 10
+
+
+def test_a_resumed_swap_that_is_killed_is_resumed_again(tmp_path: Path) -> None:
+    complete = KillingFileSystem(1000)
+    prepare(tmp_path / "complete").run(complete)
+    for first in range(6, len(complete.done)):
+        for second in range(6):
+            root = tmp_path / f"{first}-{second}"
+            with pytest.raises(_KilledError):
+                prepare(root).run(KillingFileSystem(first))
+            killed = KillingFileSystem(second)
+            try:
+                RebuildSwap.resume(root, killed)
+            except _KilledError:
+                RebuildSwap.resume(root, OsFileSystem())
+
+            assert tree_of(root) in (OLD, NEW)
+            assert not (root / JOURNAL).exists()
+
+
+def test_the_old_ones_come_back_where_the_new_are_gone(tmp_path: Path) -> None:
+    swap = prepare(tmp_path)
+    system = KillingFileSystem(1000)
+    prepare(tmp_path / "complete").run(system)
+    before = system.done.index("rename consumequeue") + 1  # the old one is away, the new one not yet in place
+    with pytest.raises(_KilledError):
+        swap.run(KillingFileSystem(before))
+    shutil.rmtree(tmp_path / "rebuilt")
+    RebuildSwap.resume(tmp_path, OsFileSystem())
+
+    assert {name: data for name, data in OLD.items() if "batch" not in name} == tree_of(tmp_path)
+
+
+def test_a_swap_with_nothing_to_put_in_place_is_refused(tmp_path: Path) -> None:
+    swap = prepare(tmp_path)
+    with pytest.raises(_KilledError):
+        swap.run(KillingFileSystem(7))
+    for path in ("rebuilt", "consumequeue", swap.kept.name):
+        shutil.rmtree(tmp_path / path, ignore_errors=True)
+
+    with pytest.raises(SwapError, match="found it nowhere"):
+        RebuildSwap.resume(tmp_path, OsFileSystem())
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        b"{}",
+        b'{"form": 2, "source": "/", "kept": "replaced-1", "places": [], "removed": []}',
+        b'{"form": 1, "source": "/", "kept": "../x", "places": [], "removed": []}',
+        b'{"form": 1, "source": "/", "kept": "replaced-1", "places": ["../../x"], "removed": []}',
+        b'{"form": 1, "source": "/", "kept": "replaced-1", "places": [], "removed": ["/x"]}',
+        b"[1]",
+    ],
+)
+def test_a_strange_journal_moves_nothing(journal: bytes, tmp_path: Path) -> None:
+    write_tree(tmp_path, OLD | {JOURNAL: journal})
+
+    with pytest.raises(SwapError, match="no journal"):
+        RebuildSwap.resume(tmp_path, OsFileSystem())
+    assert OLD == tree_of(tmp_path)
+
+
+def test_a_torn_journal_means_that_nothing_was_moved(tmp_path: Path) -> None:
+    write_tree(tmp_path, OLD | {JOURNAL: b'{"form": 1, "sou'})
+
+    assert RebuildSwap.resume(tmp_path, OsFileSystem()) is None
+    assert OLD == tree_of(tmp_path)
+    assert not (tmp_path / JOURNAL).exists()
+
+
+def test_every_swap_keeps_its_old_ones_apart(tmp_path: Path) -> None:
+    prepare(tmp_path).run(OsFileSystem())
+    write_tree(tmp_path / "rebuilt", OLD)
+    plan(tmp_path).run(OsFileSystem())
+
+    assert ["replaced-1", "replaced-2"] == [path.name for path in kept_directories(tmp_path, OsFileSystem())]
+    assert NEW == tree_of(tmp_path / "replaced-2")
+
+
+def test_a_directory_that_only_has_such_a_name_is_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "replaced-7").mkdir()
+
+    assert [] == kept_directories(tmp_path, OsFileSystem())
+    assert "replaced-8" == plan(tmp_path).kept.name

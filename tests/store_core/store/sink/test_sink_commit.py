@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits of jobs: once, with leftovers cleaned, and stores that change places."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import DefaultMessageStore
+from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError, UnsupportedStoreError
+from store_core.store.sink import store_swap
+from store_core.store.sink.commit import SinkCommit, check_lock
+from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_append import Appended
+from store_core.store.sink.store_sizes import with_sizes_of
+from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = f"job-{'0' * 32}"
+OTHER = f"job-{'1' * 32}"
+
+
+def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> Any:  # noqa: ANN401 -- a report
+    disk = settings.pop("file_system", None) or FaultyFileSystem()
+    sink = SinkCommit(root, job, CONFIG, ImpatientClock(), disk, **settings)
+    directory = SinkDirectory(root, disk).claim(job, "me", "1")
+    return sink.run([stage(directory / "part", bodies)])
+
+
+def test_a_transaction_is_committed_once_whatever_is_staged_again(tmp_path: Path) -> None:
+    first = commit(tmp_path, [b"a"], transaction=Transaction("query", 3), left_out=2)
+    again = commit(tmp_path, [b"a"], OTHER, transaction=Transaction("query", 3))
+    earlier = commit(tmp_path, [b"z"], OTHER, transaction=Transaction("query", 2))
+    later = commit(tmp_path, [b"b"], OTHER, transaction=Transaction("query", 4))
+    other = commit(tmp_path, [b"c"], OTHER, transaction=Transaction("another", 4))
+
+    assert [False, True, True, False, False] == [r.is_repeat for r in (first, again, earlier, later, other)]
+    assert (first.appended, 2) == (again.appended, again.left_out)
+    assert [b"a", b"b", b"c"] == bodies_of(tmp_path)
+    assert [] == list((tmp_path / "commitlog-sink" / "staged").iterdir())
+
+
+def test_a_transaction_without_records_is_committed_too(tmp_path: Path) -> None:
+    commit(tmp_path, [], transaction=Transaction("query", 0))
+
+    assert commit(tmp_path, [], transaction=Transaction("query", 0)).is_repeat
+
+
+def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path: Path) -> None:
+    ledger = CommitLedger(tmp_path / "ledger", FaultyFileSystem())
+    commit(tmp_path / "store", [b"a"])
+    appended = commit(tmp_path / "store", [b"b", b"c"]).appended
+    with DefaultMessageStore.open(tmp_path / "store", CONFIG) as store:
+        for entry, is_in in (
+            (appended, True),
+            (Appended(2, appended.begin_offset, 0, 0, 0, appended.first_size, appended.first_crc ^ 1), False),
+            (Appended(2, appended.end_offset, 0, 0, 0, appended.first_size, appended.first_crc), False),
+        ):
+            ledger.write(LedgerEntry(Transaction("query", 7), entry, is_committed=False))
+            assert is_in == (ledger.settle(Transaction("query", 7), store) is not None)
+        assert ledger.settle(Transaction("query", 8), store) is None
+
+
+def test_an_entry_whose_place_was_deleted_is_told_and_not_guessed(tmp_path: Path) -> None:
+    ledger = CommitLedger(tmp_path / "ledger", FaultyFileSystem())
+    make_store(tmp_path / "store", [b"x" * 900] * 20)
+    first = next(iter(sorted((tmp_path / "store" / "commitlog").iterdir())))
+    first.unlink()
+    ledger.write(LedgerEntry(Transaction("query", 7), Appended(1, 0, 9, 0, 0, 9, 9), is_committed=False))
+    with (
+        DefaultMessageStore.open(tmp_path / "store", CONFIG) as store,
+        pytest.raises(UnsupportedStoreError, match="append 7 of 'query' was interrupted, and the part of the log"),
+    ):
+        ledger.settle(Transaction("query", 7), store)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"transaction": {"sender": "query", "number": "x"}}', "\0" * 99])
+def test_an_entry_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    ledger = CommitLedger(tmp_path, FaultyFileSystem())
+    ledger.path_of("query").write_text(text)
+
+    with pytest.raises(CorruptRecordError, match="no ledger entry"):
+        ledger.entry("query")
+
+
+def test_a_store_that_somebody_has_open_is_refused(tmp_path: Path) -> None:
+    make_store(tmp_path, [b"old"])
+    with DefaultMessageStore.open(tmp_path, CONFIG):
+        with pytest.raises(StoreLockedError):
+            check_lock(tmp_path, FaultyFileSystem())
+        with pytest.raises(StoreLockedError):
+            commit(tmp_path, [b"new"])
+        with pytest.raises(StoreLockedError):
+            commit(tmp_path, [b"new"], overwrite=True)
+    check_lock(tmp_path, FaultyFileSystem())
+
+    assert [b"old"] == bodies_of(tmp_path)
+
+
+def test_of_two_commits_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+    make_store(tmp_path, [b"old"])
+    together, said = threading.Barrier(2), dict[str, str]()
+
+    def run(job: str) -> None:
+        directory = SinkDirectory(tmp_path, FaultyFileSystem()).claim(job, "me", "1")
+        staged = [stage(directory / "part", [f"{job} {number}".encode() for number in range(50)])]
+        together.wait()
+        try:
+            SinkCommit(tmp_path, job, CONFIG, ImpatientClock(), FaultyFileSystem()).run(staged)
+        except StoreLockedError as error:
+            said[job] = str(error)
+
+    jobs = [threading.Thread(target=run, args=(job,)) for job in (JOB, OTHER)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    stored = check_queues(tmp_path)
+
+    assert 1 + 50 * (2 - len(said)) == stored
+    assert len(said) < 2
+    assert all("a store has one writer" in text for text in said.values())
+
+
+def test_leftovers_are_named_and_deleted_unless_their_job_may_run(tmp_path: Path) -> None:
+    sink = SinkDirectory(tmp_path, FaultyFileSystem())
+    names = [f"job-{uuid.uuid4().hex}" for _ in range(2)]
+    for name, owner in zip(names, ("dead", "alive"), strict=True):
+        stage(sink.claim(name, owner, "1") / "part", [b"x"])
+    (sink.staging / "notes").mkdir()
+    report = commit(tmp_path, [b"new"], is_alive=lambda owner: owner == "alive")
+
+    assert len(report.cleaned) == 1
+    assert f"{sink.staging / names[0]}: 2 files of " in report.cleaned[0]
+    assert {names[1], "notes"} == {path.name for path in sink.staging.iterdir()}
+
+
+def test_overwriting_replaces_the_whole_store(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root, [b"old %d" % number for number in range(50)])
+    commit(root, [b"new"], overwrite=True)
+
+    assert ([b"new"], 1) == (bodies_of(root), check_queues(root))
+    assert [root] == list(tmp_path.iterdir())
+
+
+def test_a_replacement_that_fails_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "store"
+    make_store(root, [b"old"])
+
+    def fail(*_: object) -> None:
+        raise OSError("no swap today")
+
+    monkeypatch.setattr("store_core.store.sink.commit.swap", fail)
+    with pytest.raises(OSError, match="no swap today"):
+        commit(root, [b"new"], overwrite=True)
+
+    assert ([b"old"], [root]) == (bodies_of(root), list(tmp_path.iterdir()))
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_swap_in_steps_that_is_interrupted_is_ended_by_the_next_commit(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, disk = tmp_path / "store", FaultyFileSystem()
+    new = store_swap.new_store_path(root, OTHER)
+    make_store(root, [b"old"])
+    make_store(new, [b"new"])
+    monkeypatch.setattr(store_swap, "_exchange", lambda *_: False)
+    left = steps
+
+    def counted(source: Path, target: Path) -> None:
+        nonlocal left
+        if not left:
+            raise InterruptedError
+        left -= 1
+        source.replace(target)
+
+    monkeypatch.setattr(disk, "rename", counted)
+    if steps < 3:
+        with pytest.raises(InterruptedError):
+            store_swap.swap(root, new, disk)
+    else:
+        store_swap.swap(root, new, disk)
+    report = SinkCommit(root, JOB, CONFIG, ImpatientClock(), FaultyFileSystem()).run(
+        [stage(tmp_path / "part", [b"more"])]
+    )
+
+    assert [b"old" if steps == 0 else b"new", b"more"] == bodies_of(root)
+    assert len(report.cleaned) == 1
+    assert {root, tmp_path / "part"} == set(tmp_path.iterdir())
+
+
+def test_two_directories_change_places_in_one_step_where_the_system_can(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"was {name}").touch()
+    store_swap.swap(tmp_path / "a", tmp_path / "b", FaultyFileSystem())
+
+    assert (tmp_path / "a" / "was b").exists()
+    assert (tmp_path / "b" / "was a").exists()
+
+
+def test_sizes_of_a_store_are_taken_over_and_contradictions_named(tmp_path: Path) -> None:
+    disk, default = FaultyFileSystem(), type(CONFIG)()
+    make_store(tmp_path, [b"old %d" % number for number in range(9)])
+    taken = with_sizes_of(tmp_path, default, (), disk)
+
+    assert (8192, 2000) == (taken.mapped_file_size_commit_log, taken.mapped_file_size_consume_queue)
+    assert (40, 4000) == (taken.max_hash_slot_num, taken.max_index_num)
+    for field, says in (
+        ("mapped_file_size_commit_log", "mappedFileSizeCommitLog says 1073741824, but the store at .* files of 8192 "),
+        ("mapped_file_size_consume_queue", "mappedFileSizeConsumeQueue says 6000000, but .* files of 2000 bytes"),
+        (
+            "max_hash_slot_num",
+            "maxHashSlotNum says 5000000, but the store at .* has index files with maxHashSlotNum=40",
+        ),
+        ("max_index_num", "maxIndexNum says 20000000, but .* maxIndexNum=4000; leave the option out to go on"),
+    ):
+        with pytest.raises(InvalidOptionError, match=f"option {says}"):
+            with_sizes_of(tmp_path, default, (field,), disk)
+
+
+def test_an_index_that_does_not_tell_its_sizes_needs_them(tmp_path: Path) -> None:
+    disk, default = FaultyFileSystem(), type(CONFIG)()
+    make_store(tmp_path, [b"old"])
+    for path in (tmp_path / "index").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
+    with pytest.raises(InvalidOptionError, match="Give both as its broker has them"):
+        with_sizes_of(tmp_path, default, (), disk)
+    assert with_sizes_of(tmp_path, CONFIG, ("max_index_num",), disk).max_index_num == 4000
+    shutil.rmtree(tmp_path / "index")
+    assert with_sizes_of(tmp_path, default, (), disk).max_index_num == 20_000_000

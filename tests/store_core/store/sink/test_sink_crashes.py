@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole commits on disks that fill up and in processes that die: all of a job or nothing, and the next job goes on."""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.store.sink import commit, store_swap
+from store_core.store.sink.commit import SinkCommit
+from store_core.store.sink.directory import SinkDirectory
+from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
+from tests.store_core.store.sink.test_staged_append import CASES, MortalDisk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+    from store_core.store.sink.commit import CommitReport
+    from tests.store_core.store.sink.test_staged_append import Case
+
+FIRST, SECOND = f"job-{'0' * 32}", f"job-{'1' * 32}"
+BUDGETS = [pytest.param(20, id="20 points"), pytest.param(100, id="100 points", marks=pytest.mark.soak)]
+SEED = 8
+
+
+def run_job(root: Path, bodies: list[bytes], disk: FileSystem, job: str, *, overwrite: bool = False) -> CommitReport:
+    """Stage and commit; what fails is cleared away as Spark has it done."""
+    commit = SinkCommit(root, job, CONFIG, ImpatientClock(), disk, overwrite=overwrite, is_alive=lambda _: False)
+    try:
+        directory = SinkDirectory(root, disk).claim(job, "me", "1")
+        return commit.run([stage(directory / "part", bodies, file_system=disk)])
+    except OSError:
+        commit.discard()
+        raise
+
+
+def check_next_job(root: Path, stored: list[bytes]) -> None:
+    """See that the store holds these messages and takes another job, which leaves nothing of the one before."""
+    assert stored == bodies_of(root)
+    run_job(root, [b"next"], FaultyFileSystem(), SECOND)
+
+    assert [*stored, b"next"] == bodies_of(root)
+    assert len(stored) + 1 == check_queues(root)
+    assert not (root / "abort").exists()
+    assert [] == [path for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).rglob("*")]
+    assert [root.name] == [path.name for path in root.parent.iterdir()]
+
+
+@pytest.mark.parametrize("points", BUDGETS)
+@pytest.mark.parametrize("name", ["tail", "one segment", "several segments", "a new store"])
+def test_a_disk_that_fills_up_anywhere_leaves_all_or_nothing_and_the_next_job_goes_on(
+    name: str, points: int, tmp_path: Path
+) -> None:
+    case, chance = CASES[name], random.Random(f"{SEED}{name}")  # noqa: S311 -- no secret
+    needed = blocks_of(case, tmp_path / "whole" / "store")
+    full = 0
+    for number in range(points):
+        root, disk = tmp_path / f"{number}" / "store", FaultyFileSystem()
+        make_store(root, case.before)
+        disk.free_blocks = chance.randrange(needed)
+        try:
+            appended = run_job(root, case.added, disk, FIRST).appended.records
+        except OSError as error:
+            appended, full = 0, full + (error.errno == errno.ENOSPC)
+        disk.heal()
+        stored = check_queues(root) - len(case.before)
+
+        assert stored in (0, len(case.added))
+        assert appended in (0, stored)
+        check_next_job(root, (case.before + case.added)[: len(case.before) + stored])
+        shutil.rmtree(root.parent)
+    assert full > points // 3
+
+
+def blocks_of(case: Case, root: Path) -> int:
+    """Count the blocks that a whole job takes."""
+    disk = FaultyFileSystem()
+    make_store(root, case.before)
+    disk.free_blocks = 10**6
+    run_job(root, case.added, disk, FIRST)
+    return 10**6 - disk.free_blocks
+
+
+@pytest.mark.parametrize("points", BUDGETS)
+@pytest.mark.parametrize("in_one_step", [True, False], ids=["exchange", "renames"])
+def test_a_process_that_dies_while_it_overwrites_leaves_the_old_store_or_the_new_one(
+    in_one_step: bool, points: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = [b"old %d" % number for number in range(9)], [b"new %d" % number + b"n" * 500 for number in range(30)]
+    exchange = store_swap._exchange
+    disk = MortalDisk()
+
+    def mortal_exchange(first: Path, second: Path) -> bool:
+        if in_one_step:
+            disk.change(second)
+        return in_one_step and exchange(first, second)
+
+    def mortal_removal(path: Path) -> bool:
+        return not disk.is_dead and store_swap.remove_store(path)
+
+    monkeypatch.setattr(store_swap, "_exchange", mortal_exchange)
+    monkeypatch.setattr(commit, "remove_store", mortal_removal)
+    found: set[bool] = set()
+    total = 0
+    for number, part in enumerate([1.0, *(each / points for each in range(points))]):
+        root, disk = tmp_path / f"{number}" / "store", MortalDisk()
+        make_store(root, old)
+        disk.changes_left = 10**6 if not number else round(total * part)
+        before = disk.changes_left
+        if number:
+            with pytest.raises(OSError, match="Input/output error"):
+                run_job(root, new, disk, FIRST, overwrite=True)
+        else:
+            run_job(root, new, disk, FIRST, overwrite=True)
+            total = before - disk.changes_left
+        disk = MortalDisk()  # what is done from here on is done by those who live
+        # The next job ends a change of places that was interrupted, before anything is read.
+        run_job(root, [], FaultyFileSystem(), SECOND)
+        stored = bodies_of(root)
+
+        assert stored in (old, new)
+        found.add(stored == new)
+        check_next_job(root, stored)
+        shutil.rmtree(root.parent)
+    assert found == {True, False}

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Staged records go into the log together or not at all: by design, with failing disks, and with dying machines."""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core import DefaultMessageStore, read_messages
+from store_core.errors import StoreError
+from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
+from store_core.store.sink.staged_append import append_staged
+from tests.builders import Record
+from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.mortal_disk import MortalFileSystem
+from tests.store_core.store.logs import messages_of
+from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+    from store_core.store.sink.staged_append import Appended
+    from store_core.store.sink.staged_batch import StagedFile
+
+SEED = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is in a store, and what is appended to it."""
+
+    before: list[bytes]
+    added: list[bytes]
+    new_segments: int
+
+
+CASES = {
+    "tail": Case([b"old %d" % n for n in range(7)], [b"new %d" % n for n in range(30)], 0),
+    "tail of one": Case([b"old"], [b"new"], 0),
+    "one segment": Case([b"o" * 700 for _ in range(9)], [b"new %d" % n + b"n" * 300 for n in range(12)], 1),
+    "several segments": Case([b"old %d" % n for n in range(9)], [b"new %d" % n + b"n" * 500 for n in range(60)], 5),
+    "a new store": Case([], [b"new %d" % n + b"n" * 500 for n in range(30)], 3),
+}
+
+
+def append(root: Path, staged: list[StagedFile], disk: FileSystem, **more: bool) -> Appended:
+    ledger = CommitLedger(root / "ledger", disk)
+
+    def note(appended: Appended) -> None:
+        ledger.write(LedgerEntry(Transaction("test"), appended, is_committed=False))
+
+    with DefaultMessageStore.open(root, CONFIG, file_system=disk, clock=ImpatientClock()) as store:
+        return append_staged(store, staged, root / "work", disk, note, **more)
+
+
+def staged_case(case: Case, directory: Path) -> list[StagedFile]:
+    half = len(case.added) // 2
+    batches = case.added[: half // 2], case.added[half // 2 : half]
+    return [stage(directory / "a", *batches), stage(directory / "b", case.added[half:])]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_staged_comes_behind_what_is_there_in_the_order_of_the_files(name: str, tmp_path: Path) -> None:
+    case, root = CASES[name], tmp_path / "store"
+    make_store(root, case.before)
+    appended = append(root, staged_case(case, tmp_path), FaultyFileSystem())
+
+    assert case.before + case.added == bodies_of(root)
+    assert (len(case.added), case.new_segments) == (appended.records, appended.new_segments)
+    assert len(case.before + case.added) == check_queues(root)
+    assert not (root / "abort").exists()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_log_s_records_are_those_of_single_appends(name: str, tmp_path: Path) -> None:
+    case, root = CASES[name], tmp_path / "store"
+    make_store(root, case.before)
+    appended = append(root, staged_case(case, tmp_path), FaultyFileSystem())
+    stored = messages_of(root / "commitlog")
+
+    assert {appended.store_timestamp} == {each.store_timestamp for each in stored[len(case.before) :]}
+    assert appended.begin_offset == stored[len(case.before)].physical_offset
+    assert appended.end_offset == stored[-1].physical_offset + stored[-1].store_size
+
+
+def test_a_new_store_is_laid_out_as_if_its_messages_had_been_put(tmp_path: Path) -> None:
+    case = CASES["a new store"]
+    make_store(tmp_path / "put", case.added)
+    times = [messages_of(tmp_path / "put" / "commitlog")[0].store_timestamp] * len(case.added)
+    born = read_messages(tmp_path / "put", columns=["born_timestamp"]).read_all()
+    append(tmp_path / "staged", [stage(tmp_path / "a", case.added, times=times)], FaultyFileSystem())
+
+    assert born.num_rows == len(case.added)
+    for path in (tmp_path / "put" / "commitlog").iterdir():
+        put, staged = path.read_bytes(), (tmp_path / "staged" / "commitlog" / path.name).read_bytes()
+        assert _without_born_time(put) == _without_born_time(staged)
+
+
+def _without_born_time(data: bytes) -> list[bytes]:
+    """Give the records of messages in pieces, without the one field that the two ways of appending set apart."""
+    size = int.from_bytes(data[:4])
+    if size <= 0 or len(data) < size:
+        return [data]
+    return [data[:40], data[48:size], *_without_born_time(data[size:])]
+
+
+def test_store_times_are_kept_where_they_are_given(tmp_path: Path) -> None:
+    times = [1_500_000_000_000 + 10 * number for number in range(20)]
+    staged = stage(tmp_path / "a", [b"body %d" % number for number in range(20)], times=times)
+    appended = append(tmp_path / "store", [staged], FaultyFileSystem())
+
+    assert times == [each.store_timestamp for each in messages_of(tmp_path / "store" / "commitlog")]
+    assert times[-1] == appended.store_timestamp
+
+
+def test_a_segment_that_is_full_to_its_last_byte_is_followed_by_the_next(tmp_path: Path) -> None:
+    size, first = CONFIG.mapped_file_size_commit_log, Record(b"first", queue_offset=0).encode()
+    room = size - len(first) - len(Record(b"").encode())
+    data = first + Record(b"x" * room, physical_offset=len(first), queue_offset=1).encode()
+    assert size == len(data)
+    path = tmp_path / "store" / "commitlog" / f"{0:020d}"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    appended = append(tmp_path / "store", [stage(tmp_path / "a", [b"third"])], FaultyFileSystem())
+
+    assert size == appended.begin_offset
+    assert [b"first", b"x" * room, b"third"] == bodies_of(tmp_path / "store")
+
+
+def test_nothing_staged_leaves_a_store_as_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root, [b"old"])
+    appended = append(root, [stage(tmp_path / "a")], FaultyFileSystem())
+
+    assert (0, [b"old"]) == (appended.records, bodies_of(root))
+
+
+def test_without_dispatch_the_next_to_open_the_store_brings_queues_up_to_the_log(tmp_path: Path) -> None:
+    case, root = CASES["several segments"], tmp_path / "store"
+    make_store(root, case.before)
+    append(root, staged_case(case, tmp_path), FaultyFileSystem(), dispatches=False)
+
+    assert (root / "abort").exists()
+    assert case.before + case.added == bodies_of(root)
+    assert len(case.before + case.added) == check_queues(root)
+
+
+def test_staged_records_that_were_changed_are_refused_and_nothing_is_appended(tmp_path: Path) -> None:
+    case, root = CASES["tail"], tmp_path / "store"
+    make_store(root, case.before)
+    staged = staged_case(case, tmp_path)
+    staged[1].path.write_bytes(staged[1].path.read_bytes()[:-100])
+    with pytest.raises(StoreError, match=r"wrong file size at offset 0 of .*/b: expected"):
+        append(root, staged, FaultyFileSystem())
+
+    assert case.before == bodies_of(root)
+    assert len(case.before) == check_queues(root)
+
+
+# ---- disks that fail
+
+FAILING = ("open", "write", "sync", "grow", "sync_directory", "make_directories")
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("operation", FAILING)
+def test_a_call_that_fails_leaves_all_or_nothing_and_the_store_usable(
+    name: str, operation: str, tmp_path: Path
+) -> None:
+    case, chance = CASES[name], random.Random(SEED)  # noqa: S311 -- no secret
+    make_store(tmp_path / "base", case.before)
+    staged = staged_case(case, tmp_path)
+    whole = FaultyFileSystem()
+    shutil.copytree(tmp_path / "base", tmp_path / "whole")
+    append(tmp_path / "whole", staged, whole)
+    for after in sorted(chance.sample(range(whole.count(operation)), min(4, whole.count(operation)))):
+        root, disk = tmp_path / f"store-{after}", FaultyFileSystem()
+        shutil.copytree(tmp_path / "base", root)
+        disk.fail(operation, errno.EIO, after=after)
+        try:
+            appended = append(root, staged, disk).records
+        except OSError:
+            appended = 0
+        stored = check_queues(root) - len(case.before)
+
+        assert stored in (0, len(case.added))
+        assert appended in (0, stored)  # it may fail behind the commit, but never claim what isn't there
+        assert (case.before + case.added)[: len(case.before) + stored] == bodies_of(root)
+
+
+def test_a_full_disk_leaves_nothing_and_the_store_usable(tmp_path: Path) -> None:
+    case = CASES["several segments"]
+    make_store(tmp_path / "base", case.before)
+    staged = staged_case(case, tmp_path)
+    for blocks in (0, 1, 2, 5, 9):
+        root, disk = tmp_path / f"store-{blocks}", FaultyFileSystem()
+        shutil.copytree(tmp_path / "base", root)
+        with DefaultMessageStore.open(root, CONFIG, file_system=disk) as store:
+            disk.free_blocks = blocks
+            with pytest.raises(OSError, match="No space left"):
+                append_staged(store, staged, root / "work", disk)
+            disk.heal()
+
+        assert case.before == bodies_of(root)
+        assert len(case.before) == check_queues(root)
+
+
+# ---- machines that die
+
+
+class MortalDisk(MortalFileSystem):
+    """Knows directories that are renamed, too, and never tears a unit of a queue: a kill ends a write between pages.
+
+    A unit that lies over two pages can be torn all the same; then it looks like one of another record, as in RocketMQ.
+
+    Attributes
+    ----------
+    part : float
+        As `torn`, for all files but those of queues.
+    """
+
+    part = 0.0
+
+    def change(self, path: Path, *, undo: Callable[[], object] | None = None) -> None:
+        self.torn = round(self.part) if "consumequeue" in path.parts else self.part
+        super().change(path, undo=undo)
+
+    def rename(self, source: Path, target: Path) -> None:
+        if not source.is_dir():
+            super().rename(source, target)
+            return
+        self.change(target, undo=lambda: target.rename(source))
+        for path in [path for path in self._synced if path.is_relative_to(source)]:
+            self._synced[target / path.relative_to(source)] = self._synced.pop(path)
+        source.rename(target)
+
+
+def run_until_death(root: Path, staged: list[StagedFile], disk: MortalDisk) -> bool:
+    """Append until the machine dies; tells whether it lived."""
+    try:
+        append(root, staged, disk)
+    except OSError:
+        return False
+    return not disk.is_dead
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("lost_power", [False, True], ids=["process killed", "power lost"])
+def test_a_machine_that_dies_at_any_call_leaves_all_or_nothing(name: str, lost_power: bool, tmp_path: Path) -> None:
+    case, chance = CASES[name], random.Random(f"{SEED}{name}{lost_power}")  # noqa: S311 -- no secret
+    make_store(tmp_path / "base", case.before)
+    staged = staged_case(case, tmp_path)
+    for number, changes in enumerate(_points(tmp_path, staged, chance)):
+        root, disk = tmp_path / f"store-{number}", MortalDisk()
+        shutil.copytree(tmp_path / "base", root)
+        for path in root.rglob("*"):
+            if path.is_file():
+                disk.note_synced(path)
+        disk.changes_left, disk.part = changes, chance.random()
+        lived = run_until_death(root, staged, disk)
+        disk.revive(root, chance, lost_power=lost_power)
+        seen = _seen(root, case)
+        stored = check_queues(root) - len(case.before)
+
+        assert stored in (0, len(case.added)), f"death at change {changes}"
+        assert seen in (None, stored), f"death at change {changes}"
+        assert stored or not lived
+        assert (case.before + case.added)[: len(case.before) + stored] == bodies_of(root)
+        with DefaultMessageStore.open(root, CONFIG, file_system=FaultyFileSystem()) as store:
+            settled = CommitLedger(root / "ledger", FaultyFileSystem()).settle(Transaction("test"), store)
+        assert bool(stored) == (settled is not None)
+        shutil.rmtree(root)
+
+
+def _points(tmp_path: Path, staged: list[StagedFile], chance: random.Random) -> list[int]:
+    """Choose changes at which to die, of those that a whole append makes."""
+    disk, root = MortalDisk(), tmp_path / "whole"
+    shutil.copytree(tmp_path / "base", root)
+    disk.changes_left = 10**6
+    assert run_until_death(root, staged, disk)
+    total = 10**6 - disk.changes_left
+    return sorted(chance.sample(range(total), 14))
+
+
+def _seen(root: Path, case: Case) -> int | None:
+    """Count what a reader finds of the new records before any recovery; None if it refuses to read."""
+    try:
+        found = bodies_of(root)
+    except StoreError:
+        return None
+    assert (case.before + case.added)[: len(found)] == found
+    return len(found) - len(case.before)

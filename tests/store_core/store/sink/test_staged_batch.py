@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Staged records come back as they were, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.errors import CorruptRecordError, StoreNotFoundError
+from store_core.format.encode import EncodeRules
+from store_core.format.encode_batch import encode_batch
+from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, read_staged
+from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.store.sink.staging import stage, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("times", [None, [5, 6, 7]])
+@pytest.mark.parametrize("append_property_crc", [False, True])
+def test_records_come_back_as_they_were(times: list[int] | None, append_property_crc: bool, tmp_path: Path) -> None:
+    rules = EncodeRules(append_property_crc=append_property_crc)
+    records = encode_batch(table([b"a", b"", b"c" * 5000]), rules)
+    with StagedBatchWriter(tmp_path / "staged", FaultyFileSystem()) as writer:
+        for _ in range(2):
+            writer.write(StagedBatch(records, None if times is None else np.array(times, np.int64)))
+        staged = writer.finish()
+    found = list(read_staged(staged))
+
+    assert (6, 2 * records.data.size) == (staged.records, staged.log_bytes)
+    assert len(found) == 2
+    for batch in found:
+        assert batch.records.data.flags.writeable
+        for name in ("data", "starts", "queue_index", "is_queued", "v6_bits"):
+            assert np.array_equal(getattr(records, name), getattr(batch.records, name))
+        assert (records.queues, append_property_crc) == (batch.records.queues, batch.records.append_property_crc)
+        assert times == (None if batch.store_timestamps is None else batch.store_timestamps.tolist())
+
+
+def test_a_batch_without_records_is_not_written(tmp_path: Path) -> None:
+    with StagedBatchWriter(tmp_path / "staged", FaultyFileSystem()) as writer:
+        writer.write(StagedBatch(encode_batch(table([]))))
+        staged = writer.finish()
+
+    assert (0, []) == (staged.records, list(read_staged(staged)))
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    staged = stage(tmp_path / "staged", [b"a"])
+    staged.path.unlink()
+
+    with pytest.raises(StoreNotFoundError, match="staged, where a task left its records, is gone"):
+        list(read_staged(staged))
+
+
+@given(data=st.data())
+def test_a_file_with_a_changed_byte_is_refused_or_has_as_many_records(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    staged = stage(tmp_path_factory.mktemp("staged") / "a", [b"one", b"two"], [b"three"])
+    content = bytearray(staged.path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    staged.path.write_bytes(content)
+    try:
+        found = sum(len(batch.records) for batch in read_staged(staged))
+    except CorruptRecordError:
+        return
+
+    assert found == staged.records
+
+
+@pytest.mark.parametrize("name", ["records", "log_bytes", "file_size"])
+def test_a_file_that_is_not_what_its_writer_remembers_is_refused(name: str, tmp_path: Path) -> None:
+    staged = stage(tmp_path / "staged", [b"a"])
+
+    with pytest.raises(CorruptRecordError, match="expected"):
+        list(read_staged(replace(staged, **{name: getattr(staged, name) + 1})))
+
+
+def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
+    staged = stage(tmp_path / "staged", [b"a"])
+    other = pa.table({"a": [1]})
+    with pa.ipc.new_stream(str(staged.path), other.schema) as stream:
+        stream.write_table(other)
+
+    with pytest.raises(CorruptRecordError, match="no staged records"):
+        list(read_staged(replace(staged, file_size=staged.path.stat().st_size)))
