@@ -107,22 +107,25 @@ class Questions:
 
     def progress(self) -> list[Any]:
         """Hold the last of four tasks back until the others are seen to be done."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- Spark's own custom
+
         from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
 
         gate = self.directory / "gate"
         os.mkfifo(gate)
         path = str(gate)
 
-        def wait(batches: Any) -> Any:  # noqa: ANN401 -- of Arrow
-            for batch in batches:
-                if 3 in batch.column(0).to_pylist():
-                    with open(path) as pipe:  # noqa: PTH123 -- runs in a worker
-                        pipe.read()
-                yield batch
+        def wait(number: int) -> int:
+            if number == 3:
+                with open(path) as pipe:  # noqa: PTH123 -- runs in a worker
+                    pipe.read()
+            return number
 
+        # Without Arrow, for which PySpark wants pandas.
+        waiting = F.udf(wait, "long", useArrow=False)
         terminal = Terminal(gate)
         with spark_progress(self.spark, stream=terminal):
-            rows = self.spark.range(0, 4, 1, 4).mapInArrow(wait, "id long").collect()
+            rows = self.spark.range(0, 4, 1, 4).select(waiting("id")).collect()
         threads = [thread.name for thread in threading.enumerate() if "progress" in thread.name]
         return [len(rows), ALL_BUT_ONE.search(terminal.getvalue()) is not None, threads]
 
