@@ -136,4 +136,7 @@ def test_progress_is_shown(answers: dict[str, Any]) -> None:
 
 
 def test_neither_grpc_nor_python_warns_and_no_bar_is_saved(session: subprocess.CompletedProcess[str]) -> None:
-    assert [] == re.findall(r"(?im)^(?!\tat ).*(?:grpc|fork|\w+warning\b|\[stage).*$", session.stderr)
+    # PySpark 4.1 forks its workers with threads running, of which Python 3.12 and later warn; 4.2 does not.
+    lines = "\n".join(line for line in session.stderr.splitlines() if "pyspark/daemon.py" not in line)
+
+    assert [] == re.findall(r"(?im)^(?!\tat ).*(?:grpc|fork|\w+warning\b|\[stage).*$", lines)
