@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -14,7 +15,7 @@ from pyspark_commitlog.row_encoder import RowEncoder
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.staged_batch import StagedBatchWriter, StagedFile
+from store_core.store.sink.staged_batch import StagedFile, stage_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,8 @@ class StagedPartition(WriterCommitMessage):
     ----------
     job : str
     partition : int
-    staged : StagedFile
+    staged : tuple of StagedFile
+        In the order of the rows.
     refused : int
         Rows left out.
     refused_path : Path or None
@@ -50,7 +52,7 @@ class StagedPartition(WriterCommitMessage):
 
     job: str
     partition: int
-    staged: StagedFile
+    staged: tuple[StagedFile, ...]
     refused: int
     refused_path: Path | None
     query_id: str | None
@@ -95,11 +97,12 @@ class StagingTask:
         attempt = f"{partition:05d}-{context.taskAttemptId()}"
         sink = SinkDirectory(self.options.root, file_system, self.options.staging)
         directory = sink.claim(self.job, self.owner, attempt)
-        with StagedBatchWriter(directory / f"part-{attempt}.arrow", file_system) as writer:
-            for batch in batches:
-                for encoded in encoder.encode(batch):
-                    writer.write(encoded)
-            staged = writer.finish()
+        records = (encoded for batch in batches for encoded in encoder.encode(batch))
+        staged = tuple(
+            stage_batches(
+                records, (directory / f"part-{attempt}-{number:05d}.arrow" for number in count()), file_system
+            )
+        )
         refused_path = self._list(encoder.refused, partition, directory / f"refused-{attempt}.jsonl", file_system)
         query_id = context.getLocalProperty(QUERY_ID)
         return StagedPartition(self.job, partition, staged, len(encoder.refused), refused_path, query_id)
@@ -111,7 +114,7 @@ class StagingTask:
                 records += len(encoded.records)
                 size += int(encoded.records.starts[-1])
         counted = StagedFile(self.options.root, records, size, 0)
-        return StagedPartition(self.job, partition, counted, len(encoder.refused), None, None)
+        return StagedPartition(self.job, partition, (counted,), len(encoder.refused), None, None)
 
     @staticmethod
     def _list(rows: list[RefusedRow], partition: int, path: Path, file_system: OsFileSystem) -> Path | None:

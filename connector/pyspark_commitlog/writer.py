@@ -131,8 +131,9 @@ def commit_partitions(
         As `SinkCommit.run`.
     """
     staged = staged_partitions(messages)
+    files = [file for each in staged for file in each.staged]
     if options.dry_run:
-        records, size = (sum(getattr(each.staged, name) for each in staged) for name in ("records", "log_bytes"))
+        records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
         report = CommitReport(
             Appended(records, 0, size), is_repeat=False, left_out=sum(each.refused for each in staged)
         )
@@ -145,7 +146,7 @@ def commit_partitions(
         left_out=sum(each.refused for each in staged),
         refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
     )
-    report = commit.run([each.staged for each in staged])
+    report = commit.run(files)
     _write_report(options, job, report)
     return report
 

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -12,6 +15,9 @@ from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.stored_batch import StoredBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
+
     import numpy.typing as npt
 
     from store_core.queue.consume_queue_store import ConsumeQueueStore
@@ -20,6 +26,10 @@ if TYPE_CHECKING:
     from store_core.queue.index_service import IndexService
 
 __all__ = ["Dispatcher", "FilterBitMap", "select_rows"]
+
+
+_MOST_WAITING: Final = 4
+"""Batches that wait for the thread of the index."""
 
 
 class FilterBitMap(Protocol):
@@ -55,6 +65,27 @@ class Dispatcher:
         self._index = index
         self._filter_bit_map = filter_bit_map
         self.dispatched = 0
+        self._indexer: ThreadPoolExecutor | None = None
+        self._waiting: deque[Future[None]] = deque()
+
+    @contextmanager
+    def indexing_beside(self) -> Iterator[None]:
+        """Let a thread of its own build the index from the batches given on meanwhile; at the end it has all of them.
+
+        NumPy lets go of the interpreter in its loops, so queues and index take two processors.
+        """
+        with ThreadPoolExecutor(1, "index") as indexer:
+            self._indexer = indexer
+            try:
+                yield
+                self._wait_for_index(0)
+            finally:
+                self._indexer = None
+                self._waiting.clear()
+
+    def _wait_for_index(self, most_waiting: int) -> None:
+        while len(self._waiting) > most_waiting:
+            self._waiting.popleft().result()
 
     def dispatch(self, request: DispatchRequest) -> DispatchRequest:
         """Give one record on (``DefaultMessageStore.doDispatch``); with its bit map it is what comes back."""
@@ -80,9 +111,17 @@ class Dispatcher:
             batch = mapped
             for request in batch.requests():
                 self._queues.put(request)
-        self._index.build_indexes(batch, write_back=False)
+        self._build_indexes(batch)
         self.dispatched += len(batch)
         return batch
+
+    def _build_indexes(self, batch: DispatchBatch) -> None:
+        if self._indexer is None:
+            self._index.build_indexes(batch, write_back=False)
+            return
+        # The queues have asked for the columns that both use, so the threads never make the same one.
+        self._waiting.append(self._indexer.submit(self._index.build_indexes, batch, write_back=False))
+        self._wait_for_index(_MOST_WAITING)
 
     @staticmethod
     def _with_bit_maps(batch: DispatchBatch, filter_bit_map: FilterBitMap) -> DispatchBatch | None:
@@ -100,6 +139,7 @@ class Dispatcher:
             As the system says.
         """
         self._queues.put_gathered()
+        self._wait_for_index(0)
         self._index.write_back()
 
 

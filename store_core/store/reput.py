@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Protocol
@@ -135,8 +135,13 @@ class ReputMessageService(ServiceThread):
         if self.behind > 0:
             self.wait_until_stopped(_GATHER_SECONDS)
 
-    def run_once(self) -> None:
+    def run_once(self, *, gather: bool = False) -> None:
         """Dispatch what is there (``doReput``); from any thread, one at a time.
+
+        Parameters
+        ----------
+        gather : bool
+            Nobody reads queues meanwhile, so units may come late to them, see `Dispatcher.dispatch_batch`.
 
         Raises
         ------
@@ -147,12 +152,16 @@ class ReputMessageService(ServiceThread):
             if self._rules.release != "4.3":
                 self.reput_from_offset = max(self.reput_from_offset, self._queue.min_offset)
             before = self._dispatcher.dispatched
-            while self.behind > 0:
-                buffer = self._select()
-                if buffer is None or not self._reput_buffer(buffer):
-                    break
+            with self._dispatcher.indexing_beside() if gather else nullcontext():
+                self._reput_all(gather=gather)
             if self._dispatcher.dispatched != before:
                 self._dispatcher.write_back()
+
+    def _reput_all(self, *, gather: bool) -> None:
+        while self.behind > 0:
+            buffer = self._select()
+            if buffer is None or not self._reput_buffer(buffer, gather=gather):
+                break
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -191,13 +200,13 @@ class ReputMessageService(ServiceThread):
         self.reput_from_offset = file.file_from_offset + position
         return _Buffer(file, np.frombuffer(view, np.uint8), position, len(view) - position)
 
-    def _reput_buffer(self, buffer: _Buffer) -> bool:
+    def _reput_buffer(self, buffer: _Buffer, *, gather: bool) -> bool:
         """Dispatch the records of a buffer; False if dispatching stops for now."""
         while buffer.read_size < buffer.size and (self.behind > 0 or self._rules.release != "5.3"):
             reader = DispatchReader(
                 buffer.raw, buffer.file.file_from_offset, buffer.position, self._rules, check_crc=False, read_body=False
             )
-            if not self._reput_records(buffer, reader):
+            if not self._reput_records(buffer, reader, gather=gather):
                 return False
             if buffer.read_size >= buffer.size:
                 return True
@@ -205,7 +214,7 @@ class ReputMessageService(ServiceThread):
                 return False
         return True
 
-    def _reput_records(self, buffer: _Buffer, reader: DispatchReader) -> bool:
+    def _reput_records(self, buffer: _Buffer, reader: DispatchReader, *, gather: bool) -> bool:
         """Dispatch records; False if one ends behind where dispatching has to stop."""
         for batch in reader:
             sizes = batch.message_size
@@ -215,7 +224,7 @@ class ReputMessageService(ServiceThread):
                 fits = ends <= self._end_offset() - self.reput_from_offset
             chosen = select_rows(batch, fits)
             if chosen is not None:
-                self._dispatch(chosen)
+                self._dispatch(chosen, gather=gather)
                 done = int(ends[len(chosen) - 1])
                 self.reput_from_offset += done
                 buffer.read_size += done
@@ -224,8 +233,8 @@ class ReputMessageService(ServiceThread):
                 return False
         return True
 
-    def _dispatch(self, batch: DispatchBatch) -> None:
-        batch = self._dispatcher.dispatch_batch(batch)
+    def _dispatch(self, batch: DispatchBatch, *, gather: bool) -> None:
+        batch = self._dispatcher.dispatch_batch(batch, gather=gather and not self.listeners)
         if self.listeners:
             for request in batch.requests():
                 self._notify(request)

@@ -129,12 +129,21 @@ class SinkCommit:
                 self.file_system,
                 lambda planned: self._note(ledger, planned, is_committed=False),
                 dispatches=self.rebuild != "none",
+                on_read=self._drop,
             )
             self._note(ledger, appended, is_committed=True)
         self.file_system.remove_directory(sink.segments / self.job)
         if self.refused:
             sink.keep_refused(self.job, self.refused)
         return CommitReport(appended, is_repeat=False, left_out=self.left_out)
+
+    def _drop(self, staged: StagedFile) -> None:
+        """Delete a file that is in the log now, though hidden still: a commit that fails is never tried with it again.
+
+        The log takes over its memory in the system's cache, and its place on the disk.
+        """
+        with suppress(OSError):  # then it goes with its directory
+            self.file_system.remove(staged.path)
 
     def _note(self, ledger: CommitLedger, appended: Appended, *, is_committed: bool) -> None:
         if self.transaction is not None:

@@ -70,6 +70,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     on_prepared: Callable[[Appended], None] | None = None,
     *,
     dispatches: bool = True,
+    on_read: Callable[[StagedFile], None] | None = None,
 ) -> Appended:
     """Append staged records to a store, in the order of the files, under its lock; queues and index follow.
 
@@ -94,6 +95,8 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     on_prepared : callable, optional
     dispatches : bool
         Else steps 7 and 8 are left to the next who opens the store: it keeps its ``abort`` file when it is closed.
+    on_read : callable, optional
+        Told of each file when all of it is written; it may delete it.
 
     Raises
     ------
@@ -114,6 +117,8 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
         for file in staged:
             for batch in read_staged(file):
                 writer.write(batch)
+            if on_read is not None:
+                on_read(file)
         if not writer.records:
             return Appended(0, place.end_offset, place.end_offset)
         unseen.prepare()
@@ -143,8 +148,9 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
 def _follow_up(store: DefaultMessageStore, appended: Appended) -> None:
     """Let an open store know what is in its log now, and dispatch it; what fails is left to the next recovery."""
     try:
-        _adopt(store, appended)
-        store.dispatch_now()
+        with store.reput_message_service.paused():
+            _adopt(store, appended)
+            store.reput_message_service.run_once(gather=True)
     except OSError as error:
         store.running_flags.set(RunningFlag.NOT_WRITEABLE)
         _LOG.error("%d messages are in the log, and queues and index are not up to them: %s", appended.records, error)

@@ -20,14 +20,14 @@ from store_core.files.file_system import write_all
 from store_core.format.batch_append import EncodedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["StagedBatch", "StagedBatchWriter", "StagedFile", "read_staged"]
+__all__ = ["StagedBatch", "StagedBatchWriter", "StagedFile", "read_staged", "stage_batches"]
 
 _SCHEMA: Final = pa.schema(
     [
@@ -40,6 +40,9 @@ _SCHEMA: Final = pa.schema(
 )
 _QUEUES: Final = b"queues"
 _PROPERTY_CRC: Final = b"append_property_crc"
+_FILE_BYTES: Final = 32 << 20
+"""Bytes of records after which another file is begun."""
+
 _ADVICE: Final = "Nothing was appended: run the job again"
 
 
@@ -107,6 +110,11 @@ class StagedBatchWriter:
         A file that is there already is replaced.
     file_system : FileSystem
 
+    Attributes
+    ----------
+    log_bytes : int
+        Bytes of records so far.
+
     Raises
     ------
     OSError
@@ -120,7 +128,7 @@ class StagedBatchWriter:
         self._file = file_system.open(path, create=True)
         self._sink = _Sink(self._file)
         self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
-        self._records = self._log_bytes = 0
+        self._records = self.log_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -145,12 +153,51 @@ class StagedBatchWriter:
         about = {_QUEUES: json.dumps(records.queues), _PROPERTY_CRC: str(int(records.append_property_crc))}
         self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), custom_metadata=about)
         self._records += count
-        self._log_bytes += int(records.starts[-1])
+        self.log_bytes += int(records.starts[-1])
 
     def finish(self) -> StagedFile:
         """End the file, and say what is in it."""
         self._stream.close()
-        return StagedFile(self._path, self._records, self._log_bytes, self._sink.position)
+        return StagedFile(self._path, self._records, self.log_bytes, self._sink.position)
+
+
+def stage_batches(
+    batches: Iterable[StagedBatch], paths: Iterator[Path], file_system: FileSystem, file_bytes: int = _FILE_BYTES
+) -> Iterator[StagedFile]:
+    """Write records to files of moderate size, each of which can be deleted as soon as it is read.
+
+    That matters most for speed: Linux gives pages of its cache that were just given back to who asks next, while a page
+    that has long been free has to be had from a virtual machine's host, for some five times as much.
+
+    Parameters
+    ----------
+    batches : iterable of StagedBatch
+    paths : iterator of Path
+        Names for the files, as many as it takes; one if there are no records.
+    file_system : FileSystem
+    file_bytes : int
+        Bytes of records after which another file is begun.
+
+    Yields
+    ------
+    StagedFile
+        Each when it is complete.
+
+    Raises
+    ------
+    OSError
+        As the system says.
+    """
+    rest = iter(batches)
+    batch = next(rest, None)
+    while True:
+        with StagedBatchWriter(next(paths), file_system) as writer:
+            while batch is not None and writer.log_bytes < file_bytes:
+                writer.write(batch)
+                batch = next(rest, None)
+            yield writer.finish()
+        if batch is None:
+            return
 
 
 def read_staged(staged: StagedFile) -> Iterator[StagedBatch]:

@@ -55,7 +55,8 @@ class Seen:
     requests: list[DispatchRequest] = field(default_factory=list)
     dispatched: int = 0
 
-    def dispatch_batch(self, batch: DispatchBatch) -> None:
+    def dispatch_batch(self, batch: DispatchBatch, *, gather: bool) -> None:
+        assert not gather
         self.requests += batch.requests()
         self.dispatched += len(batch)
 

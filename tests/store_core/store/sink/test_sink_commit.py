@@ -196,7 +196,7 @@ def test_a_swap_in_steps_that_is_interrupted_is_ended_by_the_next_commit(
 
     assert [b"old" if steps == 0 else b"new", b"more"] == bodies_of(root)
     assert len(report.cleaned) == 1
-    assert {root, tmp_path / "part"} == set(tmp_path.iterdir())
+    assert [root] == list(tmp_path.iterdir())
 
 
 def test_two_directories_change_places_in_one_step_where_the_system_can(tmp_path: Path) -> None:

@@ -50,14 +50,14 @@ CASES = {
 }
 
 
-def append(root: Path, staged: list[StagedFile], disk: FileSystem, **more: bool) -> Appended:
+def append(root: Path, staged: list[StagedFile], disk: FileSystem, *, dispatches: bool = True) -> Appended:
     ledger = CommitLedger(root / "ledger", disk)
 
     def note(appended: Appended) -> None:
         ledger.write(LedgerEntry(Transaction("test"), appended, is_committed=False))
 
     with DefaultMessageStore.open(root, CONFIG, file_system=disk, clock=ImpatientClock()) as store:
-        return append_staged(store, staged, root / "work", disk, note, **more)
+        return append_staged(store, staged, root / "work", disk, note, dispatches=dispatches)
 
 
 def staged_case(case: Case, directory: Path) -> list[StagedFile]:
