@@ -13,11 +13,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.append_source import AppendSource
 from pyspark_commitlog.job_session import spark_session
 from pyspark_commitlog.progress import spark_progress
+from pyspark_commitlog.spark_errors import spark_words
+from pyspark_commitlog.typed_rows import wrong_row
 from pyspark_commitlog.write_options import WriteOptions
 from store_core.errors import FilterError, InvalidOptionError, StoreError, StoreLockedError, StoreNotFoundError
 
@@ -50,9 +53,10 @@ def append(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     logging.getLogger("store_core").addHandler(logging.NullHandler())
+    logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark's, of what is raised
     try:
         return _run(options)
-    except (StoreError, OSError, PySparkException) as error:
+    except (StoreError, OSError, PySparkException, Py4JJavaError) as error:
         code, text = _code_of(error)
         sys.stderr.write(f"{parser.prog}: {text}\n")
         return code
@@ -151,8 +155,11 @@ def _write(report: dict[str, object], target: str | None) -> None:
 
 def _code_of(error: Exception) -> tuple[int, str]:
     """Choose the exit code of an error; one that Spark brings, or its cause, is a text that quotes ours."""
-    name, text = type(error).__name__, str(error)
-    if isinstance(error, PySparkException):
+    name, text = type(error).__name__, spark_words(error)
+    if isinstance(error, (PySparkException, Py4JJavaError)):
+        row = wrong_row("\n".join(str(each) for each in _causes(error)))
+        if row is not None:
+            return 2, row
         quoted = next((found for each in _causes(error) if (found := _ERROR.search(str(each)))), None)
         if quoted is not None:
             name, text = quoted[1], quoted[2]

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
-from pyspark.sql.types import MapType, StructType
 
 from pyspark_commitlog.row_encoder import STORE_TIMESTAMP
+from pyspark_commitlog.typed_rows import WRONG_LINE, typed_rows
 from store_core.format.property_string import DELAY
 from store_core.format.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["AppendSource", "SourceFormat"]
 
@@ -42,9 +42,6 @@ _REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "
 
 _OF_DELIVERY: Final = (DELAY, "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP")
 """Properties by which a broker delivers a message elsewhere; they do not go to another topic."""
-
-_INTEGERS: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
-_TIMES: Final = ("born_timestamp", STORE_TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +76,12 @@ class AppendSource:
         if self.format == "parquet":
             return reader.parquet(self.path)
         if self.format == "json":
-            return self._typed(reader.option("primitivesAsString", "true").option("mode", "FAILFAST").json(self.path))
+            texts = reader.option("primitivesAsString", "true").option("mode", "PERMISSIVE")
+            lines = texts.option("columnNameOfCorruptRecord", WRONG_LINE).json(self.path)
+            return typed_rows(lines, self.path, is_base64=self.is_base64)
         if self.format == "csv":
             quoted = reader.option("header", "true").option("escape", '"').option("mode", "FAILFAST")
-            return self._typed(quoted.csv(self.path))
+            return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
         return self._of_store(spark)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
@@ -95,22 +94,3 @@ class AppendSource:
         kept = F.map_filter("properties", lambda name, _: ~name.isin(*_OF_DELIVERY))
         plain = F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK))
         return frame.withColumns({"properties": kept, "sys_flag": plain})
-
-    def _typed(self, frame: DataFrame) -> DataFrame:
-        """Give columns of text the types of messages; a text that has no such value fails the job."""
-        return frame.select(*(self._column(frame, name).alias(name) for name in frame.columns))
-
-    def _column(self, frame: DataFrame, name: str) -> Column:
-        column, kind, key = F.col(f"`{name}`"), frame.schema[name].dataType, name.lower()
-        if key in _INTEGERS:
-            return column.cast("int")
-        if key == "prepared_transaction_offset":
-            return column.cast("bigint")
-        if key in _TIMES:
-            return F.coalesce(column.try_cast("bigint"), F.unix_millis(column.cast("timestamp")))
-        if key == "body" and self.is_base64:
-            return F.unbase64(column)
-        if key == "properties" and not isinstance(kind, MapType):
-            text = F.to_json(column) if isinstance(kind, StructType) else column
-            return F.from_json(text, "map<string,string>", {"mode": "FAILFAST"})
-        return column

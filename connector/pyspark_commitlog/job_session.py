@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.progress_stages import is_connect
+from pyspark_commitlog.quiet_spark import quiet_start
 from store_core.errors import UnsupportedStoreError
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def spark_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSe
     """Give the session that is there, or one of its own for as long as it is needed.
 
     Nothing is set that ``spark-submit`` or a configuration file decides, but for Spark's own progress bar: what a job
-    says may be saved, and on a terminal it has its own (`pyspark_commitlog.progress`).
+    says may be saved, and on a terminal it has its own (`pyspark_commitlog.progress`). A command that starts Spark
+    itself starts it quietly, unless a log is configured (`pyspark_commitlog.quiet_spark`).
 
     Parameters
     ----------
@@ -47,7 +49,8 @@ def spark_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSe
         yield active
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    with quiet_start():
+        session = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false").getOrCreate()
     try:
         if needs_context:
             require_classic(session, name)

@@ -13,13 +13,14 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_commitlog.quiet_spark import quiet_log4j
+
 if TYPE_CHECKING:
     import os
 
 __all__ = ["orders_store", "quiet_log4j"]
 
 _ARCHIVE: Final = Path(__file__).with_name("orders.tar.xz")
-_LOG4J: Final = Path(__file__).with_name("quiet-log4j2.properties")
 
 
 class _Scratch:
@@ -56,11 +57,3 @@ def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(directory)  # noqa: S202 -- our own archive; the filter is there from Python 3.11.4
     return Path(directory, "orders", "store")
-
-
-def quiet_log4j() -> str:
-    """Give the Java option that silences Spark's log, for ``spark.driver.extraJavaOptions``: errors are raised anyway.
-
-    It has to be set before the session starts, because Spark greets on stderr.
-    """
-    return f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"

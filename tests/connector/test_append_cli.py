@@ -166,6 +166,18 @@ def test_a_named_job_is_appended_once(job: Job) -> None:
         (["--from-store", "NOWHERE"], 2, "no such path"),
         (["--from-store", "NOWHERE", "--where", "a >"], 2, "filter"),
         (["--json", "NOWHERE"], 3, "PATH_NOT_FOUND"),
+        (["--json", "SEVEN"], 2, "seven.json: column queue_id: expected a whole number of 32 bits, found seven in the"),
+        (["--json", "SEVEN"], 2, 'in the row {"body":"x","queue_id":"seven","topic":"t"} (nothing was appended)'),
+        (["--json", "TORN"], 2, 'torn.json: expected an object of JSON in each line, found {"topic": (nothing was'),
+        (["--json", "PROSE"], 2, "prose.json: expected an object of JSON in each line, found no line with one"),
+        (["--csv", "SOON"], 2, "column born_timestamp: expected milliseconds since 1970, or a time as in"),
+        (["--csv", "SOON", "--base64"], 2, "column body: expected base64, found not base64! in the row"),
+        (
+            ["--csv", "WIDE"],
+            2,
+            "wide.csv: expected as many values in each line as the header has, found t,x,y (nothing",
+        ),
+        (["--csv", "LIST"], 2, 'column properties: expected an object of JSON as in {"name": "value"}, found ['),
     ],
 )
 def test_what_is_wrong_is_told_with_an_exit_code(arguments: list[str], code: int, says: str, job: Job) -> None:
@@ -173,10 +185,18 @@ def test_what_is_wrong_is_told_with_an_exit_code(arguments: list[str], code: int
         "FILE": job.file("rows.json", '{"topic": "t", "body": "x"}\n'),
         "BAD": job.file("bad.json", '{"topic": null, "body": "x"}\n'),
         "NOWHERE": str(job.directory / "nowhere"),
+        "SEVEN": job.file("seven.json", '{"topic": "t", "body": "x", "queue_id": "seven"}\n'),
+        "TORN": job.file("torn.json", '{"topic": "t", "body": "x"}\n{"topic":\n'),
+        "PROSE": job.file("prose.json", "once upon a time\n"),
+        "SOON": job.file("soon.csv", "topic,body,born_timestamp\nt,not base64!,soon\n"),
+        "WIDE": job.file("wide.csv", "topic,body\nt,x,y\n"),
+        "LIST": job.file("list.csv", 'topic,body,properties\nt,x,"["\n'),
     }
 
     assert code == job.run(*(paths.get(argument, argument) for argument in arguments)), job.errors
     assert says in job.errors
+    assert "\tat " not in job.errors
+    assert job.errors.count("\n") <= 2, job.errors
     assert not (job.store / "commitlog").exists()
 
 

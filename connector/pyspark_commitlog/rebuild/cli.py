@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.rebuild.job import ExitCode, RebuildJob
 from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
 from pyspark_commitlog.rebuild.report import as_json, as_text
+from pyspark_commitlog.spark_errors import spark_words
 from store_core.errors import (
     CorruptRecordError,
     InvalidOptionError,
@@ -133,7 +135,7 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
     logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
     try:
         return int(_run(options))
-    except (StoreError, OSError, PySparkException) as error:
+    except (StoreError, OSError, PySparkException, Py4JJavaError) as error:
         code, text = _code_of(error)
         sys.stderr.write(f"{parser.prog}: {text}\n")
         return int(code)
@@ -175,10 +177,10 @@ def _write_json(target: str | None, report: RebuildReport, actions: list[str], c
 
 def _code_of(error: Exception) -> tuple[ExitCode, str]:
     """Choose the exit code of an error; one of a task comes as a text that quotes it."""
-    if isinstance(error, PySparkException):
+    if isinstance(error, (PySparkException, Py4JJavaError)):
         quoted = _TASK_ERROR.search(str(error))
         if quoted is None:
-            return ExitCode.DAMAGED, str(error)
+            return ExitCode.DAMAGED, spark_words(error)
         return ExitCode.REFUSED if quoted[1] == UnsafeSizeError.__name__ else ExitCode.DAMAGED, quoted[2]
     if isinstance(error, _USAGE):
         return ExitCode.USAGE, str(error)
