@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from contextlib import ExitStack
@@ -25,7 +24,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
 
 from pyspark_commitlog.options import CommitLogOptions
-from store_core.errors import StoreError, StoreNotFoundError
+from pyspark_commitlog.quiet_spark import quiet_start
+from pyspark_commitlog.sample import orders_store
+from store_core.errors import StoreError
 from store_core.store.read_plan import plan_ranges
 
 if TYPE_CHECKING:
@@ -35,23 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_SHIPPED: Final = Path("tests", "golden", "rocketmq-5.3.3", "propcrc.tar.xz")
+_SHIPPED: Final = "four hours of a web shop, written by RocketMQ 5.3.3"
 _MINIMUM_JAVA: Final = 17
 _ROWS_SHOWN: Final = 20
 _WIDTH: Final = 32
 _HEAD_BYTES: Final = 1 << 14
 _FAILED: Final = 2
-
-# Spark tells the default log level on stderr unless that of its Python gateway is the same.
-_LOG4J: Final = """\
-rootLogger.level = off
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = off
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,9 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-demo-")))
             options = dict(_option(text) for text in parsed.option)
             _say(f"Looking into {parsed.store or _SHIPPED}")
-            store = parsed.store or _unpack_shipped(scratch)
-            head = _plan(store, options)
-            spark = _start_spark(scratch)
+            store = parsed.store or str(orders_store(scratch))
+            head, notes = _plan(store, options)
+            with quiet_start(notes):
+                spark = _start_spark()
             stack.callback(spark.stop)
             _show(spark, store, options, head)
             _say(_NEXT_STEPS.format(store=parsed.store or "/path/to/store"))
@@ -109,25 +100,11 @@ def _option(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _unpack_shipped(scratch: Path) -> str:
-    """Unpack the store that the project's source tree has, for those who have none of their own at hand."""
-    archive = Path(__file__).resolve().parents[2] / _SHIPPED
-    if not archive.exists():
-        raise StoreNotFoundError(
-            f"no STORE is given, and {_SHIPPED}, which is read instead in the project's source tree, is not there; "
-            "give the path of a store: python -m pyspark_commitlog.demo /path/to/store"
-        )
-    with tarfile.open(archive) as packed:
-        packed.extraction_filter = tarfile.data_filter
-        packed.extractall(scratch)  # noqa: S202 -- the project's own archive, and filtered
-    return str(next(scratch.glob("*/store")))
-
-
-def _plan(store: str, options: dict[str, str]) -> dict[str, str]:
+def _plan(store: str, options: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Find what would fail, before Spark is started, which takes seconds; tell what is there.
 
-    Gives the options for the first rows. A limit alone would do, but Spark then hangs up on its Python worker in the
-    middle of a batch, and the worker complains to the terminal.
+    Gives the options for the first rows, and the notes that are told. A limit alone would do for the rows, but Spark
+    then hangs up on its Python worker in the middle of a batch, and the worker complains to the terminal.
     """
     checked = CommitLogOptions.from_spark({**options, "path": store})
     plan = plan_ranges(checked.paths, checked.read)
@@ -135,21 +112,18 @@ def _plan(store: str, options: dict[str, str]) -> dict[str, str]:
         _say(f"  note: {note}")
     _say(f"  {len(plan.ranges)} partition{'s' * (len(plan.ranges) != 1)} to read")
     if options or not plan.ranges:
-        return options
-    return {"endingOffsets": str(plan.ranges[0].begin + _HEAD_BYTES)}
+        return options, plan.notes
+    return {"endingOffsets": str(plan.ranges[0].begin + _HEAD_BYTES)}, plan.notes
 
 
-def _start_spark(scratch: Path) -> SparkSession:
+def _start_spark() -> SparkSession:
     _require_java()
     _say("Starting Spark ...")
     begin = time.perf_counter()
-    quiet = scratch / "log4j2.properties"
-    quiet.write_text(_LOG4J)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[*]")
         .appName("commitlog demo")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.as_uri()}")
         .config("spark.driver.host", "localhost")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -169,7 +143,7 @@ def _require_java() -> None:
     if shutil.which(java) is None:
         raise _DemoError(f"{java} is not there. {advice}")
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 -- the user's Java
-    version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)  # Java 8 calls itself 1.8
     if version is None:
         raise _DemoError(f"{java} -version tells no version: {answer.stderr.strip()!r}. {advice}")
     if int(version[1]) < _MINIMUM_JAVA:
