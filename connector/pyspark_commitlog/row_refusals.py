@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["obvious_refusals", "queue_refusal"]
 
+_MOST_KNOWN: Final = 1 << 14
+"""Queues whose answer is kept: every batch of a partition asks for nearly the same ones."""
 
+
+@lru_cache(_MOST_KNOWN)
 def queue_refusal(topic: str, queue_id: int, release: Release) -> str | None:
     """Say why no broker takes messages of a queue, or no directory can hold it; None if all is well."""
     reason = topic_refusal(topic, release) or refusal_of(topic, queue_id)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from store_core.files.segment_file import file_name_of
 from store_core.store.queue_offsets import QueueOffsets
@@ -15,7 +16,7 @@ from store_core.store.sink.staged_batch import read_staged
 from store_core.store.sink.unseen_records import LogPlace, UnseenSegments, UnseenTail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from store_core.store.sink.unseen_records import UnseenRecords
 
 __all__ = ["Appended", "append_staged"]
+
+T = TypeVar("T")
 
 _LOG: Final = logging.getLogger("store_core")
 _LARGEST_TAIL: Final = 64 << 20
@@ -96,7 +99,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     dispatches : bool
         Else steps 7 and 8 are left to the next who opens the store: it keeps its ``abort`` file when it is closed.
     on_read : callable, optional
-        Told of each file when all of it is written; it may delete it.
+        Told of each file that has records when all of them are written; it may delete it.
 
     Raises
     ------
@@ -114,11 +117,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     writer = _Writer(unseen, offsets, store.now_ms())
     vouched = store.checkpoint.physic_msg_timestamp, store.checkpoint.logics_msg_timestamp
     try:
-        for file in staged:
-            for batch in read_staged(file):
-                writer.write(batch)
-            if on_read is not None:
-                on_read(file)
+        _write_all(writer, staged, on_read or _keep)
         if not writer.records:
             return Appended(0, place.end_offset, place.end_offset)
         unseen.prepare()
@@ -143,6 +142,30 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     else:
         store.running_flags.set(RunningFlag.NOT_WRITEABLE)
     return writer.result
+
+
+def _keep(_: StagedFile) -> None:
+    pass
+
+
+def _write_all(writer: _Writer, staged: Sequence[StagedFile], on_read: Callable[[StagedFile], None]) -> None:
+    written: StagedFile | None = None
+    for file, batch in _ahead((each, batch) for each in staged for batch in read_staged(each)):
+        if written is not None and file is not written:
+            on_read(written)
+        writer.write(batch)
+        written = file
+    if written is not None:
+        on_read(written)
+
+
+def _ahead(items: Iterator[T]) -> Iterator[T]:
+    """Give the items, the next of which a thread fetches meanwhile."""
+    with ThreadPoolExecutor(1, "read") as reader:
+        coming = reader.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = reader.submit(next, items, None)
+            yield item
 
 
 def _follow_up(store: DefaultMessageStore, appended: Appended) -> None:

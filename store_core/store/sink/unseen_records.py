@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -35,6 +36,7 @@ from store_core.format.batch_append import complete_batch
 from store_core.format.layout import BLANK_RECORD, MagicCode, unit_dtype
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
 
     import numpy.typing as npt
@@ -49,6 +51,8 @@ HEAD_SIZE: Final = BLANK_SIZE
 
 _SECTOR: Final = 512
 _PIECE: Final = 1 << 20
+_SYNC_BYTES: Final = 32 << 20
+"""Bytes after which the disk begins to take them, while more are written; `prepare` waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,9 @@ class UnseenSegments:
         self._files: list[OpenFile] = []
         self._position = 0
         self._renamed = 0
+        self._unsynced = 0
+        self._syncer = ThreadPoolExecutor(1, "sync")
+        self._syncing: Future[None] | None = None
         self.begin_offset = place.next_start
 
     @property
@@ -245,9 +252,23 @@ class UnseenSegments:
                 records = complete_batch(batch, slice(row, stop), self.end_offset, queue_offsets, times)
                 write_all(self._files[-1], records, self._position)
                 self._position += len(records)
+                self._sync_behind(len(records))
                 row = stop
             if row < len(batch):
                 self._next_segment()
+
+    def _sync_behind(self, written: int) -> None:
+        """Have a thread sync the file if it is time; what failed before is raised."""
+        self._unsynced += written
+        if self._unsynced >= _SYNC_BYTES and (self._syncing is None or self._syncing.done()):
+            self._wait_for_sync()
+            self._syncing = self._syncer.submit(self._files[-1].sync)
+            self._unsynced = 0
+
+    def _wait_for_sync(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.result()
 
     def _next_segment(self) -> None:
         if self._files:
@@ -261,6 +282,8 @@ class UnseenSegments:
 
     def prepare(self) -> None:
         """Bring all to disk, and, before one segment alone, close the one before."""
+        self._wait_for_sync()
+        self._syncer.shutdown()
         for file in self._files:
             file.sync()
         self._file_system.sync_directory(self._work)
@@ -298,6 +321,7 @@ class UnseenSegments:
 
     def discard(self) -> None:
         """Delete the segments, the last first; a blank record that closed the one before becomes zeros."""
+        self._syncer.shutdown()
         for number in reversed(range(len(self._files))):
             directory = self._place.directory if number < self._renamed else self._work
             self._file_system.remove(directory / self._name(number))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 import uuid
@@ -240,3 +241,27 @@ def test_an_index_that_does_not_tell_its_sizes_needs_them(tmp_path: Path) -> Non
     assert with_sizes_of(tmp_path, CONFIG, ("max_index_num",), disk).max_index_num == 4000
     shutil.rmtree(tmp_path / "index")
     assert with_sizes_of(tmp_path, default, (), disk).max_index_num == 20_000_000
+
+
+def test_what_is_in_the_log_is_deleted_from_where_it_was_staged_before_more_is_read(tmp_path: Path) -> None:
+    disk = FaultyFileSystem()
+    directory = SinkDirectory(tmp_path, disk).claim(JOB, "me", "1")
+    staged = [stage(directory / f"part-{number}", [b"%d" % number] * 9, file_system=disk) for number in range(3)]
+    disk.calls.clear()
+    SinkCommit(tmp_path, JOB, CONFIG, ImpatientClock(), disk).run(staged)
+    changes = [name for call, name in disk.calls if call == "remove" or (name == f"{0:020d}" and call == "write")]
+
+    assert changes.index("part-0") < changes.index("part-1") < changes.index("part-2")
+    assert f"{0:020d}" in changes[changes.index("part-0") : changes.index("part-1")]
+    assert [b"%d" % number for number in range(3) for _ in range(9)] == bodies_of(tmp_path)
+
+
+def test_a_staged_file_that_can_not_be_deleted_does_not_stop_the_commit(tmp_path: Path) -> None:
+    disk = FaultyFileSystem()
+    directory = SinkDirectory(tmp_path, disk).claim(JOB, "me", "1")
+    staged = [stage(directory / f"part-{number}", [b"body"], file_system=disk) for number in range(2)]
+    commit = SinkCommit(tmp_path, JOB, CONFIG, ImpatientClock(), disk)
+    disk.before["remove"] = lambda: disk.fail("remove", errno.EACCES) if disk.calls[-1][1] == "part-0" else None
+
+    assert commit.run(staged).appended.records == 2
+    assert [b"body"] * 2 == bodies_of(tmp_path)

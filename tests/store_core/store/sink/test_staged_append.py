@@ -13,6 +13,9 @@ import pytest
 
 from store_core import DefaultMessageStore, read_messages
 from store_core.errors import StoreError
+from store_core.queue.index_service import IndexService
+from store_core.store.reput import ReputMessageService
+from store_core.store.sink import unseen_records
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
 from store_core.store.sink.staged_append import append_staged
 from tests.builders import Record
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
     from store_core.store.sink.staged_batch import StagedFile
 
 SEED = 8
+
+
+@pytest.fixture(autouse=True)
+def _disk_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the thread that syncs behind the writing take part in all that fails and dies."""
+    monkeypatch.setattr(unseen_records, "_SYNC_BYTES", 1000)
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,37 @@ def _without_born_time(data: bytes) -> list[bytes]:
     if size <= 0 or len(data) < size:
         return [data]
     return [data[:40], data[48:size], *_without_born_time(data[size:])]
+
+
+def test_queues_and_index_are_those_of_dispatching_record_by_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [1_500_000_000_000 + 10 * number for number in range(400)]
+    staged = [stage(tmp_path / "a", [b"body %d" % number for number in range(400)], times=times)]
+    append(tmp_path / "gathered", staged, FaultyFileSystem())
+    run_once = ReputMessageService.run_once
+    monkeypatch.setattr(ReputMessageService, "run_once", lambda self, **_: run_once(self))
+    append(tmp_path / "singly", staged, FaultyFileSystem())
+
+    gathered, singly = (_derived(tmp_path / name) for name in ("gathered", "singly"))
+    assert len(gathered) > 4
+    assert gathered == singly
+
+
+def _derived(root: Path) -> dict[str, bytes]:
+    """Give the files of queues and index; those of the index are named by the time at which they were made."""
+    index = {f"index {number}": path.read_bytes() for number, path in enumerate(sorted((root / "index").iterdir()))}
+    queues = [path for path in (root / "consumequeue").rglob("*") if path.is_file()]
+    return index | {str(path.relative_to(root)): path.read_bytes() for path in queues}
+
+
+def test_what_the_thread_of_the_index_meets_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(IndexService, "build_indexes", fail)
+    with pytest.raises(MemoryError):
+        append(tmp_path / "store", [stage(tmp_path / "a", [b"body"])], FaultyFileSystem())
 
 
 def test_store_times_are_kept_where_they_are_given(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.format.encode import EncodeRules
 from store_core.format.encode_batch import encode_batch
-from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, read_staged
+from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, read_staged, stage_batches
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import stage, table
 
@@ -50,6 +51,23 @@ def test_a_batch_without_records_is_not_written(tmp_path: Path) -> None:
         staged = writer.finish()
 
     assert (0, []) == (staged.records, list(read_staged(staged)))
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=6), file_bytes=st.integers(1, 2000))
+def test_batches_lie_in_files_of_moderate_size_in_their_order(
+    sizes: list[int], file_bytes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("staged")
+    batches = [StagedBatch(encode_batch(table([b"x"] * size))) for size in sizes]
+    paths = (directory / f"{number}" for number in count())
+    files = list(stage_batches(batches, paths, FaultyFileSystem(), file_bytes))
+    found = [batch.records.data.tobytes() for file in files for batch in read_staged(file)]
+
+    assert [batch.records.data.tobytes() for batch in batches] == found
+    assert [file.path for file in files] == [directory / f"{number}" for number in range(max(len(files), 1))]
+    for file in files[:-1]:
+        *before, last = (len(batch.records.data) for batch in read_staged(file))
+        assert sum(before) < file_bytes <= sum(before) + last
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
