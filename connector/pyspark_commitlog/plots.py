@@ -26,6 +26,7 @@ from pyspark_commitlog.plots_style import (
     VERMILLION,
     apart,
     bare_axes,
+    behind_bar,
     binary_bytes,
     duration,
     few_ticks,
@@ -43,7 +44,7 @@ from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy.typing as npt
     from matplotlib.artist import Artist
@@ -332,7 +333,7 @@ def _draw_depths(axes: Axes, topics: Mapping[str, list[int]]) -> None:
         for number, depth in enumerate(depths):
             axes.barh(row, depth, left=left, height=0.62, color=BLUE, alpha=1 if number % 2 == 0 else 0.62, linewidth=0)
             left += depth
-        _behind_bar(axes, left, row, f"{left:,}" if len(depths) == 1 else f"{left:,} in {len(depths)} queues")
+        behind_bar(axes, left, row, f"{left:,}" if len(depths) == 1 else f"{left:,} in {len(depths)} queues")
     _bar_axes(axes, list(topics), largest * 1.5, len(topics))
     title(axes, "Messages in the queues")
 
@@ -341,15 +342,11 @@ def _draw_lags(axes: Axes, lags: Sequence[GroupLag], rest: str, now: int, rows: 
     for row, lag in enumerate(lags):
         axes.barh(row, lag.messages, height=0.62, color=VERMILLION, linewidth=0)
         age = f", oldest {duration(now - lag.oldest)}" if lag.oldest is not None else ""
-        _behind_bar(axes, lag.messages, row, f"{lag.messages:,}{age}")
+        behind_bar(axes, lag.messages, row, f"{lag.messages:,}{age}")
     names = [f"{lag.group}: {lag.topic}" for lag in lags]
     _bar_axes(axes, names, max((lag.messages for lag in lags), default=1) * 1.8, rows)
     axes.annotate(rest, (0, len(lags) + 0.05), color=INK, fontsize=_TEXT, va="center")
     title(axes, "Not consumed, by group")
-
-
-def _behind_bar(axes: Axes, value: float, row: float, text: str) -> None:
-    axes.annotate(text, (value, row), xytext=(5, 0), textcoords="offset points", va="center", color=INK, fontsize=_TEXT)
 
 
 def _bar_axes(axes: Axes, names: Sequence[str], width: float, rows: int) -> None:
@@ -362,17 +359,21 @@ def _bar_axes(axes: Axes, names: Sequence[str], width: float, rows: int) -> None
     axes.set_yticks(range(len(names)), list(names))
 
 
-def throughput(values: Mapping[str, float], name: str = "Throughput", unit: str = "B/s") -> Figure:
+def throughput(
+    values: Mapping[str, float], name: str = "Throughput", unit: str = "B/s", *, compared_with: Collection[str] = ()
+) -> Figure:
     """Draw a bar for each of some measured rates.
 
     Parameters
     ----------
     values : mapping of str to float
-        Rates by name, drawn in this order; names that end with ``*`` are drawn in another colour, without it.
+        Rates by name, drawn in this order.
     name : str
         What is above.
     unit : str
         Of the rates; written with SI prefixes.
+    compared_with : collection of str
+        Names of rates that the others are compared with; their bars are grey.
 
     Returns
     -------
@@ -381,17 +382,19 @@ def throughput(values: Mapping[str, float], name: str = "Throughput", unit: str 
     Raises
     ------
     InvalidOptionError
-        If there is no value, or one is negative.
+        If there is no value, or one is negative, or none has a name that the others are compared with.
     ModuleNotFoundError
         If matplotlib is not installed.
     """
     if not values or min(values.values()) < 0:
         raise InvalidOptionError(f"expected rates that are not negative, and at least one: {dict(values)}")
+    if not values.keys() >= set(compared_with):
+        raise InvalidOptionError(f"compared_with: expected names among {[*values]}, found {[*compared_with]}")
     figure, grid = new_figure(0.7 + 0.34 * len(values))
     axes = cast("Axes", grid[0, 0])
     for row, (label, value) in enumerate(values.items()):
-        axes.barh(row, value, height=0.62, color=GREY if label.endswith("*") else BLUE, linewidth=0)
-        _behind_bar(axes, value, row, si(value, unit))
-    _bar_axes(axes, [label.removesuffix("*") for label in values], (max(values.values()) or 1) * 1.15, len(values))
+        axes.barh(row, value, height=0.62, color=GREY if label in compared_with else BLUE, linewidth=0)
+        behind_bar(axes, value, row, si(value, unit))
+    _bar_axes(axes, [*values], (max(values.values()) or 1) * 1.15, len(values))
     title(axes, name)
     return figure

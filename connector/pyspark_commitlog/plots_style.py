@@ -28,6 +28,7 @@ __all__ = [
     "VERMILLION",
     "apart",
     "bare_axes",
+    "behind_bar",
     "binary_bytes",
     "duration",
     "few_ticks",
@@ -254,3 +255,8 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
     for number in sorted(range(len(moved)), key=moved.__getitem__):
         moved[number] = last = max(moved[number], last + gap)
     return moved
+
+
+def behind_bar(axes: Axes, value: float, row: float, text: str) -> None:
+    """Write a text behind the end of a bar to the right."""
+    axes.annotate(text, (value, row), xytext=(5, 0), textcoords="offset points", va="center", color=INK, fontsize=9.0)

@@ -218,7 +218,7 @@ def _all_plots(table: pa.Table, shop: Path, config: MessageStoreConfig) -> dict[
         "segment_map": plots.segment_map(table),
         "store_latency": plots.store_latency(table),
         "queue_depth": plots.queue_depth(shop, config),
-        "throughput": plots.throughput({"ours": 4e8, "others*": 1e8}),
+        "throughput": plots.throughput({"ours": 4e8, "others": 1e8}, compared_with=["others"]),
     }
 
 
@@ -369,6 +369,19 @@ def test_a_bin_has_a_second_at_least(table: pa.Table) -> None:
 def test_throughput_wants_rates(values: dict[str, float]) -> None:
     with pytest.raises(InvalidOptionError, match="expected rates"):
         plots.throughput(values)
+
+
+def test_throughput_is_compared_with_rates_that_are_there() -> None:
+    with pytest.raises(InvalidOptionError, match=r"compared_with: expected names among \['ours'\], found \['others'\]"):
+        plots.throughput({"ours": 1.0}, compared_with=["others"])
+
+
+def test_bars_that_others_are_compared_with_have_a_colour_of_their_own() -> None:
+    figure = plots.throughput({"a": 2.0, "b": 1.0, "c": 3.0}, compared_with=["b"])
+    first, second, third = [bar.get_facecolor() for bar in figure.axes[0].patches]
+
+    assert first == third
+    assert first != second
 
 
 def test_a_path_without_a_store_is_refused(tmp_path: Path) -> None:
