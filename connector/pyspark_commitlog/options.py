@@ -44,7 +44,9 @@ OPTIONS: Final = (
         "filterType",
         "TAG",
         "rows",
-        "language of `filter`: `TAG` or `SQL92`. Messages that an expression fails on do not match",
+        "language of `filter`: `TAG` or `SQL92`. Messages that an expression fails on do not match, as `price < 20` "
+        "fails on the property `19.99`: beside a whole number RocketMQ reads a property as one. With `price < 20.0` "
+        "both are decimals",
     ),
     Option("startingOffsets", "earliest", "rows", 'physical offset, or queue offsets as JSON: `{"topic":{"0":12}}`'),
     Option("endingOffsets", "latest", "rows", "the same; the end is exclusive"),

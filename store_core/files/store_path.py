@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
@@ -39,6 +39,8 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 _MULTI_PATH_SPLITTER: Final = ","
 _LAST_OFFSET: Final = 2**63 - 1
+_MOST_TOLD: Final = 3
+_MOST_LOOKED_AT: Final = 1000
 
 _WAY_ON: Final = (
     "To read what is there: fail_on_data_loss=false (failOnDataLoss in Spark), or mode=DROPMALFORMED or PERMISSIVE."
@@ -83,14 +85,36 @@ def list_segments(paths: StorePaths) -> SegmentListing:
     places = [place for path in given for place in _resolve(os.fspath(path))]
     found = sorted((segment for place in places for segment in _segments_at(place, notes)), key=_order)
     if not found:
-        raise StoreNotFoundError(
-            f"nothing to read: no segment file in {', '.join(map(str, places))} ({_NAME_RULE}; a store root has them "
-            f"in {COMMIT_LOG}/). {' '.join(notes)}".rstrip()
-        )
+        raise _nothing_at(places, notes)
     segments = _without_empty_tail(_without_twins(found, notes), notes)
     for note in notes:
         _log.warning(note)
     return SegmentListing(tuple(segments), tuple(notes))
+
+
+def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
+    """Tell that there is no segment; and of stores nearby, or else of the first things that are there instead."""
+    text = (
+        f"nothing to read: no segment file in {', '.join(map(str, places))} ({_NAME_RULE}; a store root has them in "
+        f"{COMMIT_LOG}/)."
+    )
+    stores = [store for place in places for store in _stores_near(place)]
+    if stores:
+        return StoreNotFoundError(f"{text} A store may be at {_first_of(stores, ', ')}")
+    return StoreNotFoundError(f"{text} {_first_of(notes, ' ')}".rstrip())
+
+
+def _stores_near(place: Path) -> Iterator[str]:
+    """Give the roots of stores above a path, and among the first entries of two levels below it."""
+    above = [] if place.name == COMMIT_LOG else [place.parent]
+    below = (sorted(islice(place.glob(level), _MOST_LOOKED_AT)) for level in ("*", "*/*"))
+    near = (path for paths in (above, *below) for path in paths if path.name != COMMIT_LOG)
+    return (str(path) for path in near if os.path.isdir(path / COMMIT_LOG))  # noqa: PTH112 -- no error without permission
+
+
+def _first_of(texts: Sequence[str], separator: str) -> str:
+    more = f"{separator}... and {len(texts) - _MOST_TOLD} more" if len(texts) > _MOST_TOLD else ""
+    return separator.join(texts[:_MOST_TOLD]) + more
 
 
 def _order(segment: Segment) -> tuple[int, str]:
@@ -109,10 +133,16 @@ def _resolve(text: str) -> list[Path]:
             return [Path(os.path.abspath(part.strip())) for part in parts]  # noqa: PTH100 -- as above
         raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
     raise StoreNotFoundError(
-        f"no such path: {text!r}; tried {os.path.abspath(local)!r}"  # noqa: PTH100 -- as above
+        f"no such path: {text!r}{_tried(text, local)}"
         if local
         else "the path is empty: expected a store root, a commitlog directory or a segment file"
     )
+
+
+def _tried(text: str, local: str) -> str:
+    """Tell the path that was looked for, if it is not what was given."""
+    absolute = os.path.abspath(local)  # noqa: PTH100 -- as above
+    return "" if absolute == text else f"; tried {absolute!r}"
 
 
 def _exists(path: str) -> bool:
@@ -198,7 +228,10 @@ def _name_it_should_have(path: Path, size: int) -> str:
         check = check_record(segment.raw.data, 0, None, verify_crc=True)
         offset = int(np.frombuffer(segment.raw, head_dtype(), 1)[0]["physical_offset"]) if check.spans else -1
     if offset < 0:
-        return " Its first bytes are no sound record, so it can't be told which it is."
+        return (
+            " Its first bytes are no sound record, so the name can't be told from them. Give the root of a store, its "
+            f"{COMMIT_LOG} directory, or a segment file."
+        )
     return f" Its first record was written at offset {offset}: rename it to {offset:020d}."
 
 

@@ -335,3 +335,32 @@ def test_empty_files_at_the_end_are_noted_and_left_out(root: Path) -> None:
 
     assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
     assert [f"ignored the empty file {root / 'commitlog' / name}." for name in names(4096, 3072)] == [*listing.notes]
+
+
+def test_a_path_near_a_store_is_told_where_it_is(tmp_path: Path) -> None:
+    for place in ("backup/one/commitlog", "backup/one/consumequeue"):
+        (tmp_path / place).mkdir(parents=True)
+
+    for place in ("backup/one/consumequeue", "backup", "."):
+        with pytest.raises(StoreNotFoundError, match=f"A store may be at {tmp_path}/backup/one$"):
+            list_segments(tmp_path / place)
+    for place in ("backup/one", "backup/one/commitlog"):
+        with pytest.raises(StoreNotFoundError, match=r"in commitlog/\)\.$"):
+            list_segments(tmp_path / place)
+
+
+def test_of_many_strange_files_the_first_are_told(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.txt").touch()
+
+    with pytest.raises(StoreNotFoundError, match=r"0\.txt: .*1\.txt: .*2\.txt: .*\. \.\.\. and 2 more$"):
+        list_segments(tmp_path)
+
+
+def test_a_missing_path_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(StoreNotFoundError, match=f"no such path: '{tmp_path}/gone'$"):
+        list_segments(tmp_path / "gone")
+    with pytest.raises(StoreNotFoundError, match=f"no such path: 'gone'; tried '{tmp_path}/gone'$"):
+        list_segments("gone")
