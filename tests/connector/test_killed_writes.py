@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from store_core.errors import StoreError
@@ -64,7 +65,8 @@ def test_python_workers_that_are_killed_leave_all_or_nothing_of_a_job(
         try:
             write(frame)
             said = True
-        except (PySparkException, OSError):
+        # Py4J's own error: Spark hands on as it is what ends a worker beside the driver.
+        except (PySparkException, Py4JJavaError, OSError):
             said, failed = False, failed + 1
         killer.cancel()
         killer.join()
