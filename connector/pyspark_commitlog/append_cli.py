@@ -143,8 +143,9 @@ def _write(report: dict[str, object], target: str | None) -> None:
     out = sys.stderr if target == "-" else sys.stdout
     would = "would be " if report["dry_run"] else ""
     out.write(
-        f"{report['records']} messages of {report['bytes']} bytes {would}appended to {report['store']}, "
-        f"{report['left_out']} rows left out; {report['seconds']} s\n"
+        f"{report['records']} message{'s' * (report['records'] != 1)} of {report['bytes']} bytes {would}appended "
+        f"to {report['store']}, "
+        f"{report['left_out']} row{'s' * (report['left_out'] != 1)} left out; {report['seconds']} s\n"
     )
     text = json.dumps(report, indent=1) + "\n"
     if target == "-":

@@ -102,7 +102,7 @@ class RebuildPlan:
             lines.append(f"index files of {rules.max_hash_slot_num} slots and {rules.max_index_num} entries")
         if self.rules.first_offset:
             lines.append(f"from physical offset {self.rules.first_offset} on")
-        lines.append(f"{self.size / (1 << 30):.2f} GiB of log to read")
+        lines.append(f"{_size(self.size)} of log to read")
         if not self.is_verified:
             lines.append(f"into {self.output}" + (", then in place of the old files" if self.is_replaced else ""))
         return lines
@@ -173,3 +173,9 @@ def _configured(store: Path, release: Release) -> frozenset[str]:
     topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
     topics.load()
     return topics.batch_topics()
+
+
+def _size(size: int) -> str:
+    """Write a number of bytes with a unit that leaves something to see."""
+    unit, name = (1 << 30, "GiB") if size >= 1 << 30 else (1 << 20, "MiB") if size >= 1 << 20 else (1 << 10, "KiB")
+    return f"{size / unit:.1f} {name}"
