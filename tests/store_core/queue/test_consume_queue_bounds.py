@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, pre_blank
@@ -66,29 +66,39 @@ any_units = st.lists(
 
 @pytest.mark.parametrize("release", RELEASES)
 @given(any_units, st.lists(st.tuples(st.integers(0, 54), st.sampled_from([ZERO, (-1, 5, 1), (5, 0, 1), (5, -9, 1)]))))
+@example([(5000, 1, 1)] * 4 * UNITS, [(UNITS, ZERO)])
+@example([(5000, 1, 1)] * 5 * UNITS, [(3, ZERO), (25, ZERO)])
 def test_a_queue_ends_at_the_first_invalid_unit_of_its_last_three_files(
     release: Release, units: list[Triple], damage: list[tuple[int, Triple]]
 ) -> None:
     for index, unit in damage:
         if index < len(units):
             units[index] = unit
-    file_count = -(-len(units) // UNITS)
-    looked_at = max(0, file_count - 3) * UNITS
-    padded = units + [ZERO] * (file_count * UNITS - len(units))
-    end = next((index for index in range(looked_at, len(padded)) if not is_valid(padded[index])), len(padded))
     with tempfile.TemporaryDirectory() as directory:
         maker = QueueMaker(Path(directory, "0"), release)
         queue = opened(maker, units)
 
-        covered = -1
-        if end > looked_at:
-            start, size, _ = padded[end - 1]
-            covered = start if release == "4.3" else (start + size + 2**63) % 2**64 - 2**63
+        file_count = -(-len(units) // UNITS)
+        end, covered = end_of(units, file_count, release)
         assert (end, covered) == (queue.max_offset_in_queue, queue.max_physical_offset)
         assert end * CQ_STORE_UNIT_SIZE == queue.mapped_file_queue.flushed_where
-        # What lies behind the end is gone, and another restart finds the same.
+        # What lies behind the end is gone. Where files are gone, another restart looks at earlier ones.
         state = state_of(queue)
-        assert state == state_of(maker.opened())
+        again = end_of(units[:end], min(file_count, end // UNITS + 1), release)
+        queue = maker.opened()
+        assert again == (queue.max_offset_in_queue, queue.max_physical_offset)
+        assert again != (end, covered) or state == state_of(queue)
+
+
+def end_of(units: list[Triple], file_count: int, release: Release) -> tuple[int, int]:
+    """Find the end in the last three files, and what the last unit before it covers; -1 if none was looked at."""
+    looked_at = max(0, file_count - 3) * UNITS
+    padded = units + [ZERO] * (file_count * UNITS - len(units))
+    end = next((index for index in range(looked_at, len(padded)) if not is_valid(padded[index])), len(padded))
+    if end == looked_at:
+        return end, -1
+    start, size, _ = padded[end - 1]
+    return end, start if release == "4.3" else (start + size + 2**63) % 2**64 - 2**63
 
 
 @pytest.mark.parametrize("end", [0, 1023, 1024, 1025, 3071, 3072, 9_999, 10_000])
