@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import re
 import sys
 import tempfile
 import time
@@ -17,9 +16,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.append_source import AppendSource
+from pyspark_commitlog.job_output import words_beside, write_json
 from pyspark_commitlog.job_session import spark_session
 from pyspark_commitlog.progress import spark_progress
-from pyspark_commitlog.spark_errors import spark_words
+from pyspark_commitlog.spark_errors import quoted_error, spark_words
 from pyspark_commitlog.typed_rows import wrong_row
 from pyspark_commitlog.write_options import WriteOptions
 from store_core.errors import FilterError, InvalidOptionError, StoreError, StoreLockedError, StoreNotFoundError
@@ -44,7 +44,6 @@ examples:
   commitlog-append NEW --from-store OLD --topic orders --preserve-store-timestamp
   commitlog-append STORE --from-store OLD --topic '%DLQ%billing' --to-topic invoices --where "attempt < 3"
 """
-_ERROR: Final = re.compile(r"store_core\.errors\.(\w+): (.*)")
 _USAGE: Final = (FilterError, InvalidOptionError, StoreNotFoundError)
 
 
@@ -140,18 +139,13 @@ def _pairs(name: str, texts: list[str]) -> dict[str, str]:
 
 
 def _write(report: dict[str, object], target: str | None) -> None:
-    out = sys.stderr if target == "-" else sys.stdout
     would = "would be " if report["dry_run"] else ""
-    out.write(
+    words_beside(target).write(
         f"{report['records']} message{'s' * (report['records'] != 1)} of {report['bytes']} bytes {would}appended "
         f"to {report['store']}, "
         f"{report['left_out']} row{'s' * (report['left_out'] != 1)} left out; {report['seconds']} s\n"
     )
-    text = json.dumps(report, indent=1) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-    elif target is not None:
-        Path(target).write_text(text, encoding="utf-8")
+    write_json(report, target)
 
 
 def _code_of(error: Exception) -> tuple[int, str]:
@@ -161,9 +155,9 @@ def _code_of(error: Exception) -> tuple[int, str]:
         row = wrong_row("\n".join(str(each) for each in _causes(error)))
         if row is not None:
             return 2, row
-        quoted = next((found for each in _causes(error) if (found := _ERROR.search(str(each)))), None)
+        quoted = next((found for each in _causes(error) if (found := quoted_error(str(each)))), None)
         if quoted is not None:
-            name, text = quoted[1], quoted[2]
+            name, text = quoted
     if name == StoreLockedError.__name__:
         return 4, text
     return (2 if name in {each.__name__ for each in _USAGE} else 3), text

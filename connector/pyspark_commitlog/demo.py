@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
+from pyspark_commitlog.spark_errors import quoted_error
 from store_core.errors import StoreError
 from store_core.store.read_plan import plan_ranges
 
@@ -236,7 +237,7 @@ def _text(value: object) -> str:
 def _paragraph(error: Exception) -> str:
     """Tell an error in its own words, without the classes and stacks around them."""
     text = str(error).strip()
-    ours = re.search(r"^store_core\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    ours = quoted_error(text)
     return "error: " + (ours[1] if ours else text)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow.compute as pc
 
+from store_core.format.slices import true_mask
 from store_core.queue.queue_path import refusal_of
 from store_core.store.put_checks import topic_refusal
 
@@ -44,7 +45,7 @@ def obvious_refusals(messages: pa.RecordBatch, config: MessageStoreConfig) -> di
     wrong = np.array([reason is not None for reason in reasons], bool)
     index = topics.indices.to_numpy(zero_copy_only=False)
     found = {int(row): reasons[index[row]] or "" for row in np.flatnonzero(wrong[index])}
-    for row in np.flatnonzero(_is_true(pc.less(messages.column("queue_id"), 0))).tolist():
+    for row in np.flatnonzero(true_mask(pc.less(messages.column("queue_id"), 0))).tolist():
         if row not in found:
             topic, queue_id = (messages.column(name)[row].as_py() for name in ("topic", "queue_id"))
             found[row] = queue_refusal(topic, queue_id, config.release) or ""
@@ -57,7 +58,7 @@ def _large_bodies(messages: pa.RecordBatch, config: MessageStoreConfig) -> list[
         config.mapped_file_size_commit_log,
         config.max_message_size,
     )
-    large = np.flatnonzero(_is_true(pc.greater_equal(sizes, min(segment, most + 1)))).tolist()
+    large = np.flatnonzero(true_mask(pc.greater_equal(sizes, min(segment, most + 1)))).tolist()
     return [(row, _size_refusal(sizes[row].as_py(), segment, most)) for row in large]
 
 
@@ -65,7 +66,3 @@ def _size_refusal(size: int, segment: int, most: int) -> str:
     if size > most:
         return f"MESSAGE_ILLEGAL: a body of {size} bytes, at most {most} are allowed"
     return f"a record is larger than a segment, which has {segment} bytes"
-
-
-def _is_true(mask: pa.Array) -> np.ndarray:
-    return np.asarray(mask.fill_null(False), bool)  # noqa: FBT003 -- the value that stands for null

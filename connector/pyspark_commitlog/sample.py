@@ -6,28 +6,19 @@ How it was made is told in ``notebooks/store`` of the project.
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tarfile
 import tempfile
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from pyspark_commitlog.quiet_spark import quiet_log4j
 
 if TYPE_CHECKING:
     import os
 
-__all__ = ["orders_store", "quiet_log4j"]
+__all__ = ["orders_store"]
 
 _ARCHIVE: Final = Path(__file__).with_name("orders.tar.xz")
-
-
-class _Scratch:
-    """Directories that go with the process."""
-
-
-_SCRATCH: Final = _Scratch()
 
 
 def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
@@ -52,7 +43,7 @@ def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
     """
     if directory is None:
         directory = tempfile.mkdtemp(prefix="commitlog-sample-")
-        weakref.finalize(_SCRATCH, shutil.rmtree, directory, ignore_errors=True)
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
     with tarfile.open(_ARCHIVE) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(directory)  # noqa: S202 -- our own archive; the filter is there from Python 3.11.4

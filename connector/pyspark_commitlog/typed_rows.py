@@ -11,6 +11,7 @@ from pyspark.sql.types import MapType, StructType
 
 from pyspark_commitlog.row_encoder import STORE_TIMESTAMP
 from store_core.errors import InvalidOptionError
+from store_core.format.batch_input import INT32_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,7 +21,6 @@ __all__ = ["WRONG_LINE", "typed_rows", "wrong_row"]
 WRONG_LINE: Final = "_wrong_line"
 """The column in which Spark's reader of JSON leaves a line that is none."""
 
-_INTEGERS: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
 _TIMES: Final = ("born_timestamp", STORE_TIMESTAMP)
 _SHOWN: Final = 200
 """Characters of a value, or of a row, that an error shows."""
@@ -91,7 +91,7 @@ def _column(frame: DataFrame, name: str, row: Column, *, is_base64: bool) -> Col
         )
         return F.when(column.isNull() | value.isNotNull(), value).otherwise(told)
 
-    if key in _INTEGERS:
+    if key in INT32_COLUMNS:
         return checked(column.try_cast("int"), "a whole number of 32 bits")
     if key == "prepared_transaction_offset":
         return checked(column.try_cast("bigint"), "a whole number of 64 bits")

@@ -132,18 +132,17 @@ def commit_partitions(
     """
     staged = staged_partitions(messages)
     files = [file for each in staged for file in each.staged]
+    left_out = sum(each.refused for each in staged)
     if options.dry_run:
         records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
-        report = CommitReport(
-            Appended(records, 0, size), is_repeat=False, left_out=sum(each.refused for each in staged)
-        )
+        report = CommitReport(Appended(records, 0, size), is_repeat=False, left_out=left_out)
         _write_report(options, job, report)
         return report
     commit = replace(
         _sink_commit(options, job),
         overwrite=overwrite,
         transaction=transaction,
-        left_out=sum(each.refused for each in staged),
+        left_out=left_out,
         refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
     )
     report = commit.run(files)

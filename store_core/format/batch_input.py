@@ -18,7 +18,7 @@ from store_core.format.properties import KEY_SEPARATOR
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["INPUT_COLUMNS", "MessageColumns", "parse_host"]
+__all__ = ["INPUT_COLUMNS", "INT32_COLUMNS", "MessageColumns", "parse_host"]
 
 INPUT_COLUMNS: Final = {
     "topic": "string, required",
@@ -39,7 +39,7 @@ INPUT_COLUMNS: Final = {
 }
 """The columns a batch may have, and what they hold. Other names are refused."""
 
-_INT32: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
+INT32_COLUMNS: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
 _DEFAULT_HOST: Final = ("127.0.0.1", 0)
 _LONGEST_PORT: Final = 5
 _LONGEST_SHOWN: Final = 100
@@ -180,7 +180,7 @@ class MessageColumns:
     def integers(self, name: str) -> npt.NDArray[np.int64]:
         """Give an integer column as int64, null and missing as 0."""
         if name not in self._integers:
-            kind = pa.int32() if name in _INT32 else pa.int64()
+            kind = pa.int32() if name in INT32_COLUMNS else pa.int64()
             given = self.has(name)
             self._integers[name] = self._numbers(self._cast(name, kind), 0) if given else np.zeros(len(self), np.int64)
         return self._integers[name]
@@ -212,7 +212,7 @@ class MessageColumns:
 
     def message(self, row: int) -> Message:
         """Give one row as a message: what the scalar encoder makes of it is the definition."""
-        queue_id, flag, sys_flag, times = (int(self.integers(name)[row]) for name in _INT32[:4])
+        queue_id, flag, sys_flag, times = (int(self.integers(name)[row]) for name in INT32_COLUMNS[:4])
         return Message(
             self.topics[row].as_py(),
             self.bodies[row].as_py(),

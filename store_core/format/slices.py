@@ -13,7 +13,16 @@ from store_core.format.spans import gather
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["as_text", "binary_parts", "fixed_array", "repeat_text", "take_alternate", "take_rows", "take_slices"]
+__all__ = [
+    "as_text",
+    "binary_parts",
+    "fixed_array",
+    "repeat_text",
+    "take_alternate",
+    "take_rows",
+    "take_slices",
+    "true_mask",
+]
 
 
 def fixed_array(values: npt.NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:
@@ -28,6 +37,12 @@ def fixed_array(values: npt.NDArray[np.generic], kind: pa.DataType | None = None
 def take_rows(array: pa.Array, rows: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> pa.Array:
     """Pick rows of an array by their numbers."""
     return array.take(fixed_array(rows))
+
+
+def true_mask(booleans: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """Turn an Arrow mask into numpy's; null is False."""
+    mask: npt.NDArray[np.bool_] = booleans.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- a value
+    return mask
 
 
 def repeat_text(text: str, count: int) -> pa.StringArray:

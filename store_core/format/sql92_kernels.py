@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.format import sql92_values as values
-from store_core.format.slices import binary_parts, take_rows
+from store_core.format.slices import binary_parts, take_rows, true_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def match_strings(function: Callable[[Value], Value], strings: pa.StringArray) -
     if not isinstance(function, partial) or function.func not in _TESTS:
         return None
     operand, wanted = function.args
-    found: _Mask = _mask(_TESTS[function.func](strings, operand)) == wanted
+    found: _Mask = true_mask(_TESTS[function.func](strings, operand)) == wanted
     return found
 
 
@@ -73,7 +73,7 @@ def compare_texts(function: Callable[[Value, Value], Value], strings: pa.StringA
     """Tell whether strings equal a text, or do not; None if the function asks for something else."""
     if function not in (values.equal, values.not_equal):
         return None
-    found: _Mask = _mask(pc.equal(strings, text)) == (function is values.equal)
+    found: _Mask = true_mask(pc.equal(strings, text)) == (function is values.equal)
     return found
 
 
@@ -119,8 +119,3 @@ def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask
 def _compact(strings: pa.StringArray) -> pa.StringArray:
     """Give an array that starts at offset 0."""
     return take_rows(strings, np.arange(len(strings))) if strings.offset else strings
-
-
-def _mask(booleans: pa.BooleanArray) -> _Mask:
-    mask: _Mask = booleans.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- a value
-    return mask

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.slices import true_mask
 from store_core.format.sql92_columns import evaluate_maps
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
@@ -92,13 +93,7 @@ def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[t
 
 def _one_of(column: str, values: pa.Array) -> _Predicate:
     """Make the rule that a column has one of some values; a null has none of them."""
-    return lambda batch: _mask(pc.is_in(batch.column(column), value_set=values))
-
-
-def _mask(booleans: pa.BooleanArray) -> _Mask:
-    """Turn an Arrow mask into numpy's; null is False."""
-    found: _Mask = booleans.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- a value
-    return found
+    return lambda batch: true_mask(pc.is_in(batch.column(column), value_set=values))
 
 
 def _is_queued(batch: pa.RecordBatch) -> _Mask:
@@ -124,9 +119,9 @@ def _has_key(key: str) -> _Predicate:
     """Make the rule that a message has a key, in the way RocketMQ indexes keys: each word of KEYS, and UNIQ_KEY."""
 
     def rule(batch: pa.RecordBatch) -> _Mask:
-        mask = _mask(pc.equal(batch.column("unique_key"), key))
+        mask = true_mask(pc.equal(batch.column("unique_key"), key))
         keys = batch.column("keys")
-        hits = _mask(pc.equal(pc.list_flatten(keys), key))
+        hits = true_mask(pc.equal(pc.list_flatten(keys), key))
         mask[pc.list_parent_indices(keys).to_numpy()[hits]] = True
         return mask
 

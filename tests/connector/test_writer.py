@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig
-from tests.connector.written import Writer, consumed, error_of, rows_of
+from store_core import DefaultMessageStore
+from tests.connector.written import SMALL_CONFIG, Writer, consumed, error_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,14 +303,8 @@ def test_columns_that_are_none_of_a_message_are_refused_before_a_task_runs(
 
 
 def test_a_store_that_is_open_is_refused_and_stays_as_it_is(write: Writer) -> None:
-    config = MessageStoreConfig(
-        mapped_file_size_commit_log=16 << 10,
-        mapped_file_size_consume_queue=2000,
-        max_hash_slot_num=100,
-        max_index_num=1000,
-    )
     write(write.messages(10))
-    with DefaultMessageStore.open(write.root, config):
+    with DefaultMessageStore.open(write.root, SMALL_CONFIG):
         text = error_of(lambda: write(write.messages(10)))
 
     assert "StoreLockedError" in text

@@ -22,12 +22,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["SMALL", "Writer", "append_rows", "error_of", "rows_of"]
+__all__ = ["SMALL", "SMALL_CONFIG", "Writer", "append_rows", "error_of", "rows_of"]
 
 SMALL = {"mappedFileSizeCommitLog": "16k", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100"} | {
     "maxIndexNum": "1000"
 }
 """Options of a store with small files."""
+
+SMALL_CONFIG = MessageStoreConfig(
+    mapped_file_size_commit_log=16 << 10,
+    mapped_file_size_consume_queue=2000,
+    max_hash_slot_num=100,
+    max_index_num=1000,
+)
+"""The same sizes."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +86,8 @@ def rows_of(root: Path, *columns: str) -> list[dict[str, Any]]:
 
 def consumed(root: Path) -> int:
     """Open a store as a broker does, and count the messages that its queues give out; all must be what the log says."""
-    config = MessageStoreConfig(
-        mapped_file_size_commit_log=16 << 10,
-        mapped_file_size_consume_queue=2000,
-        max_hash_slot_num=100,
-        max_index_num=1000,
-    )
     rows = rows_of(root, "topic", "queue_id", "queue_offset", "body")
-    with DefaultMessageStore.open(root, config) as store:
+    with DefaultMessageStore.open(root, SMALL_CONFIG) as store:
         for row in rows:
             found = store.get_message("group", row["topic"], row["queue_id"], row["queue_offset"], 1)
             assert found is not None

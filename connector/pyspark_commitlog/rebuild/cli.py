@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import re
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from pyspark_commitlog.job_output import words_beside, write_json
 from pyspark_commitlog.rebuild.job import ExitCode, RebuildJob
 from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
 from pyspark_commitlog.rebuild.report import as_json, as_text
-from pyspark_commitlog.spark_errors import spark_words
+from pyspark_commitlog.spark_errors import quoted_error, spark_words
 from store_core.errors import (
     CorruptRecordError,
     InvalidOptionError,
@@ -32,7 +30,6 @@ from store_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_commitlog.rebuild.report import RebuildReport
 
 __all__ = ["rebuild_consume_queue", "rebuild_index"]
 
@@ -47,7 +44,6 @@ exit codes:
 _USAGE: Final = (InvalidOptionError, StoreNotFoundError)
 _REFUSED: Final = (StoreLockedError, UnsafeSizeError)
 _DAMAGED: Final = (CorruptRecordError, SegmentLayoutError, OSError)
-_TASK_ERROR: Final = re.compile(r"^(?:store_core\.\w+\.)(\w+): (.*)$", re.MULTILINE)
 _SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -143,7 +139,7 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
 
 def _run(options: argparse.Namespace) -> ExitCode:
     plan = RebuildPlan.of(options)
-    out = sys.stderr if options.json == "-" else sys.stdout
+    out = words_beside(options.json)
 
     def say(text: str) -> None:
         out.write(f"{text}\n")
@@ -159,29 +155,19 @@ def _run(options: argparse.Namespace) -> ExitCode:
     seconds = time.monotonic() - began
     if job.report is not None:
         say(as_text(job.report, is_comparison=plan.is_verified or plan.is_discarded))
-        _write_json(options.json, job.report, job.actions, code, seconds)
+        values = as_json(job.report, exit_code=int(code), seconds=round(seconds, 3), actions=job.actions)
+        write_json(values, options.json)
     say(f"{seconds:.1f} s, exit code {int(code)}")
     return code
-
-
-def _write_json(target: str | None, report: RebuildReport, actions: list[str], code: ExitCode, seconds: float) -> None:
-    if target is None:
-        return
-    values = as_json(report, exit_code=int(code), seconds=round(seconds, 3), actions=actions)
-    text = json.dumps(values, indent=1) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-    else:
-        Path(target).write_text(text, encoding="utf-8")
 
 
 def _code_of(error: Exception) -> tuple[ExitCode, str]:
     """Choose the exit code of an error; one of a task comes as a text that quotes it."""
     if isinstance(error, (PySparkException, Py4JJavaError)):
-        quoted = _TASK_ERROR.search(str(error))
+        quoted = quoted_error(str(error))
         if quoted is None:
             return ExitCode.DAMAGED, spark_words(error)
-        return ExitCode.REFUSED if quoted[1] == UnsafeSizeError.__name__ else ExitCode.DAMAGED, quoted[2]
+        return ExitCode.REFUSED if quoted[0] == UnsafeSizeError.__name__ else ExitCode.DAMAGED, quoted[1]
     if isinstance(error, _USAGE):
         return ExitCode.USAGE, str(error)
     if isinstance(error, _REFUSED) or not isinstance(error, _DAMAGED):

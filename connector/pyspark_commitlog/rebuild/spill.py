@@ -7,6 +7,8 @@ import os
 import uuid
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from store_core.files.file_system import OsFileSystem, write_all
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -39,7 +41,7 @@ class RunSpill:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / f"{uuid.uuid4().hex}.runs"
-        self._file = self._path.open("xb", buffering=0)
+        self._file = OsFileSystem().open(self._path, create=True)
         self._position = 0
 
     def __enter__(self) -> Self:
@@ -57,9 +59,7 @@ class RunSpill:
             As the system says.
         """
         run = SpilledRun(str(self._path), self._position, len(data))
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
+        write_all(self._file, memoryview(data), self._position)
         self._position += len(data)
         return run
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.queue.index_build import index_file_size
@@ -57,7 +57,7 @@ def with_sizes_of(
         "max_hash_slot_num": derived.max_hash_slot_num,
         "max_index_num": derived.max_index_num,
     }
-    taken = {name: size for name, size in found.items() if size is not None}
+    taken: dict[str, Any] = {name: size for name, size in found.items() if size is not None}
     for name, size in taken.items():
         wanted = getattr(config, name)
         if name in given and _rounded(name, wanted) != size:
@@ -66,15 +66,7 @@ def with_sizes_of(
                 f"option {_NAMES[name]} says {wanted}, but the store at {root} has {what}; leave the option out to go "
                 f"on with them"
             )
-    config = replace(
-        config,
-        mapped_file_size_commit_log=taken.get("mapped_file_size_commit_log", config.mapped_file_size_commit_log),
-        mapped_file_size_consume_queue=taken.get(
-            "mapped_file_size_consume_queue", config.mapped_file_size_consume_queue
-        ),
-        max_hash_slot_num=taken.get("max_hash_slot_num", config.max_hash_slot_num),
-        max_index_num=taken.get("max_index_num", config.max_index_num),
-    )
+    config = replace(config, **taken)
     _check_index(root, config, file_system)
     return config
 
