@@ -7,11 +7,11 @@ RocketMQ: ``CommitLog.DefaultAppendMessageCallback.doAppend``.
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass, field
 from typing import Final
 
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+from store_core.format.crc32 import crc32
 from store_core.format.host import message_id
 from store_core.format.layout import BLANK_RECORD, MagicCode, field_position, head_dtype, unit_dtype
 from store_core.format.message import CRC_MASK
@@ -131,5 +131,5 @@ def _complete(
         _OFFSETS.pack_into(data, start + _OFFSETS_POSITION, queue_offset + index, positions[index])
         _TIME.pack_into(data, start + time_position, stored_time)
         if append_property_crc:
-            crc = zlib.crc32(memoryview(data)[start : stop - CRC_RESERVED]) & CRC_MASK
+            crc = crc32(memoryview(data)[start : stop - CRC_RESERVED]) & CRC_MASK
             data[stop - CRC_RESERVED : stop] = f"{PROPERTY_CRC}\x01{property_crc_digits(crc)}\x02".encode()

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.format.checksums import body_crcs
 from store_core.format.layout import field_position, head_dtype
-from store_core.format.message import CRC_MASK
 from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import CRC_RESERVED
 
@@ -147,9 +146,7 @@ def _scatter(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], item
 def _complete_crcs(batch: EncodedBatch, rows: slice) -> None:
     """Write each record's CRC behind it, as ``__CRC32#``: ten digits, the least significant first."""
     starts, ends = batch.starts[rows], batch.starts[rows.start + 1 : rows.stop + 1] - CRC_RESERVED
-    view = memoryview(batch.data)  # type: ignore[arg-type]  # arrays have buffers
-    bounds = zip(starts.tolist(), ends.tolist(), strict=True)
-    crcs = np.fromiter((zlib.crc32(view[start:end]) for start, end in bounds), np.int64, starts.size) & CRC_MASK
+    crcs = body_crcs(batch.data, starts, ends)
     items = np.empty((starts.size, CRC_RESERVED), np.uint8)
     items[:, : _CRC_NAME.size] = _CRC_NAME
     for digit in range(_CRC_DIGITS):

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import io
-import zlib
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.checksums import body_crcs
 from store_core.format.layout import HOST_V6, head_dtype
-from store_core.format.message import CRC_MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -26,11 +23,11 @@ __all__ = [
     "HeadValue",
     "HostColumn",
     "Part",
-    "body_crcs",
     "fixed_items",
     "head_items",
     "in_row_order",
     "item_borders",
+    "item_crcs",
     "item_lengths",
     "join_items",
     "lengths_before",
@@ -39,8 +36,6 @@ __all__ = [
 ]
 
 Part: TypeAlias = "bytes | pa.Array"
-
-_SMALL_BODY: Final = 4096
 
 HeadValue: TypeAlias = "int | npt.NDArray[np.integer] | HostColumn"
 
@@ -168,23 +163,11 @@ class HostColumn:
         return table[self.index if rows is None else self.index[rows]]
 
 
-def body_crcs(bodies: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Give the checksum of each body, as `store_core.format.message.body_crc` does one.
-
-    Reading the bodies off a stream of their bytes makes the pieces faster than slicing does, as long as they are small.
-    """
-    data = bodies.buffers()[2]
-    if not len(bodies) or data is None:
-        return np.zeros(len(bodies), np.int64)
-    borders = item_borders(bodies)
-    first, size = int(borders[0]), int(borders[-1] - borders[0])
-    pieces: Iterator[bytes | memoryview]
-    if size <= _SMALL_BODY * len(bodies):
-        pieces = map(io.BytesIO(data.slice(first, size).to_pybytes()).read, np.diff(borders).tolist())
-    else:
-        view = memoryview(data)
-        pieces = (view[start:stop] for start, stop in pairwise(borders.tolist()))
-    return np.fromiter(map(zlib.crc32, pieces), np.int64, len(bodies)) & CRC_MASK
+def item_crcs(items: pa.BinaryArray) -> npt.NDArray[np.int64]:
+    """Give the checksum of each item, as `store_core.format.message.body_crc` does one; int64, shape (n,)."""
+    borders = item_borders(items).astype(np.int64)
+    raw = np.frombuffer(items.buffers()[2] or b"", np.uint8)
+    return body_crcs(raw, borders[:-1], borders[1:])
 
 
 def number_queues(

@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
-import zlib
+import io
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.format.crc32 import crc32
 from store_core.format.message import CRC_MASK
 from store_core.format.spans import gather
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import numpy.typing as npt
 
 __all__ = ["body_crcs"]
 
-_LONGEST_ALIKE: Final = 1 << 10
-"""Bodies of more bytes cost so much to check that how they are cut out no longer matters."""
+_LONG: Final = 1 << 10
+"""From about so many bytes on, a slice of the buffer costs less than a copy."""
 
-_FEWEST_ALIKE: Final = 64
-_TOGETHER_BYTES: Final = 128 << 10
-"""Bytes cut out at a time: the objects of one round take the memory of the last."""
+_TOGETHER_BYTES: Final = 512 << 10
+"""Bytes copied at a time: the objects of one round take the memory of the last."""
 
 
 def body_crcs(
@@ -38,26 +41,43 @@ def body_crcs(
 
     Notes
     -----
-    The checksum itself is a call a piece. Cutting a piece out of a buffer costs as much again, but for pieces of one
-    length, which one call turns into a list.
+    The checksum itself is a call a piece, and for short pieces cutting them out takes longer than that. A slice of the
+    buffer has a fixed price; a copy is cheaper as long as it is short, if one call makes many of them (pieces of one
+    length), or if a stream hands out one after the other (pieces that lie close together).
     """
-    crcs = np.zeros(starts.size, np.int64)
     lengths = stops - starts
-    counts = np.bincount(np.minimum(lengths, _LONGEST_ALIKE + 1), minlength=_LONGEST_ALIKE + 2)
-    alike = np.flatnonzero(counts[: _LONGEST_ALIKE + 1] >= _FEWEST_ALIKE)
-    for size in alike[alike > 0].tolist():
-        rows = np.flatnonzero(lengths == size)
-        crcs[rows] = _crcs_alike(raw, starts[rows], size)
-    rest = np.flatnonzero((lengths > _LONGEST_ALIKE) | ~np.isin(lengths, alike))
-    pieces = map(raw.data.__getitem__, map(slice, starts[rest].tolist(), stops[rest].tolist()))
-    crcs[rest] = np.fromiter(map(zlib.crc32, pieces), np.int64, rest.size)
-    return crcs & CRC_MASK
+    if not lengths.any():
+        return np.zeros(starts.size, np.int64)
+    pieces: Iterable[bytes | memoryview]
+    if 0 < lengths[0] < _LONG and (lengths == lengths[0]).all():
+        pieces = chain.from_iterable(_cut_alike(raw, starts, int(lengths[0])))
+    elif _lie_close(starts, stops):
+        pieces = chain.from_iterable(_read_through(raw, starts, stops))
+    else:
+        pieces = map(raw.data.__getitem__, map(slice, starts.tolist(), stops.tolist()))
+    return np.fromiter(map(crc32, pieces), np.int64, starts.size) & CRC_MASK
 
 
-def _crcs_alike(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    crcs = np.empty(starts.size, np.int64)
-    together, kind = _TOGETHER_BYTES // size, np.dtype(f"V{size}")
+def _cut_alike(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], size: int) -> Iterator[list[bytes]]:
+    together, kind = max(1, _TOGETHER_BYTES // size), np.dtype(f"V{size}")
     for first in range(0, starts.size, together):
-        pieces: list[bytes] = gather(raw, starts[first : first + together], kind).tolist()
-        crcs[first : first + together] = list(map(zlib.crc32, pieces))
-    return crcs
+        yield gather(raw, starts[first : first + together], kind).tolist()
+
+
+def _lie_close(starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> bool:
+    """Tell whether pieces come one after the other, and are short on average together with what is between them."""
+    in_order = (starts[1:] >= stops[:-1]).all() and (stops >= starts).all()
+    return bool(in_order and stops[-1] - starts[0] < _LONG * starts.size)
+
+
+def _read_through(
+    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> Iterator[Iterator[bytes]]:
+    """Read pieces and what is between them off a stream, and drop the latter."""
+    together = max(1, _TOGETHER_BYTES * starts.size // int(stops[-1] - starts[0]))
+    for first in range(0, starts.size, together):
+        rows = slice(first, first + together)
+        borders = np.stack([starts[rows], stops[rows]], axis=1).ravel()
+        steps = np.diff(borders, prepend=borders[0])
+        stream = io.BytesIO(raw[borders[0] : borders[-1]].tobytes())
+        yield islice(map(stream.read, steps.tolist()), 1, None, 2)

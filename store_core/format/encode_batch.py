@@ -19,9 +19,9 @@ from store_core.format.batch_input import MessageColumns
 from store_core.format.batch_pieces import (
     HeadValue,
     HostColumn,
-    body_crcs,
     head_items,
     in_row_order,
+    item_crcs,
     item_lengths,
     join_items,
     lengths_before,
@@ -162,7 +162,7 @@ class _BatchEncoder:
         }
         values |= self._given_values(v6_bits)
         if compute_crc:
-            values["body_crc"] = body_crcs(self.columns.bodies)
+            values["body_crc"] = item_crcs(self.columns.bodies)
         head = [head_items(values, v6_bits), self.columns.bodies, topic_fields]
         data, starts = _writable(join_items([*head, *lengths_before(property_lengths, properties)]))
         queues, queue_index = number_queues(topics, self.queue_ids)

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
+from store_core.format.checksums import body_crcs
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
 from store_core.format.decode import corrupt_record_error, decode_topic
-from store_core.format.message import CRC_MASK
 from store_core.format.scan import check_record
 from store_core.format.sys_flag import COMPRESSION_MASK, CompressionType, MessageSysFlag
 
@@ -100,10 +99,8 @@ def _topic_faults(records: Records) -> list[Fault]:
 
 
 def _crc_faults(records: Records) -> list[Fault]:
-    data, spans = records.raw.data, records.spans
-    bounds = zip(spans.body_start.tolist(), spans.body_stop.tolist(), strict=True)
-    checksums = (zlib.crc32(data[start:stop]) for start, stop in bounds)
-    found = np.fromiter(checksums, np.int64, len(records)) & CRC_MASK
+    spans = records.spans
+    found = body_crcs(records.raw, spans.body_start, spans.body_stop)
     wrong = (found != records.heads.leading("body_crc")) & (spans.body_stop > spans.body_start)
     return [_fault(records, row, _crc_error(records, row)) for row in np.flatnonzero(wrong).tolist()]
 

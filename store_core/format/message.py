@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from store_core.format import java_hash, properties
+from store_core.format.crc32 import crc32
 from store_core.format.property_string import DELAY, WAIT
 from store_core.format.sys_flag import CompressionType, TransactionType
 
@@ -22,7 +22,7 @@ _ARGUMENTS: Final = (properties.TAGS, properties.KEYS, WAIT, DELAY)
 
 def body_crc(body: bytes | memoryview) -> int:
     """Give the checksum RocketMQ stores for a body: CRC-32 with the top bit cleared (``UtilAll.crc32``)."""
-    return zlib.crc32(body) & CRC_MASK
+    return crc32(body) & CRC_MASK
 
 
 @dataclass(frozen=True, slots=True)

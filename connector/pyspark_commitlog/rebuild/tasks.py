@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import zlib
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from itertools import count, groupby
@@ -22,6 +21,7 @@ from pyspark_commitlog.rebuild.spill import RunReader, RunSpill, SpilledRun
 from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
+from store_core.format.crc32 import crc32
 from store_core.queue.index_pieces import unpack_entries
 from store_core.store.rebuild.compare import StoredQueues, compare_queues
 from store_core.store.rebuild.files import IndexWriter, QueueWriter
@@ -158,7 +158,7 @@ class RebuildTasks:
     def _key(self, number: int, sequence: int, piece: QueuePiece | IndexPiece) -> RunKey:
         if isinstance(piece, QueuePiece):
             name = f"{piece.topic}/{piece.queue_id}".encode(errors="surrogatepass")
-            bucket = self.buckets - 1 - zlib.crc32(name) % self.queue_buckets
+            bucket = self.buckets - 1 - crc32(name) % self.queue_buckets
             return RunKey(bucket, ReportKind.QUEUE, piece.topic, piece.queue_id, number, sequence)
         return RunKey(_FIRST_BUCKET, ReportKind.INDEX, "", 0, number, sequence)
 

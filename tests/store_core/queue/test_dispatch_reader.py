@@ -48,7 +48,6 @@ def fast_paths_from_the_first_record() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch_reader, "_FEW_BYTES", 0)
         patch.setattr(property_spans, "_FEWEST_ROWS", 1)
-        patch.setattr(checksums, "_FEWEST_ALIKE", 2)
         yield
 
 

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRC-32, by the faster of two implementations that may be there.
+
+`isal`, a Python binding of Intel's storage library, is an optional dependency: it checks short pieces in a third of
+the time zlib takes, or less. Both compute the function of IEEE 802.3, which is Java's ``java.util.zip.CRC32``, too, so
+which of them is there shows in nothing but time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+try:
+    from isal.isal_zlib import crc32 as _crc32
+except ImportError:
+    from zlib import crc32 as _crc32
+
+__all__ = ["crc32"]
+
+
+class _Crc32(Protocol):
+    def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
+
+
+crc32: Final[_Crc32] = _crc32
+"""Give the checksum of contiguous bytes, 0 to 2**32 - 1; the second argument is that of the bytes before them.
+
+It is the imported function itself: a wrapper in Python would take longer than the checksum of a short body.
+"""
