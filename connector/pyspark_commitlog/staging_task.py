@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark_commitlog.row_encoder import RowEncoder
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
+from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_batch import StagedFile, stage_batches
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.row_encoder import RefusedRow
     from pyspark_commitlog.write_options import WriteOptions
+    from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["QUERY_ID", "StagedPartition", "StagingTask"]
 
@@ -97,7 +99,10 @@ class StagingTask:
         attempt = f"{partition:05d}-{context.taskAttemptId()}"
         sink = SinkDirectory(self.options.root, file_system, self.options.staging)
         directory = sink.claim(self.job, self.owner, attempt)
-        records = (encoded for batch in batches for encoded in encoder.encode(batch))
+        keep_freed_memory()
+        rules = None if self.options.rebuild == "none" else self._queue_rules()
+        encoded = (each for batch in batches for each in encoder.encode(batch))
+        records = encoded if rules is None else (each.with_derived(rules) for each in encoded)
         staged = tuple(
             stage_batches(
                 records, (directory / f"part-{attempt}-{number:05d}.arrow" for number in count()), file_system
@@ -106,6 +111,10 @@ class StagingTask:
         refused_path = self._list(encoder.refused, partition, directory / f"refused-{attempt}.jsonl", file_system)
         query_id = context.getLocalProperty(QUERY_ID)
         return StagedPartition(self.job, partition, staged, len(encoder.refused), refused_path, query_id)
+
+    def _queue_rules(self) -> QueueRules:
+        config = self.options.config
+        return replace(config, message_index_enable=self.options.rebuild == "all").queue_rules()
 
     def _count(self, batches: Iterator[pa.RecordBatch], encoder: RowEncoder, partition: int) -> StagedPartition:
         records = size = 0

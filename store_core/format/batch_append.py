@@ -48,6 +48,8 @@ class EncodedBatch:
         uint8, shape (n,): host bits of each record's sys_flag.
     append_property_crc : bool
         Whether records end in room for their property CRC.
+    property_lengths : numpy.ndarray or None
+        int64, shape (n,): bytes of each record's properties, in which it ends; None if nobody noted them.
     """
 
     data: npt.NDArray[np.uint8]
@@ -57,6 +59,7 @@ class EncodedBatch:
     is_queued: npt.NDArray[np.bool_]
     v6_bits: npt.NDArray[np.uint8]
     append_property_crc: bool = False
+    property_lengths: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return int(self.queue_index.size)

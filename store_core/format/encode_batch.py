@@ -167,7 +167,7 @@ class _BatchEncoder:
         data, starts = _writable(join_items([*head, *lengths_before(property_lengths, properties)]))
         queues, queue_index = number_queues(topics, self.queue_ids)
         crc = self.rules.append_property_crc
-        return EncodedBatch(data, starts, queues, queue_index, self.is_queued, v6_bits, crc)
+        return EncodedBatch(data, starts, queues, queue_index, self.is_queued, v6_bits, crc, property_lengths)
 
     def _sum_of_lengths(self, parts: list[Part]) -> npt.NDArray[np.int64]:
         constant = sum(len(part) for part in parts if isinstance(part, bytes))

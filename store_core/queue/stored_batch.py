@@ -12,30 +12,26 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError
 from store_core.format.delayed import SCHEDULE_TOPIC
-from store_core.format.java_hash import hash_code, hash_slices
-from store_core.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, PropertyParser, decode_text
-from store_core.format.property_columns import split_key_column
-from store_core.format.property_spans import PropertyFinder, PropertySpans
+from store_core.format.java_hash import hash_code
+from store_core.format.properties import KEYS, UNIQ_KEY, decode_text
 from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM
-from store_core.format.slices import as_text, binary_parts, take_slices
+from store_core.format.slices import as_text, take_slices
 from store_core.format.spans import Heads, Spans, gather, measure
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
-from store_core.format.words import rows_with_byte
 from store_core.queue.dispatch_batch import DispatchBatch, IndexHashes
-from store_core.queue.index_build import positive_hashes
 from store_core.queue.message_check import check_message_and_return_size, delay_of_level
 from store_core.queue.queue_numbers import QueueNumbers
+from store_core.queue.stored_properties import StoredProperties, property_finder
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from store_core.format.property_spans import PropertySpans
     from store_core.queue.dispatch_request import DispatchRequest
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["StoredBatch", "StoredFile"]
 
-_NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
-_BLANK: Final = ord(KEY_SEPARATOR)
 _NOT_DELAYED, _DELAYED, _ILLEGAL = range(3)
 _SCHEDULE_TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), f"V{len(SCHEDULE_TOPIC)}")
 
@@ -48,7 +44,7 @@ class StoredFile:
         self.start_offset = start_offset
         self.rules = rules
         self.numbers = QueueNumbers(raw)
-        self.finder = PropertyFinder(_NAMES, PropertyParser.of_release(rules.release))
+        self.finder = property_finder(rules.release)
         self._prefixes = np.empty(0, np.int32)
 
     def index_prefixes(self) -> npt.NDArray[np.int32]:
@@ -147,28 +143,19 @@ class StoredBatch(DispatchBatch):
         return measure(self.heads, None)
 
     @cached_property
-    def _properties(self) -> list[PropertySpans | None]:
-        return self._file.finder.find(self._file.raw, self.spans.properties_start, self.spans.stops)
-
-    def _property(self, name: str) -> PropertySpans:
-        """Give where a property lies; nowhere is a piece of no bytes."""
-        found = self._properties[_NAMES.index(name)]
-        return found or PropertySpans(self.spans.properties_start, self.spans.properties_start)
-
-    def _rows_with(self, *names: str) -> npt.NDArray[np.int64]:
-        spans = [self._properties[_NAMES.index(name)] for name in names]
-        if None in spans:
-            return np.empty(0, np.int64)
-        return np.flatnonzero(np.logical_and.reduce([found.present for found in spans if found is not None]))
+    def properties(self) -> StoredProperties:
+        """Their properties."""
+        spans, file = self.spans, self._file
+        return StoredProperties(file.raw, spans.properties_start, spans.stops, file.finder)
 
     @cached_property
     def delayed(self) -> Delays:
         """The records whose tags code is a time, and those with a level that can't be read."""
-        rows = self._rows_with(DELAY)
+        rows = self.properties.rows_with(DELAY)
         if not rows.size:
             return Delays(rows, rows, rows)
         rows = rows[self._is_of_schedule_topic(rows)]
-        spans = self._property(DELAY)
+        spans = self.properties.span(DELAY)
         levels = take_slices(self._file.raw, spans.starts[rows], spans.stops[rows]).dictionary_encode()
         kinds, delays = _delays_of([decode_text(level) for level in levels.dictionary.to_pylist()], self._file.rules)
         codes = levels.indices.to_numpy(zero_copy_only=False)
@@ -185,7 +172,11 @@ class StoredBatch(DispatchBatch):
     @cached_property
     def inner_candidates(self) -> npt.NDArray[np.int64]:
         """Rows that are inner batches if the numbers in their properties can be read, ascending; none before 5.0."""
-        return self._rows_with(INNER_NUM, INNER_BASE) if self._file.rules.release == "5.3" else np.empty(0, np.int64)
+        return (
+            self.properties.rows_with(INNER_NUM, INNER_BASE)
+            if self._file.rules.release == "5.3"
+            else np.empty(0, np.int64)
+        )
 
     @property
     def starts(self) -> npt.NDArray[np.int64]:  # noqa: D102 -- here and below: see DispatchBatch
@@ -201,8 +192,8 @@ class StoredBatch(DispatchBatch):
 
     @cached_property
     def tags_code(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        spans, delayed = self._property(TAGS), self.delayed
-        codes = hash_slices(self._file.raw, spans.starts, spans.stops).astype(np.int64)
+        delayed = self.delayed
+        codes = self.properties.tags_hashes()
         codes[delayed.rows] = self.store_timestamp[delayed.rows] + delayed.delays
         return codes
 
@@ -265,13 +256,13 @@ class StoredBatch(DispatchBatch):
 
     @cached_property
     def keys(self) -> pa.StringArray:  # noqa: D102
-        spans = self._property(KEYS)
+        spans = self.properties.span(KEYS)
         has_none = self.spans.properties_start == self.spans.stops
         return self._text(spans, spans.present | has_none)
 
     @cached_property
     def unique_key(self) -> pa.StringArray:  # noqa: D102
-        spans = self._property(UNIQ_KEY)
+        spans = self.properties.span(UNIQ_KEY)
         return self._text(spans, spans.present)
 
     def _text(self, spans: PropertySpans, valid: npt.NDArray[np.bool_]) -> pa.StringArray:
@@ -286,7 +277,7 @@ class StoredBatch(DispatchBatch):
 
     @cached_property
     def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._rows_with(INNER_MULTI_DISPATCH)
+        return self.properties.rows_with(INNER_MULTI_DISPATCH)
 
     def request(self, row: int) -> DispatchRequest:  # noqa: D102
         return self._file.request(int(self._starts[row]))
@@ -295,42 +286,4 @@ class StoredBatch(DispatchBatch):
         occurring, codes = self._numbered
         before = self._file.index_prefixes().take(occurring).take(codes)
         is_indexed = self.sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK_TYPE.value
-        unique, keys = self._property(UNIQ_KEY), self._property(KEYS)
-        unique_rows = np.flatnonzero(unique.present & is_indexed)
-        unique_hashes = hash_slices(
-            self._file.raw, unique.starts.take(unique_rows), unique.stops.take(unique_rows), before.take(unique_rows)
-        )
-        key_rows, key_hashes = self._token_hashes(keys, np.flatnonzero(keys.present & is_indexed), before)
-        return _merged(unique_rows, unique_hashes, key_rows, key_hashes)
-
-    def _token_hashes(
-        self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Split KEYS of some rows at blanks; gives the row and the hash of each key."""
-        raw, starts, stops = self._file.raw, keys.starts.take(rows), keys.stops.take(rows)
-        if not rows_with_byte(raw, stops, stops - starts, _BLANK).size:
-            return rows, hash_slices(raw, starts, stops, before.take(rows))
-        packed = take_slices(raw, starts, stops)
-        lists = split_key_column(pa.Array.from_buffers(pa.string(), len(packed), packed.buffers()))
-        bounds = np.frombuffer(lists.buffers()[1], np.int32)[: rows.size + 1]
-        offsets, data, _ = binary_parts(lists.values)
-        owners = np.repeat(rows, np.diff(bounds))
-        ends = offsets.astype(np.int64)
-        return owners, hash_slices(data, ends[:-1], ends[1:], before.take(owners))
-
-
-def _merged(
-    unique_rows: npt.NDArray[np.int64],
-    unique_hashes: npt.NDArray[np.int32],
-    key_rows: npt.NDArray[np.int64],
-    key_hashes: npt.NDArray[np.int32],
-) -> IndexHashes:
-    """Bring both kinds of keys into the order of rows, unique keys first; what Java can't negate becomes 0."""
-    if np.array_equal(unique_rows, key_rows):
-        rows, hashes = np.repeat(key_rows, 2), np.empty(2 * key_rows.size, np.int32)
-        hashes[0::2], hashes[1::2] = unique_hashes, key_hashes
-    else:
-        rows, hashes = np.concatenate([unique_rows, key_rows]), np.concatenate([unique_hashes, key_hashes])
-        order = np.argsort(rows, kind="stable")
-        rows, hashes = rows[order], hashes[order]
-    return IndexHashes(rows, positive_hashes(hashes))
+        return self.properties.index_hashes(before, is_indexed)

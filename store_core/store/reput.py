@@ -13,11 +13,13 @@ import numpy as np
 from store_core.errors import SegmentLayoutError
 from store_core.files.service_thread import ServiceThread
 from store_core.queue.dispatch_reader import DispatchReader
+from store_core.queue.known_batch import KnownBatch
 from store_core.queue.light_units import UnfitListsError, light_units
+from store_core.queue.stored_batch import StoredFile
 from store_core.store.dispatcher import select_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import DispatchRequest, MessageCheck
+    from store_core.queue.known_batch import KnownColumns
     from store_core.queue.light_units import LightUnit
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.dispatcher import Dispatcher
@@ -135,13 +138,15 @@ class ReputMessageService(ServiceThread):
         if self.behind > 0:
             self.wait_until_stopped(_GATHER_SECONDS)
 
-    def run_once(self, *, gather: bool = False) -> None:
+    def run_once(self, *, gather: bool = False, known: Iterable[KnownColumns] = ()) -> None:
         """Dispatch what is there (``doReput``); from any thread, one at a time.
 
         Parameters
         ----------
         gather : bool
             Nobody reads queues meanwhile, so units may come late to them, see `Dispatcher.dispatch_batch`.
+        known : iterable of KnownColumns
+            Of the records that come next, so that these need not be read.
 
         Raises
         ------
@@ -153,9 +158,28 @@ class ReputMessageService(ServiceThread):
                 self.reput_from_offset = max(self.reput_from_offset, self._queue.min_offset)
             before = self._dispatcher.dispatched
             with self._dispatcher.indexing_beside() if gather else nullcontext():
+                self._dispatch_known(known, gather=gather)
                 self._reput_all(gather=gather)
             if self._dispatcher.dispatched != before:
                 self._dispatcher.write_back()
+
+    def _dispatch_known(self, known: Iterable[KnownColumns], *, gather: bool) -> None:
+        """Dispatch records that were written just now; blank records between them are passed over."""
+        file: StoredFile | None = None
+        for columns in known:
+            if file is None or columns.physical_offset >= file.start_offset + file.raw.size:
+                file = self._file_of(columns.physical_offset)
+            if file is None:
+                return
+            self._dispatch(KnownBatch(file, columns), gather=gather)
+            self.reput_from_offset = columns.end_offset
+
+    def _file_of(self, physical_offset: int) -> StoredFile | None:
+        file = self._queue.find_mapped_file_by_offset(physical_offset)
+        view = None if file is None else file.select(0)
+        if file is None or view is None:
+            return None
+        return StoredFile(np.frombuffer(view, np.uint8), file.file_from_offset, self._rules)
 
     def _reput_all(self, *, gather: bool) -> None:
         while self.behind > 0:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from store_core.files.segment_file import file_name_of
 from store_core.store.queue_offsets import QueueOffsets
 from store_core.store.running_flags import RunningFlag
+from store_core.store.sink.known_records import KnownRecords
 from store_core.store.sink.staged_batch import read_staged
 from store_core.store.sink.unseen_records import LogPlace, UnseenSegments, UnseenTail
 
@@ -114,7 +115,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     offsets.replace(store.commit_log.queue_offsets.as_mapping(), store.commit_log.queue_offsets.light_queues())
     place = _place_of(queue, file_system)
     unseen = _hide(place, sum(file.log_bytes for file in staged), work, file_system)
-    writer = _Writer(unseen, offsets, store.now_ms())
+    writer = _Writer(place, unseen, offsets, store.now_ms())
     vouched = store.checkpoint.physic_msg_timestamp, store.checkpoint.logics_msg_timestamp
     try:
         _write_all(writer, staged, on_read or _keep)
@@ -133,7 +134,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
         raise
     store.commit_log.queue_offsets.replace(offsets.as_mapping(), offsets.light_queues())
     if dispatches:
-        _follow_up(store, writer.result)
+        _follow_up(store, writer)
         _vouch(
             store,
             max(vouched[0], writer.result.store_timestamp),
@@ -149,14 +150,13 @@ def _keep(_: StagedFile) -> None:
 
 
 def _write_all(writer: _Writer, staged: Sequence[StagedFile], on_read: Callable[[StagedFile], None]) -> None:
-    written: StagedFile | None = None
-    for file, batch in _ahead((each, batch) for each in staged for batch in read_staged(each)):
-        if written is not None and file is not written:
-            on_read(written)
+    def read() -> Iterator[StagedBatch]:
+        for file in staged:
+            yield from read_staged(file)
+            on_read(file)
+
+    for batch in _ahead(read()):
         writer.write(batch)
-        written = file
-    if written is not None:
-        on_read(written)
 
 
 def _ahead(items: Iterator[T]) -> Iterator[T]:
@@ -168,12 +168,14 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _follow_up(store: DefaultMessageStore, appended: Appended) -> None:
+def _follow_up(store: DefaultMessageStore, writer: _Writer) -> None:
     """Let an open store know what is in its log now, and dispatch it; what fails is left to the next recovery."""
+    appended, service = writer.result, store.reput_message_service
     try:
-        with store.reput_message_service.paused():
+        with service.paused():
+            is_next = service.reput_from_offset in (writer.place.end_offset, appended.begin_offset)
             _adopt(store, appended)
-            store.reput_message_service.run_once(gather=True)
+            service.run_once(gather=True, known=writer.known.take() if is_next else ())
     except OSError as error:
         store.running_flags.set(RunningFlag.NOT_WRITEABLE)
         _LOG.error("%d messages are in the log, and queues and index are not up to them: %s", appended.records, error)
@@ -202,11 +204,13 @@ def _hide(place: LogPlace, size: int, work: Path, file_system: FileSystem) -> Un
 class _Writer:
     """Gives records their queue offsets and times, and hides them."""
 
-    def __init__(self, unseen: UnseenRecords, offsets: QueueOffsets, now: int) -> None:
+    def __init__(self, place: LogPlace, unseen: UnseenRecords, offsets: QueueOffsets, now: int) -> None:
+        self.place = place
         self._unseen = unseen
         self._offsets = offsets
         self._last_time = self._now = now
         self._first: tuple[int, int] | None = None
+        self.known = KnownRecords()
         self.records = 0
 
     def write(self, batch: StagedBatch) -> None:
@@ -214,7 +218,8 @@ class _Writer:
         records = batch.records
         times = self._now if batch.store_timestamps is None else batch.store_timestamps
         indexes = records.queue_offsets(self._offsets.next_offsets(records.queues))
-        self._unseen.write(records, indexes, times)
+        written = self._unseen.write(records, indexes, times)
+        self.known.add(batch, written, indexes, times)
         self._offsets.advance_all(records.queues, records.queue_counts)
         self._first = self._first or _fingerprint(records)
         self._last_time = self._now if batch.store_timestamps is None else int(batch.store_timestamps[-1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -18,6 +18,9 @@ import pyarrow as pa
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import write_all
 from store_core.format.batch_append import EncodedBatch
+from store_core.format.slices import fixed_array
+from store_core.queue.derived_columns import DerivedColumns, derive_columns
+from store_core.queue.dispatch_batch import IndexHashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem, OpenFile
+    from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["StagedBatch", "StagedBatchWriter", "StagedFile", "read_staged", "stage_batches"]
 
@@ -36,6 +40,8 @@ _SCHEMA: Final = pa.schema(
         pa.field("is_queued", pa.bool_(), nullable=False),
         pa.field("v6_bits", pa.uint8(), nullable=False),
         pa.field("store_timestamp", pa.int64(), nullable=True),
+        pa.field("tags_code", pa.int64(), nullable=True),
+        pa.field("key_hashes", pa.list_(pa.int32()), nullable=True),
     ]
 )
 _QUEUES: Final = b"queues"
@@ -75,10 +81,17 @@ class StagedBatch:
     records : EncodedBatch
     store_timestamps : numpy.ndarray or None
         int64, shape (n,), ms; None stands for the time of the append.
+    derived : DerivedColumns or None
+        What queues and index need of them; None leaves it to be read from the log.
     """
 
     records: EncodedBatch
     store_timestamps: npt.NDArray[np.int64] | None = None
+    derived: DerivedColumns | None = None
+
+    def with_derived(self, rules: QueueRules) -> StagedBatch:
+        """Give the same with what queues and index need, as far as it can be known."""
+        return replace(self, derived=derive_columns(self.records, rules))
 
 
 class _Sink(io.RawIOBase):
@@ -149,6 +162,7 @@ class StagedBatchWriter:
             pa.array(records.is_queued, pa.bool_()),
             pa.array(records.v6_bits, pa.uint8()),
             pa.nulls(count, pa.int64()) if batch.store_timestamps is None else pa.array(batch.store_timestamps),
+            *_derived_arrays(batch.derived, count),
         ]
         about = {_QUEUES: json.dumps(records.queues), _PROPERTY_CRC: str(int(records.append_property_crc))}
         self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), custom_metadata=about)
@@ -198,6 +212,15 @@ def stage_batches(
             yield writer.finish()
         if batch is None:
             return
+
+
+def _derived_arrays(derived: DerivedColumns | None, count: int) -> list[pa.Array]:
+    kinds = [_SCHEMA.field(name).type for name in ("tags_code", "key_hashes")]
+    if derived is None:
+        return [pa.nulls(count, kind) for kind in kinds]
+    borders = np.searchsorted(derived.index_hashes.rows, np.arange(count + 1)).astype(np.int32)
+    hashes = pa.ListArray.from_arrays(fixed_array(borders), fixed_array(derived.index_hashes.hashes))
+    return [fixed_array(derived.tags_code), hashes]
 
 
 def read_staged(staged: StagedFile) -> Iterator[StagedBatch]:
@@ -274,6 +297,16 @@ def _decode(batch: pa.RecordBatch, about: dict[bytes, bytes]) -> StagedBatch:
         about[_PROPERTY_CRC] == b"1",
     )
     times = batch.column("store_timestamp")
-    if times.null_count == batch.num_rows:
-        return StagedBatch(records)
-    return StagedBatch(records, times.to_numpy())
+    is_timed = times.null_count < batch.num_rows
+    return StagedBatch(records, times.to_numpy() if is_timed else None, _derived(batch))
+
+
+def _derived(batch: pa.RecordBatch) -> DerivedColumns | None:
+    tags, keys = batch.column("tags_code"), batch.column("key_hashes")
+    if tags.null_count == batch.num_rows:
+        return None
+    hashes = keys.flatten().to_numpy().copy()
+    if keys.null_count or int(hashes.min(initial=0)) < 0:
+        raise ValueError("the hashes of keys are no hashes")
+    rows = np.repeat(np.arange(batch.num_rows), np.diff(keys.offsets.to_numpy()))
+    return DerivedColumns(tags.to_numpy().copy(), IndexHashes(rows, hashes))

@@ -25,7 +25,7 @@ import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.format.batch_append import EncodedBatch
 
-__all__ = ["HEAD_SIZE", "LogPlace", "UnseenRecords", "UnseenSegments", "UnseenTail"]
+__all__ = ["HEAD_SIZE", "LogPlace", "UnseenRecords", "UnseenSegments", "UnseenTail", "WrittenRows"]
 
 HEAD_SIZE: Final = BLANK_SIZE
 """Bytes that tell a record from a blank one: size and magic code."""
@@ -103,6 +103,21 @@ class LogPlace:
         return size + BLANK_SIZE <= self.room and self.position % _SECTOR <= _SECTOR - HEAD_SIZE
 
 
+class WrittenRows(NamedTuple):
+    """Records of a batch that lie end to end in one segment.
+
+    Attributes
+    ----------
+    physical_offset : int
+        Of the first one.
+    rows : slice
+        Which rows of the batch.
+    """
+
+    physical_offset: int
+    rows: slice
+
+
 class UnseenRecords(Protocol):
     """Records that are being hidden: `write` all, `prepare`, `publish`."""
 
@@ -123,8 +138,8 @@ class UnseenRecords(Protocol):
 
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
-    ) -> None:
-        """Put records behind those before, see `store_core.format.batch_append.complete_batch`."""
+    ) -> list[WrittenRows]:
+        """Put records behind those before, see `store_core.format.batch_append.complete_batch`; tell where they lie."""
         ...
 
     def prepare(self) -> None:
@@ -172,15 +187,17 @@ class UnseenTail:
 
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
-    ) -> None:
+    ) -> list[WrittenRows]:
         """Put records behind those before."""
         if not self._head:
             self._hide()
+        written = WrittenRows(self.end_offset, slice(0, len(batch)))
         records = complete_batch(batch, slice(0, len(batch)), self.end_offset, queue_offsets, times)
         held_back = 0 if self._head else HEAD_SIZE
         self._head = self._head or bytes(records[:HEAD_SIZE])
         self._stop += len(records)
         write_all(self._file, records[held_back:], self._stop - len(records) + held_back)
+        return [written]
 
     def _hide(self) -> None:
         write_all(self._file, _blank(self._place.room), self._place.position)
@@ -222,6 +239,8 @@ class UnseenSegments:
         self._position = 0
         self._renamed = 0
         self._unsynced = 0
+        self._writer = ThreadPoolExecutor(1, "write")
+        self._writing: Future[None] | None = None
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._syncing: Future[None] | None = None
         self.begin_offset = place.next_start
@@ -242,24 +261,36 @@ class UnseenSegments:
 
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
-    ) -> None:
+    ) -> list[WrittenRows]:
         """Put records behind those before; a segment without room for the next one is closed by a blank record."""
-        row = 0
+        row, written = 0, []
         while row < len(batch):
             room = self._place.file_size - self._position - BLANK_SIZE if self._files else 0
             stop = int(np.searchsorted(batch.starts, batch.starts[row] + room, side="right")) - 1 if room > 0 else row
             if stop > row:
+                written.append(WrittenRows(self.end_offset, slice(row, stop)))
                 records = complete_batch(batch, slice(row, stop), self.end_offset, queue_offsets, times)
-                write_all(self._files[-1], records, self._position)
-                self._position += len(records)
-                self._sync_behind(len(records))
+                self._write_behind(records)
                 row = stop
             if row < len(batch):
                 self._next_segment()
+        return written
 
-    def _sync_behind(self, written: int) -> None:
+    def _write_behind(self, records: memoryview) -> None:
+        """Have a thread write records, while the next ones are completed; what failed before is raised."""
+        self._wait_for_write()
+        self._sync_behind()
+        self._writing = self._writer.submit(write_all, self._files[-1], records, self._position)
+        self._position += len(records)
+        self._unsynced += len(records)
+
+    def _wait_for_write(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _sync_behind(self) -> None:
         """Have a thread sync the file if it is time; what failed before is raised."""
-        self._unsynced += written
         if self._unsynced >= _SYNC_BYTES and (self._syncing is None or self._syncing.done()):
             self._wait_for_sync()
             self._syncing = self._syncer.submit(self._files[-1].sync)
@@ -271,6 +302,7 @@ class UnseenSegments:
             syncing.result()
 
     def _next_segment(self) -> None:
+        self._wait_for_write()
         if self._files:
             write_all(self._files[-1], _blank(self._place.file_size - self._position), self._position)
         else:
@@ -282,6 +314,8 @@ class UnseenSegments:
 
     def prepare(self) -> None:
         """Bring all to disk, and, before one segment alone, close the one before."""
+        self._wait_for_write()
+        self._writer.shutdown()
         self._wait_for_sync()
         self._syncer.shutdown()
         for file in self._files:
@@ -321,6 +355,7 @@ class UnseenSegments:
 
     def discard(self) -> None:
         """Delete the segments, the last first; a blank record that closed the one before becomes zeros."""
+        self._writer.shutdown()
         self._syncer.shutdown()
         for number in reversed(range(len(self._files))):
             directory = self._place.directory if number < self._renamed else self._work

@@ -52,13 +52,21 @@ def table(bodies: list[bytes]) -> pa.Table:
 
 
 def stage(
-    path: Path, *batches: list[bytes], times: list[int] | None = None, file_system: FileSystem | None = None
+    path: Path,
+    *batches: list[bytes],
+    times: list[int] | None = None,
+    file_system: FileSystem | None = None,
+    derives: bool = True,
 ) -> StagedFile:
-    """Stage messages with these bodies; `times` are their store times, of every batch the same."""
+    """Stage messages with these bodies; `times` are their store times, of every batch the same.
+
+    With `derives`, what queues and index need of them is staged, too.
+    """
     with StagedBatchWriter(path, file_system or FaultyFileSystem()) as writer:
         for bodies in batches:
             stamps = None if times is None else np.array(times, np.int64)
-            writer.write(StagedBatch(encode_batch(table(bodies)), stamps))
+            batch = StagedBatch(encode_batch(table(bodies)), stamps)
+            writer.write(batch.with_derived(CONFIG.queue_rules()) if derives else batch)
         return writer.finish()
 
 

@@ -6,17 +6,20 @@ from __future__ import annotations
 import errno
 import random
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core import DefaultMessageStore, read_messages
+from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.errors import StoreError
+from store_core.queue.dispatch_reader import DispatchReader
 from store_core.queue.index_service import IndexService
 from store_core.store.reput import ReputMessageService
-from store_core.store.sink import unseen_records
+from store_core.store.sink import staged_append, unseen_records
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
+from store_core.store.sink.known_records import KnownRecords
 from store_core.store.sink.staged_append import append_staged
 from tests.builders import Record
 from tests.store_core.fakes import FaultyFileSystem
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import Release
     from store_core.store.sink.staged_append import Appended
     from store_core.store.sink.staged_batch import StagedFile
 
@@ -59,13 +63,20 @@ CASES = {
 }
 
 
-def append(root: Path, staged: list[StagedFile], disk: FileSystem, *, dispatches: bool = True) -> Appended:
+def append(
+    root: Path,
+    staged: list[StagedFile],
+    disk: FileSystem,
+    *,
+    dispatches: bool = True,
+    config: MessageStoreConfig = CONFIG,
+) -> Appended:
     ledger = CommitLedger(root / "ledger", disk)
 
     def note(appended: Appended) -> None:
         ledger.write(LedgerEntry(Transaction("test"), appended, is_committed=False))
 
-    with DefaultMessageStore.open(root, CONFIG, file_system=disk, clock=ImpatientClock()) as store:
+    with DefaultMessageStore.open(root, config, file_system=disk, clock=ImpatientClock()) as store:
         return append_staged(store, staged, root / "work", disk, note, dispatches=dispatches)
 
 
@@ -120,19 +131,62 @@ def _without_born_time(data: bytes) -> list[bytes]:
     return [data[:40], data[48:size], *_without_born_time(data[size:])]
 
 
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
 def test_queues_and_index_are_those_of_dispatching_record_by_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bodies = [b"body %d" % number for number in range(400)]
     times = [1_500_000_000_000 + 10 * number for number in range(400)]
-    staged = [stage(tmp_path / "a", [b"body %d" % number for number in range(400)], times=times)]
-    append(tmp_path / "gathered", staged, FaultyFileSystem())
+    config = replace(CONFIG, release=release)
+    append(tmp_path / "known", [stage(tmp_path / "a", bodies, times=times)], FaultyFileSystem(), config=config)
+    staged = [stage(tmp_path / "b", bodies, times=times, derives=False)]
+    append(tmp_path / "gathered", staged, FaultyFileSystem(), config=config)
     run_once = ReputMessageService.run_once
     monkeypatch.setattr(ReputMessageService, "run_once", lambda self, **_: run_once(self))
-    append(tmp_path / "singly", staged, FaultyFileSystem())
+    append(tmp_path / "singly", staged, FaultyFileSystem(), config=config)
 
-    gathered, singly = (_derived(tmp_path / name) for name in ("gathered", "singly"))
-    assert len(gathered) > 4
-    assert gathered == singly
+    known, gathered, singly = (_derived(tmp_path / name) for name in ("known", "gathered", "singly"))
+    assert len(singly) > 4
+    assert singly == gathered == known
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("most_bytes", [0, 1, 1000, 1 << 20])
+def test_what_is_known_of_records_beforehand_changes_nothing(
+    name: str, most_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    times = [1_500_000_000_000 + 10 * number for number in range(len(case.added))]
+    monkeypatch.setattr(staged_append, "KnownRecords", partial(KnownRecords, most_bytes))
+    make_store(tmp_path / "base", case.before)
+    for kind in ("known", "read"):
+        shutil.copytree(tmp_path / "base", tmp_path / kind)
+        derives = kind == "known"
+        staged = [
+            stage(tmp_path / f"{kind} a", case.added[:9], times=times[:9], derives=derives),
+            stage(tmp_path / f"{kind} b", case.added[9:], times=times[9:], derives=derives),
+        ]
+        append(tmp_path / kind, staged, FaultyFileSystem())
+
+    assert _derived(tmp_path / "read") == _derived(tmp_path / "known")
+
+
+def test_records_that_are_known_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the log is read")
+
+    root, case = tmp_path / "store", CASES["several segments"]
+    make_store(root, case.before)
+    staged = staged_case(case, tmp_path)
+    with (
+        DefaultMessageStore.open(root, CONFIG, file_system=FaultyFileSystem()) as store,
+        monkeypatch.context() as patched,
+    ):
+        patched.setattr(DispatchReader, "_proven", refuse)
+        patched.setattr(DispatchReader, "_one_by_one", refuse)
+        append_staged(store, staged, root / "work", FaultyFileSystem())
+
+    assert len(case.before + case.added) == check_queues(root)
 
 
 def _derived(root: Path) -> dict[str, bytes]:

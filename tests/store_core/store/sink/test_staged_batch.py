@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.format.encode import EncodeRules
 from store_core.format.encode_batch import encode_batch
+from store_core.queue.derived_columns import DerivedColumns
+from store_core.queue.dispatch_batch import IndexHashes
 from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, read_staged, stage_batches
 from tests.store_core.fakes import FaultyFileSystem
-from tests.store_core.store.sink.staging import stage, table
+from tests.store_core.store.sink.staging import CONFIG, stage, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +45,39 @@ def test_records_come_back_as_they_were(times: list[int] | None, append_property
             assert np.array_equal(getattr(records, name), getattr(batch.records, name))
         assert (records.queues, append_property_crc) == (batch.records.queues, batch.records.append_property_crc)
         assert times == (None if batch.store_timestamps is None else batch.store_timestamps.tolist())
+
+
+@pytest.mark.parametrize("is_index_enabled", [False, True])
+def test_what_is_derived_comes_back_with_the_records(is_index_enabled: bool, tmp_path: Path) -> None:
+    rules = replace(CONFIG, message_index_enable=is_index_enabled).queue_rules()
+    batch = StagedBatch(encode_batch(table([b"a", b"b", b"c"]))).with_derived(rules)
+    with StagedBatchWriter(tmp_path / "staged", FaultyFileSystem()) as writer:
+        for each in (batch, replace(batch, derived=None)):
+            writer.write(each)
+        staged = writer.finish()
+    found, without = (each.derived for each in read_staged(staged))
+
+    assert batch.derived is not None
+    assert found is not None
+    assert without is None
+    assert 3 * is_index_enabled == found.index_hashes.rows.size
+    assert _columns(batch.derived) == _columns(found)
+
+
+def _columns(derived: DerivedColumns) -> list[tuple[str, list[int]]]:
+    columns = derived.tags_code, derived.index_hashes.rows, derived.index_hashes.hashes
+    return [(str(column.dtype), column.tolist()) for column in columns]
+
+
+def test_hashes_that_are_none_are_refused(tmp_path: Path) -> None:
+    records = encode_batch(table([b"a"]))
+    derived = DerivedColumns(np.zeros(1, np.int64), IndexHashes(np.zeros(1, np.int64), np.array([-1], np.int32)))
+    with StagedBatchWriter(tmp_path / "staged", FaultyFileSystem()) as writer:
+        writer.write(StagedBatch(records, derived=derived))
+        staged = writer.finish()
+
+    with pytest.raises(CorruptRecordError, match="no hashes"):
+        list(read_staged(staged))
 
 
 def test_a_batch_without_records_is_not_written(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of records while they are written, kept until they are dispatched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.queue.known_batch import KnownColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from store_core.store.sink.staged_batch import StagedBatch
+    from store_core.store.sink.unseen_records import WrittenRows
+
+__all__ = ["KnownRecords"]
+
+_MOST_BYTES: Final = 256 << 20
+"""Memory that is spent on it; the records behind are read from the log."""
+
+
+class KnownRecords:
+    """The columns of the first records of an append, as far as all are known and memory goes.
+
+    Parameters
+    ----------
+    most_bytes : int
+        Memory that they may take.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._parts: list[KnownColumns] = []
+        self._left = most_bytes
+        self._is_over = False
+
+    def add(
+        self,
+        batch: StagedBatch,
+        written: list[WrittenRows],
+        queue_offsets: npt.NDArray[np.int64],
+        times: int | npt.NDArray[np.int64],
+    ) -> None:
+        """Keep what is known of the next records."""
+        for place in written:
+            if batch.derived is None or self._left <= 0:
+                self._is_over = True
+            if self._is_over or batch.derived is None:
+                return
+            records, rows = batch.records, place.rows
+            starts = records.starts[rows.start : rows.stop + 1]
+            self._parts.append(
+                KnownColumns(
+                    place.physical_offset,
+                    (starts - starts[0]).astype(np.int32),
+                    records.queues,
+                    records.queue_index[rows],
+                    queue_offsets[rows],
+                    times if isinstance(times, int) else times[rows],
+                    records.is_queued[rows],
+                    batch.derived.rows(rows),
+                )
+            )
+            self._left -= self._parts[-1].held_bytes
+
+    def take(self) -> Iterator[KnownColumns]:
+        """Give the columns, in the order of the log, and forget them one by one."""
+        self._parts.reverse()
+        while self._parts:
+            yield self._parts.pop()
