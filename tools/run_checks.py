@@ -25,7 +25,7 @@ CHECKS: Final[dict[str, list[str | Path]]] = {
     "imports": [PROGRAMS / "lint-imports"],
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
     "wheel": [PYTHON, "tools/check_wheel.py"],
-    "bench": [PYTHON, "tests/benchmarks/run.py", "core", "memory", "--megabytes", "8", "--runs", "1"],
+    "bench": [PYTHON, "tests/benchmarks/run.py", "core", "memory", "checksums", "--megabytes", "8", "--runs", "1"],
     "lowest": [
         "make",
         "test-lowest",

@@ -54,7 +54,8 @@ def body_crcs(
     elif _lie_close(starts, stops):
         pieces = chain.from_iterable(_read_through(raw, starts, stops))
     else:
-        pieces = map(raw.data.__getitem__, map(slice, starts.tolist(), stops.tolist()))
+        view = raw.data
+        pieces = (view[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True))
     return np.fromiter(map(crc32, pieces), np.int64, starts.size) & CRC_MASK
 
 

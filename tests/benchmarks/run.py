@@ -17,6 +17,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.benchmarks.checksums import bench_checksums
 from tests.benchmarks.core import bench_core
 from tests.benchmarks.memory import bench_memory
 from tests.benchmarks.reading import bench_reading
@@ -25,7 +26,8 @@ from tests.benchmarks.segments import make_store
 from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
 
-_PARTS: Final = ("core", "spark", "memory", "rebuild", "reading", "sink")
+_PARTS: Final = ("core", "spark", "memory", "rebuild", "reading", "sink", "checksums")
+_OF_SEGMENTS: Final = frozenset({"core", "spark", "memory", "checksums"})
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
 """The targets are for segments of this size: small ones fit into a cache, and the copy is no measure any more."""
@@ -54,7 +56,7 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, object] = {"machine": platform.processor() or platform.machine(), "megabytes": options.megabytes}
     size = options.megabytes * _MEBIBYTE
-    for body_size in (_SMALL_BODY, _LARGE_BODY) if {"core", "spark", "memory"} & set(options.parts) else ():
+    for body_size in (_SMALL_BODY, _LARGE_BODY) if _OF_SEGMENTS & set(options.parts) else ():
         print(f"==> {options.megabytes} MiB of records with {body_size}-byte bodies", flush=True)
         store = make_store(options.folder, size, body_size)
         if "core" in options.parts:
@@ -64,6 +66,8 @@ def main() -> int:
             results[f"spark {body_size}"] = bench_spark(store, options.folder, options.runs)
         if "memory" in options.parts:
             results[f"memory {body_size}"] = bench_memory(store)
+        if "checksums" in options.parts:
+            results[f"checksums {body_size}"] = bench_checksums(store, body_size, options.runs)
     if "rebuild" in options.parts:
         print("==> rebuilding queues and index, local[2], files synced", flush=True)
         results["rebuild"] = bench_rebuild(options.folder, options.runs, ("ratio", "memory"))
