@@ -38,6 +38,9 @@ _DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _ROW: Final = re.compile(r"^row \d+:? ")
 """How an error of `encode_batch` begins; it counts from the first row of the call."""
 
+_MOST_BYTES: Final = 16 << 20
+"""Bytes of rows that are encoded at a time, but for one row."""
+
 _LARGE: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -114,7 +117,7 @@ class RowEncoder:
         Yields
         ------
         StagedBatch
-            One, unless rows are left out, or some were delayed before.
+            One, unless rows are left out, some were delayed before, or they are large together.
 
         Raises
         ------
@@ -125,7 +128,8 @@ class RowEncoder:
             return
         rows = self._rows(batch)
         known = len(self.refused)
-        for start, stop in _stretches(rows.messages.column("topic")):
+        cuts = _cuts_at_delayed(rows.messages.column("topic")) | _cuts_by_size(rows.messages)
+        for start, stop in pairwise(sorted({0, *cuts, batch.num_rows})):
             yield from self._encode(rows.slice(start, stop - start))
         self.refused[known:] = sorted(self.refused[known:], key=lambda refused: refused.row)
         self._row += batch.num_rows
@@ -169,6 +173,7 @@ class RowEncoder:
             rows.messages,
             options.config.encode_rules,
             store_host=options.store_host,
+            born_host=options.born_host,
             born_timestamp=self._now_ms,
             max_delay_level=None if times is not None or rows.is_delayed else self._levels,
         )
@@ -210,10 +215,6 @@ class RowEncoder:
         if given is None or given.null_count:
             spread = pa.array(self._spread(columns), pa.int32())
             columns["queue_id"] = spread if given is None else pc.coalesce(given.cast(pa.int32()), spread)
-        host = pa.scalar(_host_text(options.born_host))
-        columns["born_host"] = (
-            pc.coalesce(columns["born_host"], host) if "born_host" in columns else pa.repeat(host, count)
-        )
         messages = pa.RecordBatch.from_pydict({name: each for name, each in columns.items() if name in INPUT_COLUMNS})
         numbers = np.arange(self._row, self._row + count)
         return _Rows(messages, numbers, None if times is None else _milliseconds(times))
@@ -244,23 +245,28 @@ class RowEncoder:
         return turns % self._options.queue_nums
 
 
-def _stretches(topics: pa.Array) -> list[tuple[int, int]]:
+def _cuts_at_delayed(topics: pa.Array) -> set[int]:
     """Cut rows where messages begin or end that were delayed before, by whoever gave them their topic.
 
     They have what says so in their properties still, and would be delayed once more.
     """
     is_delayed = pc.is_in(topics, pa.array(_DELAYED)).to_numpy(zero_copy_only=False)
-    cuts = (np.flatnonzero(np.diff(is_delayed)) + 1).tolist()
-    return list(pairwise([0, *cuts, len(topics)]))
+    return set((np.flatnonzero(np.diff(is_delayed)) + 1).tolist())
+
+
+def _cuts_by_size(messages: pa.RecordBatch) -> set[int]:
+    """Cut rows of many bytes, so that those who hold several batches at a time need not have much memory."""
+    if messages.nbytes <= _MOST_BYTES:
+        return set()
+    bodies = pc.binary_length(messages.column("body")).fill_null(0).to_numpy().astype(np.int64)
+    others = max(messages.nbytes - int(bodies.sum()), 0) // messages.num_rows
+    pieces = np.cumsum(bodies + others) // _MOST_BYTES
+    return set((np.flatnonzero(np.diff(pieces)) + 1).tolist())
 
 
 def _plain(column: pa.Array) -> pa.Array:
     kind = _LARGE.get(column.type)
     return column if kind is None else column.cast(kind)
-
-
-def _host_text(host: tuple[str, int]) -> str:
-    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
 
 
 def _milliseconds(column: pa.Array) -> npt.NDArray[np.int64]:

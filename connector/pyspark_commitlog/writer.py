@@ -18,6 +18,7 @@ from pyspark_commitlog.write_schema import check_columns
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import Transaction
 from store_core.store.sink.directory import SinkDirectory
@@ -145,6 +146,7 @@ def commit_partitions(
         left_out=left_out,
         refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
     )
+    keep_freed_memory()
     report = commit.run(files)
     _write_report(options, job, report)
     return report

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from store_core.errors import InvalidOptionError
 from store_core.format.message import Message
 from store_core.format.properties import KEY_SEPARATOR
+from store_core.format.slices import fixed_array
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["INPUT_COLUMNS", "INT32_COLUMNS", "MessageColumns", "parse_host"]
+__all__ = ["INPUT_COLUMNS", "INT32_COLUMNS", "UNKNOWN_HOST", "MessageColumns", "parse_host"]
 
 INPUT_COLUMNS: Final = {
     "topic": "string, required",
@@ -40,7 +41,9 @@ INPUT_COLUMNS: Final = {
 """The columns a batch may have, and what they hold. Other names are refused."""
 
 INT32_COLUMNS: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
-_DEFAULT_HOST: Final = ("127.0.0.1", 0)
+UNKNOWN_HOST: Final = ("127.0.0.1", 0)
+"""Where a message was born of which that is not said."""
+
 _LONGEST_PORT: Final = 5
 _LONGEST_SHOWN: Final = 100
 """Characters of a text that an error quotes."""
@@ -76,6 +79,8 @@ class MessageColumns:
         For messages that have none, ms.
     first_row : int
         Number of the first row, for errors.
+    born_host : tuple of str and int
+        For messages that have none.
 
     Raises
     ------
@@ -83,8 +88,15 @@ class MessageColumns:
         If a column is unknown, missing or there twice, or has a type or value it can't have.
     """
 
-    def __init__(self, batch: pa.RecordBatch, born_timestamp: int = 0, first_row: int = 0) -> None:
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        born_timestamp: int = 0,
+        first_row: int = 0,
+        born_host: tuple[str, int] = UNKNOWN_HOST,
+    ) -> None:
         self.batch = batch
+        self._born_host = born_host
         self.default_born_timestamp = born_timestamp
         self._integers: dict[str, npt.NDArray[np.int64]] = {}
         self._check_names([name.lower() for name in batch.schema.names])
@@ -202,10 +214,14 @@ class MessageColumns:
         filled = column.fill_null(default) if column.null_count else column
         return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
 
-    def hosts(self, name: str, default: tuple[str, int] = _DEFAULT_HOST) -> tuple[list[tuple[str, int]], pa.Array]:
+    def born_hosts(self) -> tuple[list[tuple[str, int]], pa.Array]:
+        """Give the distinct hosts that messages were born at, and of each row which one."""
+        return self.hosts("born_host", self._born_host)
+
+    def hosts(self, name: str, default: tuple[str, int]) -> tuple[list[tuple[str, int]], pa.Array]:
         """Give the distinct hosts of a column, and of each row which one it has."""
         if not self.has(name):
-            return [default], pa.array(np.zeros(len(self), np.int32))
+            return [default], fixed_array(np.zeros(len(self), np.int32))
         encoded = self._cast(name, pa.string()).dictionary_encode(null_encoding="encode")
         texts = encoded.dictionary.to_pylist()
         return [default if text is None else parse_host(text) for text in texts], encoded.indices
@@ -223,7 +239,7 @@ class MessageColumns:
             flag=flag,
             sys_flag=sys_flag,
             born_timestamp=int(self.born_timestamps[row]),
-            born_host=self._host("born_host", row) or _DEFAULT_HOST,
+            born_host=self._host("born_host", row) or self._born_host,
             store_host=self._host("store_host", row),
             reconsume_times=times,
             prepared_transaction_offset=int(self.integers("prepared_transaction_offset")[row]),

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.batch_append import EncodedBatch
-from store_core.format.batch_input import MessageColumns
+from store_core.format.batch_input import UNKNOWN_HOST, MessageColumns
 from store_core.format.batch_pieces import (
     HeadValue,
     HostColumn,
@@ -75,6 +75,7 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
     rules: EncodeRules | None = None,
     *,
     store_host: tuple[str, int] = ("127.0.0.1", 10911),
+    born_host: tuple[str, int] = UNKNOWN_HOST,
     born_timestamp: int = 0,
     max_delay_level: int | None = None,
     first_row: int = 0,
@@ -88,7 +89,7 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
         Columns of `store_core.format.batch_input.INPUT_COLUMNS`.
     rules : EncodeRules or None
         None stands for release 5.3 with RocketMQ's defaults.
-    store_host : tuple of str and int
+    store_host, born_host : tuple of str and int
         For messages that have none.
     born_timestamp : int
         For messages that have none, ms.
@@ -107,7 +108,7 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
         If a message is an inner batch, or goes to light queues or the timer, and so must be put by itself.
     """
     batch = messages if isinstance(messages, pa.RecordBatch) else _combine(messages)
-    columns = MessageColumns(batch, born_timestamp, first_row)
+    columns = MessageColumns(batch, born_timestamp, first_row, born_host)
     encoder = _BatchEncoder(columns, rules or EncodeRules(), store_host, max_delay_level, first_row)
     return encoder.encode(compute_crc=compute_crc)
 
@@ -149,7 +150,8 @@ class _BatchEncoder:
         property_lengths = self._sum_of_lengths(properties)
         topics = self.topics.dictionary_encode()
         topic_fields, magics = self._topic_fields(topics)
-        born, store = self._host_column("born_host"), self._host_column("store_host", self.store_host)
+        born = self._host_column(self.columns.born_hosts())
+        store = self._host_column(self.columns.hosts("store_host", self.store_host))
         v6_bits = born.is_v6 * np.uint8(_BORN_V6) + store.is_v6 * np.uint8(_STORE_V6)
         sizes = self.body_lengths + item_lengths(topic_fields) + property_lengths
         sizes += _HEAD_SIZES[v6_bits] + _PROPERTIES_LENGTH_SIZE
@@ -268,8 +270,8 @@ class _BatchEncoder:
             return taken, magics[0] if magics else 0
         return taken, np.array(magics, np.int64)[topics.indices.to_numpy(zero_copy_only=False)]
 
-    def _host_column(self, name: str, default: tuple[str, int] | None = None) -> HostColumn:
-        distinct, index = self.columns.hosts(name, default) if default else self.columns.hosts(name)
+    def _host_column(self, hosts: tuple[list[tuple[str, int]], pa.Array]) -> HostColumn:
+        distinct, index = hosts
         packed = tuple(pack_host(*host, self.rules.release) for host in distinct)
         return HostColumn(packed, index.to_numpy(zero_copy_only=False))
 

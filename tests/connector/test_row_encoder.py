@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_commitlog import row_encoder
 from pyspark_commitlog.job_owner import is_alive, owner_text
 from pyspark_commitlog.row_encoder import RowEncoder
 from pyspark_commitlog.write_options import WRITE_OPTIONS, WriteOptions
@@ -147,6 +148,25 @@ def test_every_row_is_a_message_or_refused_whatever_it_holds(rows: pa.RecordBatc
             InvalidOptionError, match=r"^row \d of partition 0 can't be a message: .*Nothing is appended"
         ):
             list(RowEncoder(parse(**options), 0, 5).encode(rows))
+
+
+def encoded_bytes(rows: pa.RecordBatch) -> list[bytes]:
+    return [each.records.data.tobytes() for each in RowEncoder(parse(), 0, 5).encode(rows)]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=30), st.integers(1, 2000))
+def test_rows_of_many_bytes_are_encoded_in_parts(sizes: list[int], most_bytes: int) -> None:
+    rows = batch(topic=["t"] * len(sizes), body=["x" * size for size in sizes], queue_id=[0] * len(sizes))
+    whole = encoded_bytes(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_encoder, "_MOST_BYTES", most_bytes)
+        parts = list(RowEncoder(parse(), 0, 5).encode(rows))
+
+    assert len(whole) == 1
+    assert whole[0] == b"".join(part.records.data.tobytes() for part in parts)
+    if rows.nbytes > most_bytes:
+        bodies = np.split(np.array(sizes), np.cumsum([len(part.records) for part in parts])[:-1])
+        assert all(part.sum() < most_bytes + part.max() for part in bodies)
 
 
 # ---- properties

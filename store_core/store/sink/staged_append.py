@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import logging
-import zlib
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from store_core.files.segment_file import file_name_of
+from store_core.format.crc32 import crc32
 from store_core.store.queue_offsets import QueueOffsets
 from store_core.store.running_flags import RunningFlag
 from store_core.store.sink.known_records import KnownRecords
@@ -35,6 +36,9 @@ _LOG: Final = logging.getLogger("store_core")
 _LARGEST_TAIL: Final = 64 << 20
 """Bytes that go behind the last record of a segment. What is more gets new segments, which a broker that takes over
 after a crash deletes, where it leaves the bytes of a tail."""
+
+_MOST_AHEAD: Final = 3
+"""Batches that are read before they are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +166,9 @@ def _write_all(writer: _Writer, staged: Sequence[StagedFile], on_read: Callable[
 def _ahead(items: Iterator[T]) -> Iterator[T]:
     """Give the items, the next of which a thread fetches meanwhile."""
     with ThreadPoolExecutor(1, "read") as reader:
-        coming = reader.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = reader.submit(next, items, None)
+        coming = deque(reader.submit(next, items, None) for _ in range(_MOST_AHEAD))
+        while (item := coming.popleft().result()) is not None:
+            coming.append(reader.submit(next, items, None))
             yield item
 
 
@@ -237,7 +241,7 @@ class _Writer:
 
 def _fingerprint(records: EncodedBatch) -> tuple[int, int]:
     size = int(records.starts[1])
-    return size, zlib.crc32(records.data[:size].tobytes())
+    return size, crc32(records.data[:size].tobytes())
 
 
 def _vouch(store: DefaultMessageStore, physic: int, logics: int) -> None:

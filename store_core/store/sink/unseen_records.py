@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -51,6 +52,9 @@ HEAD_SIZE: Final = BLANK_SIZE
 
 _SECTOR: Final = 512
 _PIECE: Final = 1 << 20
+_MOST_WAITING: Final = 2
+"""Batches that wait for the thread that writes, beside the one it is at."""
+
 _SYNC_BYTES: Final = 32 << 20
 """Bytes after which the disk begins to take them, while more are written; `prepare` waits for it."""
 
@@ -240,7 +244,7 @@ class UnseenSegments:
         self._renamed = 0
         self._unsynced = 0
         self._writer = ThreadPoolExecutor(1, "write")
-        self._writing: Future[None] | None = None
+        self._writing: deque[Future[None]] = deque()
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._syncing: Future[None] | None = None
         self.begin_offset = place.next_start
@@ -278,16 +282,15 @@ class UnseenSegments:
 
     def _write_behind(self, records: memoryview) -> None:
         """Have a thread write records, while the next ones are completed; what failed before is raised."""
-        self._wait_for_write()
+        self._wait_for_write(_MOST_WAITING)
         self._sync_behind()
-        self._writing = self._writer.submit(write_all, self._files[-1], records, self._position)
+        self._writing.append(self._writer.submit(write_all, self._files[-1], records, self._position))
         self._position += len(records)
         self._unsynced += len(records)
 
-    def _wait_for_write(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+    def _wait_for_write(self, most_waiting: int = 0) -> None:
+        while len(self._writing) > most_waiting:
+            self._writing.popleft().result()
 
     def _sync_behind(self) -> None:
         """Have a thread sync the file if it is time; what failed before is raised."""
