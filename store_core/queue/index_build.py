@@ -92,11 +92,17 @@ def accepted_entries(physical_offsets: Longs, end_physical_offset: int) -> npt.N
     numpy.ndarray or None
         Their positions; None stands for all, which is the rule.
     """
+    if physical_offsets.size and physical_offsets[0] >= max(0, end_physical_offset) and _ascends(physical_offsets):
+        return None
     reached = np.empty(physical_offsets.size, np.int64)
     reached[:1] = max(0, end_physical_offset)
     np.maximum(np.maximum.accumulate(physical_offsets[:-1]), reached[:1], out=reached[1:])
     is_accepted = physical_offsets >= reached
     return None if is_accepted.all() else np.flatnonzero(is_accepted)
+
+
+def _ascends(numbers: Longs) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
 
 
 def build_entries(  # noqa: PLR0913 -- the three columns, and the three things they are built into

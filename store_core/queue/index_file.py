@@ -324,6 +324,10 @@ class IndexFile:
                 self._write_header(self._header)
             self._storage.sync()
 
+    def sync_ahead(self) -> None:
+        """Have the disk take what was written so far, see `IndexStorage.sync_ahead`."""
+        self._storage.sync_ahead()
+
     def close(self) -> None:
         """Let go of the file, without a write; it opens again when it is used."""
         with self._lock:

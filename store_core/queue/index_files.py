@@ -309,6 +309,12 @@ class IndexFiles:
         for file in self.files:
             file.flush()
 
+    def sync_ahead(self) -> None:
+        """Have the disk take what the last file was given so far, beside those who put; `flush` tells what failed."""
+        last = self._last()
+        if last is not None:
+            last.sync_ahead()
+
     def close(self) -> None:
         """Bring all to disk and let go of the files (``shutdown``).
 

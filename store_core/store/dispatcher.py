@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.stored_batch import StoredBatch
+from store_core.store.index_thread import IndexThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from concurrent.futures import Future
 
     import numpy.typing as npt
 
@@ -26,10 +24,6 @@ if TYPE_CHECKING:
     from store_core.queue.index_service import IndexService
 
 __all__ = ["Dispatcher", "FilterBitMap", "select_rows"]
-
-
-_MOST_WAITING: Final = 4
-"""Batches that wait for the thread of the index."""
 
 
 class FilterBitMap(Protocol):
@@ -65,27 +59,18 @@ class Dispatcher:
         self._index = index
         self._filter_bit_map = filter_bit_map
         self.dispatched = 0
-        self._indexer: ThreadPoolExecutor | None = None
-        self._waiting: deque[Future[None]] = deque()
+        self._beside: IndexThread | None = None
 
     @contextmanager
     def indexing_beside(self) -> Iterator[None]:
-        """Let a thread of its own build the index from the batches given on meanwhile; at the end it has all of them.
-
-        NumPy lets go of the interpreter in its loops, so queues and index take two processors.
-        """
-        with ThreadPoolExecutor(1, "index") as indexer:
-            self._indexer = indexer
+        """Let a thread of its own build the index from the batches given on meanwhile; in the end it has all."""
+        with IndexThread(self._index) as beside:
+            self._beside = beside
             try:
                 yield
-                self._wait_for_index(0)
+                beside.wait()
             finally:
-                self._indexer = None
-                self._waiting.clear()
-
-    def _wait_for_index(self, most_waiting: int) -> None:
-        while len(self._waiting) > most_waiting:
-            self._waiting.popleft().result()
+                self._beside = None
 
     def dispatch(self, request: DispatchRequest) -> DispatchRequest:
         """Give one record on (``DefaultMessageStore.doDispatch``); with its bit map it is what comes back."""
@@ -116,12 +101,10 @@ class Dispatcher:
         return batch
 
     def _build_indexes(self, batch: DispatchBatch) -> None:
-        if self._indexer is None:
+        if self._beside is None:
             self._index.build_indexes(batch, write_back=False)
-            return
-        # The queues have asked for the columns that both use, so the threads never make the same one.
-        self._waiting.append(self._indexer.submit(self._index.build_indexes, batch, write_back=False))
-        self._wait_for_index(_MOST_WAITING)
+        else:  # the queues have asked for the columns that both use, so the threads never make the same one
+            self._beside.build(batch)
 
     @staticmethod
     def _with_bit_maps(batch: DispatchBatch, filter_bit_map: FilterBitMap) -> DispatchBatch | None:
@@ -139,7 +122,8 @@ class Dispatcher:
             As the system says.
         """
         self._queues.put_gathered()
-        self._wait_for_index(0)
+        if self._beside is not None:
+            self._beside.wait()
         self._index.write_back()
 
 
