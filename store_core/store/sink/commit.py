@@ -138,7 +138,7 @@ class SinkCommit:
         return CommitReport(appended, is_repeat=False, left_out=self.left_out)
 
     def _drop(self, staged: StagedFile) -> None:
-        """Delete a file that is in the log now, though hidden still: a commit that fails is never tried with it again.
+        """Delete a file that is on its way into the log: a commit that fails is never tried with it again.
 
         The log takes over its memory in the system's cache, and its place on the disk.
         """

@@ -104,7 +104,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     dispatches : bool
         Else steps 7 and 8 are left to the next who opens the store: it keeps its ``abort`` file when it is closed.
     on_read : callable, optional
-        Told of each file that has records when all of them are written; it may delete it.
+        Told, by the thread that reads, of each file whose records are all read; it may delete it.
 
     Raises
     ------

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.java_hash import hash_code
+from store_core.queue import index_storage
 from store_core.queue.index_build import INDEX_DTYPE, index_file_size, positive_hash, positive_hashes, time_diff
 from store_core.queue.index_file import IndexFile
 from store_core.queue.index_header import INDEX_HEADER_SIZE, IndexHeader
@@ -189,6 +190,40 @@ def test_a_sync_that_failed_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="earlier flush failed"):
         file.flush()
     assert 1 == disk.count("sync")
+
+
+def _filled(tmp_path: Path, disk: FaultyFileSystem) -> IndexFile:
+    file = _new(tmp_path, rules(3, 50), disk)
+    file.put_entries(np.arange(9, dtype=np.int32), np.arange(9), np.full(9, _BEGIN))
+    return file
+
+
+@pytest.mark.parametrize("least_bytes", [1, 1 << 30])
+def test_the_disk_takes_ahead_what_is_much_and_a_flush_the_rest(
+    least_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", least_bytes)
+    disk = FaultyFileSystem()
+    file = _filled(tmp_path, disk)
+    file.sync_ahead()
+    file.sync_ahead()
+    ahead = disk.count("sync")
+    file.flush()
+
+    assert (1 if least_bytes == 1 else 0) == ahead
+    assert ahead + 1 == disk.count("sync")
+
+
+def test_a_sync_ahead_that_failed_is_told_by_the_next_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", 1)
+    disk = FaultyFileSystem()
+    file = _filled(tmp_path, disk)
+    disk.fail("sync", errno.EIO)
+    file.sync_ahead()
+    disk.heal()
+
+    with pytest.raises(OSError, match="earlier flush failed"):
+        file.flush()
 
 
 @pytest.mark.parametrize("size", [1, 39, 40, 199, 201, 5_000])

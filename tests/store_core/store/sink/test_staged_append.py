@@ -14,6 +14,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.errors import StoreError
+from store_core.queue import index_storage
 from store_core.queue.dispatch_reader import DispatchReader
 from store_core.queue.index_service import IndexService
 from store_core.store.reput import ReputMessageService
@@ -41,8 +42,9 @@ SEED = 8
 
 @pytest.fixture(autouse=True)
 def _disk_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the thread that syncs behind the writing take part in all that fails and dies."""
+    """Have the threads that sync behind the writing take part in all that fails and dies."""
     monkeypatch.setattr(unseen_records, "_SYNC_BYTES", 1000)
+    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", 100)
 
 
 @dataclass(frozen=True)
