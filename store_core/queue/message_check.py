@@ -9,7 +9,6 @@ offset of a record is not looked at, and malformed names are taken as they come.
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,7 @@ from store_core.format.delayed import SCHEDULE_TOPIC
 from store_core.format.java_hash import tags_code
 from store_core.format.java_number import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, wrap
 from store_core.format.layout import BLANK_RECORD, HOST_V4, HOST_V6, MagicCode, head_dtype, unit_dtype
-from store_core.format.message import CRC_MASK, body_crc
+from store_core.format.message import body_crc
 from store_core.format.properties import (
     KEYS,
     PROPERTY_CRC,
@@ -258,7 +257,7 @@ class _Parts:
         if begin < 0 or begin + self.size < CRC_RESERVED:
             raise _UnreadableError
         covered = self.buffer.view[begin : max(begin + self.size - CRC_RESERVED, begin)]
-        if zlib.crc32(covered) & CRC_MASK != _read_crc_digits(digits):
+        if body_crc(covered) != _read_crc_digits(digits):
             raise _UnreadableError
 
     def _request(self, tags: int) -> DispatchRequest:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptRecordError, UnsupportedStoreError
 from store_core.files.file_system import write_all
+from store_core.format.crc32 import crc32
 from store_core.store.sink.staged_append import Appended
 
 if TYPE_CHECKING:
@@ -171,4 +171,4 @@ class CommitLedger:
         if file is None:
             return False
         view = file.select(appended.begin_offset - file.file_from_offset, appended.first_size)
-        return view is not None and zlib.crc32(view) == appended.first_crc
+        return view is not None and crc32(view) == appended.first_crc

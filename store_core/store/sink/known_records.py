@@ -45,10 +45,10 @@ class KnownRecords:
         times: int | npt.NDArray[np.int64],
     ) -> None:
         """Keep what is known of the next records."""
+        derived = batch.derived
         for place in written:
-            if batch.derived is None or self._left <= 0:
+            if self._is_over or derived is None or self._left <= 0:
                 self._is_over = True
-            if self._is_over or batch.derived is None:
                 return
             records, rows = batch.records, place.rows
             starts = records.starts[rows.start : rows.stop + 1]
@@ -61,7 +61,7 @@ class KnownRecords:
                     queue_offsets[rows],
                     times if isinstance(times, int) else times[rows],
                     records.is_queued[rows],
-                    batch.derived.rows(rows),
+                    derived.rows(rows),
                 )
             )
             self._left -= self._parts[-1].held_bytes
