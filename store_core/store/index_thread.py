@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Self
+
+from store_core.files.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexThread"]
 
-_MOST_WAITING: Final = 4
-"""Batches that wait for the thread."""
+_MOST_WAITING: Final = 3
+"""Batches that wait for the thread, or are at it, when another one comes."""
 
 
 class IndexThread:
@@ -31,29 +32,26 @@ class IndexThread:
 
     def __init__(self, index: IndexService) -> None:
         self._index = index
-        self._builder = ThreadPoolExecutor(1, "index")
+        self._builder = WorkerThread("index", _MOST_WAITING)
         self._syncer = ThreadPoolExecutor(1, "sync")
-        self._waiting: deque[Future[None]] = deque()
         self._syncing: Future[None] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._builder.shutdown()
+        self._builder.close()
         self._syncer.shutdown()
 
     def build(self, batch: DispatchBatch) -> None:
         """Put the keys of a batch soon; what failed for one before is raised."""
-        self._waiting.append(self._builder.submit(self._build, batch))
-        self.wait(_MOST_WAITING)
+        self._builder.take(self._build, batch)
 
     def _build(self, batch: DispatchBatch) -> None:
         self._index.build_indexes(batch, write_back=False)
         if self._syncing is None or self._syncing.done():
             self._syncing = self._syncer.submit(self._index.sync_ahead)
 
-    def wait(self, most_waiting: int = 0) -> None:
-        """Wait until the keys of all batches are put, but of some; what failed is raised."""
-        while len(self._waiting) > most_waiting:
-            self._waiting.popleft().result()
+    def wait(self) -> None:
+        """Wait until the keys of all batches are put; what failed is raised."""
+        self._builder.wait()

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -32,6 +31,7 @@ import numpy as np
 
 from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
+from store_core.files.worker_thread import WorkerThread
 from store_core.format.append import BLANK_SIZE
 from store_core.format.batch_append import complete_batch
 from store_core.format.layout import BLANK_RECORD, MagicCode, unit_dtype
@@ -243,8 +243,7 @@ class UnseenSegments:
         self._position = 0
         self._renamed = 0
         self._unsynced = 0
-        self._writer = ThreadPoolExecutor(1, "write")
-        self._writing: deque[Future[None]] = deque()
+        self._writer = WorkerThread("write", _MOST_WAITING)
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._syncing: Future[None] | None = None
         self.begin_offset = place.next_start
@@ -282,15 +281,10 @@ class UnseenSegments:
 
     def _write_behind(self, records: memoryview) -> None:
         """Have a thread write records, while the next ones are completed; what failed before is raised."""
-        self._wait_for_write(_MOST_WAITING)
         self._sync_behind()
-        self._writing.append(self._writer.submit(write_all, self._files[-1], records, self._position))
+        self._writer.take(write_all, self._files[-1], records, self._position)
         self._position += len(records)
         self._unsynced += len(records)
-
-    def _wait_for_write(self, most_waiting: int = 0) -> None:
-        while len(self._writing) > most_waiting:
-            self._writing.popleft().result()
 
     def _sync_behind(self) -> None:
         """Have a thread sync the file if it is time; what failed before is raised."""
@@ -305,7 +299,7 @@ class UnseenSegments:
             syncing.result()
 
     def _next_segment(self) -> None:
-        self._wait_for_write()
+        self._writer.wait()
         if self._files:
             write_all(self._files[-1], _blank(self._place.file_size - self._position), self._position)
         else:
@@ -317,8 +311,8 @@ class UnseenSegments:
 
     def prepare(self) -> None:
         """Bring all to disk, and, before one segment alone, close the one before."""
-        self._wait_for_write()
-        self._writer.shutdown()
+        self._writer.wait()
+        self._writer.close()
         self._wait_for_sync()
         self._syncer.shutdown()
         for file in self._files:
@@ -358,7 +352,7 @@ class UnseenSegments:
 
     def discard(self) -> None:
         """Delete the segments, the last first; a blank record that closed the one before becomes zeros."""
-        self._writer.shutdown()
+        self._writer.close()
         self._syncer.shutdown()
         for number in reversed(range(len(self._files))):
             directory = self._place.directory if number < self._renamed else self._work
