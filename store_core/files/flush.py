@@ -41,6 +41,10 @@ def _no_checkpoint(_store_timestamp: int) -> None:
     pass
 
 
+def _nobody_waits() -> None:
+    pass
+
+
 class _LogService(ServiceThread):
     """What the three services share.
 
@@ -174,7 +178,7 @@ class CommitRealTimeService(_PacedService):
     queue : MappedFileQueue
     clock : Clock
     on_committed : callable
-        Called after a step that committed something: wakes the flush service.
+        Called after a step that committed something: wakes the flush service and the dispatching.
     pace : Pace
     on_error : callable, optional
     """
@@ -192,7 +196,7 @@ class CommitRealTimeService(_PacedService):
         self.pace = pace
 
     def run_once(self) -> None:
-        """Commit by the page rule, or thoroughly when that is due; then wake the flush service."""
+        """Commit by the page rule, or thoroughly when that is due; then wake those who wait for it."""
         if not self._timed(self._queue.commit, self._least_pages()):
             self._last_thorough = self._clock.monotonic()
             self._on_committed()
@@ -241,19 +245,24 @@ class GroupCommitService(_LogService):
     release : str
         ``"4.3"``, ``"4.9"`` or ``"5.3"``: how often a request is tried.
     on_flushed, on_error : callable, optional
+    on_moved : callable, optional
+        Called after a step that brought more of the log to disk: wakes the dispatching, which release 5.3 holds back
+        until then.
     """
 
     interval: Final = 0.01
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what is flushed, and who hears of it
         self,
         queue: MappedFileQueue,
         clock: Clock,
         release: str = "5.3",
         on_flushed: Callable[[int], None] = _no_checkpoint,
         on_error: Callable[[OSError], None] | None = None,
+        on_moved: Callable[[], None] = _nobody_waits,
     ) -> None:
         super().__init__(queue, clock, on_flushed, on_error)
+        self._on_moved = on_moved
         self._attempts, self._attempt_interval = (1000, 0.001) if release == "5.3" else (2, 0.0)
         self._lock = Lock()
         self._requests: list[GroupCommitRequest] = []
@@ -282,6 +291,7 @@ class GroupCommitService(_LogService):
         """Answer all requests there are; without any flush all the same, for those that don't wait."""
         with self._lock:
             requests, self._requests = self._requests, []
+        before = self._queue.flushed_where
         try:
             self._serve(requests)
         except OSError as error:
@@ -290,6 +300,8 @@ class GroupCommitService(_LogService):
         finally:
             for request in requests:
                 request.answer(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        if self._queue.flushed_where != before:
+            self._on_moved()
 
     def _serve(self, requests: list[GroupCommitRequest]) -> None:
         if not requests:

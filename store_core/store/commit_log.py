@@ -90,6 +90,9 @@ class CommitLog:
         What is done to messages before they are appended.
     flusher : LogFlusher
         The flush services.
+    on_moved : callable
+        Called after each append, commit and group flush, in the thread that made it: `confirm_offset` may have moved,
+        so whoever follows the log is woken. It must not block.
     """
 
     def __init__(  # noqa: PLR0913 -- the files, how they are written, and the services around
@@ -128,7 +131,10 @@ class CommitLog:
             is_reentrant=config.use_reentrant_lock_when_put_message,
         )
         self._replication = Replication(config, broker, replicas or NoReplicas())
-        self.flusher = LogFlusher(config, self.mapped_file_queue, clock, self._note_flushed, self._note_error)
+        self.on_moved: Callable[[], None] = _nobody_follows
+        self.flusher = LogFlusher(
+            config, self.mapped_file_queue, clock, self._note_flushed, self._note_error, self._note_moved
+        )
 
     # ---- life
 
@@ -151,6 +157,9 @@ class CommitLog:
     def _note_flushed(self, store_timestamp: int) -> None:
         if self._checkpoint is not None:
             self._checkpoint.physic_msg_timestamp = store_timestamp
+
+    def _note_moved(self) -> None:
+        self.on_moved()
 
     def _note_error(self, error: OSError) -> None:
         """Take no more messages: what a failed ``fsync`` covered may be lost, and a later one would not tell."""
@@ -366,7 +375,8 @@ class CommitLog:
     def _ask(
         self, next_offset: int, copies: int, *, waits: bool
     ) -> tuple[Future[PutMessageStatus] | None, Future[PutMessageStatus] | None]:
-        """Ask for flush and replication up to an offset."""
+        """Wake who follows the log, and ask for flush and replication up to an offset."""
+        self._note_moved()
         flush = self.flusher.handle_disk_flush(next_offset, waits=waits)
         return flush, self._replication.handle_ha(next_offset, copies) if copies else None
 
@@ -377,3 +387,7 @@ class CommitLog:
     def put_timeout(self) -> float:
         """How long a put waits for flush and replicas that do not keep their own time-outs; seconds."""
         return max(self.config.sync_flush_timeout, self.config.slave_timeout) / 1000 + _WAIT_MARGIN
+
+
+def _nobody_follows() -> None:
+    pass

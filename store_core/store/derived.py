@@ -42,6 +42,8 @@ class DerivedStructures:
     clock : Clock
     is_master : bool
         Whether dispatching passes over what is no record.
+    notifies : bool
+        Whether listeners hear of the messages that are dispatched.
     filter_bit_map : FilterBitMap, optional
         Gives records their bit maps, see `Dispatcher`.
 
@@ -65,6 +67,7 @@ class DerivedStructures:
         clock: Clock,
         *,
         is_master: bool = True,
+        notifies: bool = True,
         filter_bit_map: FilterBitMap | None = None,
     ) -> None:
         self._log = log
@@ -81,7 +84,10 @@ class DerivedStructures:
         )  # fmt: skip
         self.dispatcher = Dispatcher(self.queues, self.index, filter_bit_map)
         queue = log.mapped_file_queue
-        self.reput = ReputMessageService(queue, self.dispatcher, rules, clock, self._dispatch_end, is_master=is_master)
+        self.reput = ReputMessageService(
+            queue, self.dispatcher, rules, clock, self._dispatch_end, is_master=is_master, notifies=notifies
+        )
+        log.on_moved = self.reput.wakeup
         self.recovery = StoreRecovery(log, self.queues, self.index, checkpoint, self.dispatcher, rules)
         self.flush_service = FlushConsumeQueueService(log.config, self.queues, checkpoint, clock)
         self._checkpoint_service = FlushCheckpointService(checkpoint, clock)

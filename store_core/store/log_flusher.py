@@ -40,6 +40,8 @@ class LogFlusher:
         Gets the store time up to which the log is on disk, ms.
     on_error : callable
         Gets what the system refused.
+    on_moved : callable
+        Called when more of the log was committed, or flushed for producers that wait.
 
     Attributes
     ----------
@@ -47,27 +49,31 @@ class LogFlusher:
         Whether appends go through a write buffer: only then there is anything to commit.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what is flushed, and who hears of it
         self,
         config: MessageStoreConfig,
         queue: MappedFileQueue,
         clock: Clock,
         on_flushed: Callable[[int], None],
         on_error: Callable[[OSError], None],
+        on_moved: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._config = config
+        self._on_moved = on_moved
         self.has_pool = uses_pool(config)
         self.group_commit: GroupCommitService | None = None
         self._watcher = FlushDiskWatcher(clock)
         if config.flush_disk_type == "SYNC_FLUSH":
-            self.group_commit = GroupCommitService(queue, clock, config.release, on_flushed, on_error)
+            self.group_commit = GroupCommitService(queue, clock, config.release, on_flushed, on_error, on_moved)
             self.flush_service: GroupCommitService | FlushRealTimeService = self.group_commit
         else:
             self.flush_service = FlushRealTimeService(queue, clock, _flush_pace(config), on_flushed, on_error)
-        self.commit_service = CommitRealTimeService(
-            queue, clock, self.flush_service.wakeup, _commit_pace(config), on_error
-        )
+        self.commit_service = CommitRealTimeService(queue, clock, self._note_committed, _commit_pace(config), on_error)
+
+    def _note_committed(self) -> None:
+        self.flush_service.wakeup()
+        self._on_moved()
 
     def start(self) -> None:
         """Start the services' threads."""

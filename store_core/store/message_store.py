@@ -112,6 +112,7 @@ class DefaultMessageStore(StoreReading):
         rules, is_master = config.queue_rules(self._batch_topics), broker.broker_id == 0
         self._derived = DerivedStructures(
             path, self.commit_log, self.checkpoint, rules, file_system, clock, is_master=is_master,
+            notifies=_notifies(config, broker),
             filter_bit_map=filter_bit_map if broker.enable_calc_filter_bit_map else None,
         )  # fmt: skip
         self.clean_services = CleanServices(
@@ -382,3 +383,8 @@ class DefaultMessageStore(StoreReading):
         Of the hooks only the broker's own rules on topics and delays are applied.
         """
         return self._puts.append_batch(messages, waits=waits)
+
+
+def _notifies(config: MessageStoreConfig, broker: BrokerConfig) -> bool:
+    """Tell whether listeners hear of messages (``ReputMessageService.doReput``): in 4.x not those of a slave."""
+    return broker.long_polling_enable and (config.release == "5.3" or config.broker_role != "SLAVE")

@@ -36,14 +36,20 @@ if TYPE_CHECKING:
 __all__ = ["MessageArrivingListener", "ReputMessageService"]
 
 _IDLE_SECONDS: Final = 0.1
-"""How long the service waits if nobody wakes it up; RocketMQ looks every millisecond."""
+"""How long the service waits if nobody wakes it up: whatever moves the log's end does. RocketMQ looks every ms."""
 
 _GATHER_SECONDS: Final = 0.002
 """How long it lets records gather: a batch costs as much as some dozen records."""
 
+_LAZY_SECONDS: Final = 0.02
+"""The same if no listener waits: readers of this store dispatch what they need themselves, and puts come first."""
+
 
 class MessageArrivingListener(Protocol):
-    """Who waits for messages (RocketMQ: ``MessageArrivingListener``), in release 5.3 also those of light queues."""
+    """Who waits for messages (RocketMQ: ``MessageArrivingListener``); from 4.9 on also for those of light queues.
+
+    The store calls it only if the broker's ``longPollingEnable`` is set, and in 4.x not if its role is SLAVE.
+    """
 
     def arriving(  # noqa: PLR0913 -- RocketMQ's own
         self,
@@ -97,6 +103,8 @@ class ReputMessageService(ServiceThread):
         Gives the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
     is_master : bool
         Whether what is no record is passed over.
+    notifies : bool
+        Whether `listeners` are called at all.
     on_error : callable, optional
 
     Attributes
@@ -115,6 +123,7 @@ class ReputMessageService(ServiceThread):
         end_offset: Callable[[], int],
         *,
         is_master: bool = True,
+        notifies: bool = True,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
         super().__init__(clock, on_error)
@@ -125,6 +134,7 @@ class ReputMessageService(ServiceThread):
         self._rules = rules
         self._end_offset = end_offset
         self._is_master = is_master
+        self._notifies = notifies
         self._lock = RLock()
 
     @property
@@ -132,11 +142,15 @@ class ReputMessageService(ServiceThread):
         """Bytes that are still to be dispatched; negative if queues point behind the log (``behind``)."""
         return self._end_offset() - self.reput_from_offset
 
+    @property
+    def _has_listeners(self) -> bool:
+        return self._notifies and bool(self.listeners)
+
     def pause(self) -> None:
-        """Wait until something is appended, then a little for more."""
+        """Wait until the log's end has moved, then a little for more."""
         self.wait_for_running(_IDLE_SECONDS)
         if self.behind > 0:
-            self.wait_until_stopped(_GATHER_SECONDS)
+            self.wait_until_stopped(_GATHER_SECONDS if self._has_listeners else _LAZY_SECONDS)
 
     def run_once(self, *, gather: bool = False, known: Iterable[KnownColumns] = ()) -> None:
         """Dispatch what is there (``doReput``); from any thread, one at a time.
@@ -258,8 +272,8 @@ class ReputMessageService(ServiceThread):
         return True
 
     def _dispatch(self, batch: DispatchBatch, *, gather: bool) -> None:
-        batch = self._dispatcher.dispatch_batch(batch, gather=gather and not self.listeners)
-        if self.listeners:
+        batch = self._dispatcher.dispatch_batch(batch, gather=gather and not self._has_listeners)
+        if self._has_listeners:
             for request in batch.requests():
                 self._notify(request)
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store_core import DefaultMessageStore, MessageStoreConfig, SegmentLayoutError
+from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, SegmentLayoutError
+from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_file import file_name_of
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import DispatchRequest
-    from store_core.store.config import Release
+    from store_core.store.config import BrokerRole, Release
 
 SIZE: Final = 600
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
@@ -211,6 +213,92 @@ def test_reader_finds_what_was_put_before(store: DefaultMessageStore) -> None:
     found = store.index_service.query_offset("orders", "k", 64, 0, 2**63 - 1).physical_offsets
     assert 50 == len(found)
     assert (0, 0) == (store.get_max_offset_in_queue("other", 0), store.get_min_offset_in_queue("other", 0))
+
+
+class PatientClock(SystemClock):
+    """A clock on which a pause of a service ends only if somebody ends it."""
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        return super().wait(event, None if seconds is None or seconds >= 0.1 else seconds)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"release": "4.3"},
+        {"release": "5.3"},
+        {"flush_disk_type": "SYNC_FLUSH"},
+        {"transient_store_pool_enable": True, "transient_store_pool_size": 1},
+    ],
+    ids=str,
+)
+def test_what_moves_the_logs_end_wakes_the_dispatching(tmp_path: Path, more: dict[str, Any]) -> None:
+    listener = Listener(enough=1)
+    with DefaultMessageStore.open(tmp_path, config(**more), clock=PatientClock()) as store:
+        store.reput_message_service.listeners.append(listener)
+        store.put_message(message())
+
+        assert listener.is_enough.wait(30)
+
+
+def test_a_batch_wakes_the_dispatching(tmp_path: Path) -> None:
+    listener = Listener(enough=2)
+    with DefaultMessageStore.open(tmp_path, config(), clock=PatientClock()) as store:
+        store.reput_message_service.listeners.append(listener)
+        store.append_batch(pa.table({"topic": ["orders"] * 2, "body": [b"1", b"2"]}))
+
+        assert listener.is_enough.wait(30)
+
+
+def test_an_idle_dispatching_waits_for_a_wake_up_and_never_spins() -> None:
+    clock, waits = FakeClock(), []
+    service = ReputMessageService(None, Seen(), QueueRules(), clock, lambda: 0)  # type: ignore[arg-type]  # idle
+    for _ in range(3):
+        begin = clock.seconds
+        service.pause()
+        waits.append(clock.seconds - begin)
+
+    assert [0.1] * 3 == pytest.approx(waits)
+
+
+@pytest.mark.parametrize(("has_listener", "expected"), [(True, 0.002), (False, 0.02)])
+def test_records_gather_longer_if_nobody_waits_for_them(has_listener: bool, expected: float) -> None:
+    clock = FakeClock()
+    service = ReputMessageService(None, Seen(), QueueRules(), clock, lambda: 100)  # type: ignore[arg-type]  # not run
+    if has_listener:
+        service.listeners.append(Listener(enough=1))
+    service.wakeup()
+    service.pause()
+
+    assert pytest.approx(expected) == clock.seconds
+
+
+@pytest.mark.parametrize(
+    ("release", "role", "polls", "expected"),
+    [
+        ("4.3", "ASYNC_MASTER", True, 1),
+        ("4.9", "SYNC_MASTER", True, 1),
+        ("5.3", "ASYNC_MASTER", True, 1),
+        ("4.3", "ASYNC_MASTER", False, 0),
+        ("4.9", "ASYNC_MASTER", False, 0),
+        ("5.3", "ASYNC_MASTER", False, 0),
+        ("4.3", "SLAVE", True, 0),
+        ("4.9", "SLAVE", True, 0),
+        ("5.3", "SLAVE", True, 1),
+        ("5.3", "SLAVE", False, 0),
+    ],
+)
+def test_listeners_hear_with_long_polling_and_before_5_not_on_slaves(
+    tmp_path: Path, release: Release, role: BrokerRole, polls: bool, expected: int
+) -> None:
+    listener, broker = Listener(enough=1), BrokerConfig(long_polling_enable=polls)
+    with DefaultMessageStore.open(tmp_path, config(release=release, broker_role=role), broker=broker) as store:
+        store.reput_message_service.listeners.append(listener)
+        store.commit_log.put(message())  # as a slave's log grows: past the checks that refuse a producer's puts
+        store.dispatch_now()
+        store.close()
+
+    assert expected == len(listener.arrived)
 
 
 def test_light_queues_hear_of_their_messages(tmp_path: Path) -> None:
