@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyspark.sql import SparkSession
+
 from pyspark_commitlog.rebuild.driver import rebuild_by
 from store_core.queue.index_files import INDEX_DIRECTORY
 from store_core.store.config import MessageStoreConfig
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    import pytest
+
     from pyspark_commitlog.rebuild.driver import Rows
     from pyspark_commitlog.rebuild.report import RebuildReport
     from pyspark_commitlog.rebuild.tasks import RebuildTasks
     from store_core.store.rebuild.compare import LogBounds
     from tests.golden_stores import UnpackedStore
 
-__all__ = ["LocalRunner", "golden_rules", "index_files", "queue_files", "rebuild_here"]
+__all__ = ["LocalRunner", "golden_rules", "index_files", "queue_files", "rebuild_here", "run_without_spark"]
 
 T = TypeVar("T")
 
@@ -67,6 +71,25 @@ class LocalRunner:
 
 def rebuild_here(store: Path, target: Path, rules: RebuildRules, compared: LogBounds | None = None) -> RebuildReport:
     return rebuild_by(LocalRunner(), 2, store, target, rules, compared=compared)
+
+
+def run_without_spark(patch: pytest.MonkeyPatch) -> None:
+    """Have commands run their tasks in this process."""
+
+    class Context:
+        defaultParallelism = 2  # noqa: N815 -- Spark's name
+
+        def statusTracker(self) -> None:  # noqa: N802 -- Spark's name
+            pass
+
+    class Session:
+        sparkContext = Context()  # noqa: N815 -- Spark's name
+
+        def stop(self) -> None:
+            pass
+
+    patch.setattr("pyspark_commitlog.rebuild.driver.spark_runner", lambda _: LocalRunner())
+    patch.setattr(SparkSession, "getActiveSession", Session)
 
 
 def golden_rules(store: UnpackedStore) -> RebuildRules:

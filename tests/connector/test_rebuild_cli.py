@@ -8,7 +8,6 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core.files.file_system import OsFileSystem
@@ -16,11 +15,13 @@ from store_core.files.store_lock import StoreLock
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
 from store_core.store.store_checkpoint import StoreCheckpoint
 from tests.builders import LogBuilder
-from tests.connector.rebuilding import LocalRunner, index_files, queue_files
+from tests.connector.rebuilding import index_files, queue_files, run_without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from tests.golden_stores import UnpackedStore
 
@@ -34,22 +35,7 @@ def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run tasks in this process."""
-
-    class Context:
-        defaultParallelism = 2  # noqa: N815 -- Spark's name
-
-        def statusTracker(self) -> None:  # noqa: N802 -- Spark's name
-            pass
-
-    class Session:
-        sparkContext = Context()  # noqa: N815 -- Spark's name
-
-        def stop(self) -> None:
-            pass
-
-    monkeypatch.setattr("pyspark_commitlog.rebuild.driver.spark_runner", lambda _: LocalRunner())
-    monkeypatch.setattr(SparkSession, "getActiveSession", Session)
+    run_without_spark(monkeypatch)
 
 
 def report_of(path: Path) -> dict[str, Any]:

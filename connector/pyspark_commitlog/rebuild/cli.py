@@ -102,7 +102,9 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     add("--index-num", type=_size, metavar="N", help="maxIndexNum")
     add("--batch-topic", action="append", default=[], metavar="TOPIC", help="a topic with queue.type=BatchCQ")
     add("--ext", action="store_true", help="with queue extensions (enableConsumeQueueExt)")
-    add("--light", action="store_true", help="with light queues (enableLmq, enableMultiDispatch)")
+    light = "with light queues (enableLmq, enableMultiDispatch), or without; by default if records name any"
+    add("--light", action=argparse.BooleanOptionalAction, help=light)
+    add("--no-batch-inference", dest="batch_inference", action="store_false", help="no batch topics by records alone")
     add("--check-crc", action="store_true", help="end the log at a body that its checksum does not fit")
     add("--max-queues", type=_size, metavar="N", help="refuse a log that names more queues (default 1,000,000)")
 

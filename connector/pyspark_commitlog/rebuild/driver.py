@@ -120,7 +120,7 @@ def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, an
     segments = behind or list(listing.segments[-1:])
     buckets = max(_BUCKETS_A_CORE * cores, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
     tasks = RebuildTasks(split_segments(segments, _PARTS_A_CORE * cores), rules, store, target, buckets, compared)
-    report = _run_to_end(run, tasks)
+    report = _run_as_told(run, tasks)
     report = replace(report, problems=problems + report.problems, notes=listing.notes)
     if len(report.queues) > rules.max_queues:
         clear(target, rules)
@@ -131,6 +131,16 @@ def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, an
     if compared is None and target.is_dir():
         sync_directories(target)
     return report
+
+
+def _run_as_told(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
+    """Run the tasks; once more if records say that topics are batch topics, of which each record has another unit."""
+    report = _run_to_end(run, tasks)
+    topics = report.told_topics if tasks.rules.infers_batch_topics else ()
+    if not topics:
+        return report
+    again = _run_to_end(run, replace(tasks, rules=tasks.rules.with_batch_topics(topics)))
+    return replace(again, inferred_topics=topics)
 
 
 def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
@@ -195,7 +205,8 @@ def _values(rows: Rows, kind: ReportKind) -> list[dict[str, Any]]:
 
 def _outcome(values: dict[str, Any]) -> tuple[int, SegmentOutcome]:
     number = values.pop("part")
-    return number, SegmentOutcome(**(values | {"refused": tuple(RefusedUnit(*unit) for unit in values["refused"])}))
+    refused = tuple(RefusedUnit(*unit) for unit in values["refused"])
+    return number, SegmentOutcome(**(values | {"refused": refused, "batch_topics": tuple(values["batch_topics"])}))
 
 
 def _queue(values: dict[str, Any]) -> QueueReport:

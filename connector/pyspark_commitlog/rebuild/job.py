@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_commitlog.job_session import spark_session
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.rebuild.driver import rebuild
+from pyspark_commitlog.rebuild.inferred import inference_notes
 from pyspark_commitlog.rebuild.progress import RebuildStages
 from store_core.errors import StoreLockedError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
@@ -126,7 +127,7 @@ class RebuildJob:
         plan = self.plan
         self._prepare_output()
         report = self._spark("rebuild", lambda spark: rebuild(spark, plan.store, plan.output, plan.rules))
-        self.report = report = replace(report, unlogged=self._unlogged(report))
+        self.report = report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
         code = ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
         if not plan.is_replaced:
             self._note(f"the new files are in {plan.output}")
@@ -241,6 +242,7 @@ class RebuildJob:
             report,
             differences=(*report.differences, *self._unexpected(known, bounds)),
             excess_index=0 if is_live else self._excess_index(report.end_offset),
+            notes=self._notes(report),
         )
         if is_live:
             self._note(
@@ -292,6 +294,9 @@ class RebuildJob:
         session = spark_session(f"commitlog {name}", needs_context=True)
         with session as spark, spark_progress(spark, describe=RebuildStages(self.plan.size)):
             return run(spark)
+
+    def _notes(self, report: RebuildReport) -> tuple[str, ...]:
+        return (*report.notes, *inference_notes(self.plan, report))
 
     def _note(self, text: str) -> None:
         self.actions.append(text)

@@ -23,6 +23,7 @@ from store_core.store.rebuild.rules import RebuildRules
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from store_core.queue.queue_rules import QueueRules, Release
 
@@ -52,6 +53,10 @@ class RebuildPlan:
         Whether what is there is compared with the log, and nothing written.
     is_damage_accepted : bool
         Whether old files are replaced although the log is damaged.
+    light_source : str
+        What decided whether light queues are rebuilt; empty if the records do, where they name any.
+    assumptions : tuple of str
+        What neither options nor files nor records tell, and what was taken instead.
     """
 
     store: Path
@@ -63,6 +68,8 @@ class RebuildPlan:
     is_discarded: bool = False
     is_verified: bool = False
     is_damage_accepted: bool = False
+    light_source: str = ""
+    assumptions: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:
@@ -80,12 +87,14 @@ class RebuildPlan:
         if not (store / COMMIT_LOG).is_dir():
             raise InvalidOptionError(f"{store} is no store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100
-        rules = _rules(store, options)
+        found = DerivedSizes.find(store)
+        rules = _rules(store, options, found)
         behind = [segment for segment in segments if segment.end_offset > rules.first_offset]
         _check_output(store, output, is_replaced=options.replace)
         return cls(
             store, output, rules, sum(segment.size for segment in behind), segments[0].start_offset,
             options.replace, options.discard_old, options.verify, options.accept_damage,
+            _light_source(options, found), tuple(_assumptions(options, found)),
         )  # fmt: skip
 
     def describe(self) -> list[str]:
@@ -97,7 +106,8 @@ class RebuildPlan:
         if self.rules.has_queues:
             lines.append(f"queue files of {rules.consume_queue_file_size} bytes")
             lines += [f"batch queues of {topic}" for topic in sorted(rules.batch_topics)]
-            lines += ["with an extension"] * rules.is_ext_enabled + ["with light queues"] * rules.is_lmq_enabled
+            lines += ["with an extension"] * rules.is_ext_enabled
+            lines += [f"with light queues{'' if self.light_source else ' if records name any'}"] * rules.is_lmq_enabled
         if self.rules.has_index:
             lines.append(f"index files of {rules.max_hash_slot_num} slots and {rules.max_index_num} entries")
         if self.rules.first_offset:
@@ -117,9 +127,9 @@ def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
         raise InvalidOptionError(f"--replace renames, so {output} has to be on the file system of {store}")
 
 
-def _rules(store: Path, options: argparse.Namespace) -> RebuildRules:
+def _rules(store: Path, options: argparse.Namespace, found: DerivedSizes) -> RebuildRules:
     rules = RebuildRules(
-        _queue_rules(store, options),
+        _queue_rules(store, options, found),
         frozenset(options.topic) if options.topic else None,
         options.queue_id,
         options.since_offset,
@@ -127,6 +137,7 @@ def _rules(store: Path, options: argparse.Namespace) -> RebuildRules:
         has_queues=options.has_queues,
         has_index=options.has_index,
         max_queues=options.max_queues or MAX_QUEUES,
+        infers_batch_topics=options.batch_inference,
     )
     if not options.has_index:
         return rules
@@ -137,9 +148,8 @@ def _rules(store: Path, options: argparse.Namespace) -> RebuildRules:
     return replace(rules, index_since_offset=kept.end_physical_offset)
 
 
-def _queue_rules(store: Path, options: argparse.Namespace) -> QueueRules:
+def _queue_rules(store: Path, options: argparse.Namespace, found: DerivedSizes) -> QueueRules:
     """Put together what the options say, else the broker's configuration, else the files that are there."""
-    found = DerivedSizes.find(store)
     config = _config(options)
     rules = config.queue_rules()
     explicit: dict[str, Any] = {
@@ -147,16 +157,47 @@ def _queue_rules(store: Path, options: argparse.Namespace) -> QueueRules:
         "max_hash_slot_num": options.hash_slot_num,
         "max_index_num": options.index_num,
     }
+    if options.light is not None:
+        explicit |= _light_switches(is_on=options.light)
     told: dict[str, Any] = {}
     if options.broker_config is None:
         names = ("consume_queue_file_size", "batch_consume_queue_file_size", "ext_file_size")
         told = {name: getattr(found, name) for name in (*names, "max_hash_slot_num", "max_index_num")}
-        is_light = options.light or (found.has_light and rules.release != "4.3")
-        told |= {"is_ext_enabled": options.ext or found.has_ext}
-        told |= {"is_multi_dispatch_enabled": is_light, "is_lmq_enabled": is_light}
+        told |= {"is_ext_enabled": found.has_ext, **_light_switches(is_on=rules.release != "4.3")}
+    told |= {"is_ext_enabled": True} if options.ext else {}
     values = {name: value for name, value in (*told.items(), *explicit.items()) if value is not None}
     batch_topics = found.batch_topics | frozenset(options.batch_topic) | _configured(store, rules.release)
     return replace(rules, **values, batch_topics=batch_topics if rules.release == "5.3" else frozenset())
+
+
+def _light_switches(*, is_on: bool) -> dict[str, Any]:
+    """Make the two switches alike: a store with only one of them has no light queues, see `light_units`."""
+    return {"is_multi_dispatch_enabled": is_on, "is_lmq_enabled": is_on}
+
+
+def _light_source(options: argparse.Namespace, found: DerivedSizes) -> str:
+    """Say what decides on light queues; empty if the records do, which name them one by one."""
+    if options.light is not None:
+        return "--light" if options.light else "--no-light"
+    if options.broker_config is not None:
+        return "--broker-config"
+    return "a directory" if found.has_light else ""
+
+
+def _assumptions(options: argparse.Namespace, found: DerivedSizes) -> Iterator[str]:
+    """Name what a store without queues does not tell."""
+    if options.broker_config is not None or found.consume_queue_file_size is not None:
+        return
+    if not options.ext and not found.has_ext:
+        yield (
+            "queues are rebuilt without an extension, because nothing is left that tells whether the broker had one "
+            "(enableConsumeQueueExt); records do not. Queues work without it. To have it, add --ext"
+        )
+    if options.consume_queue_file_size is None:
+        yield (
+            "nothing tells the size of queue files, so RocketMQ's default was taken. A broker refuses files of another "
+            "size than its own (mappedFileSizeConsumeQueue): --broker-config or --consume-queue-file-size tells it"
+        )
 
 
 def _config(options: argparse.Namespace) -> MessageStoreConfig:

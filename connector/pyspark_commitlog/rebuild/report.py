@@ -39,6 +39,8 @@ class RebuildReport:
         Queues that the store has, and of which the log has no record.
     excess_index : int
         Of a comparison: index files that point behind the log's end.
+    inferred_topics : tuple of str
+        Topics whose queues are batch queues because their records say so, and nothing else did.
     """
 
     outcomes: tuple[SegmentOutcome, ...]
@@ -49,6 +51,7 @@ class RebuildReport:
     notes: tuple[str, ...] = ()
     unlogged: tuple[tuple[str, int], ...] = ()
     excess_index: int = 0
+    inferred_topics: tuple[str, ...] = ()
 
     @property
     def records(self) -> int:
@@ -74,6 +77,16 @@ class RebuildReport:
     def extra_entries(self) -> int:
         """Of a comparison: index entries that the log does not give."""
         return sum(outcome.extra_entries for outcome in self.outcomes)
+
+    @property
+    def light_record(self) -> int:
+        """Physical offset of the first record that is in light queues; -1 without any."""
+        return next((found.light_record for found in self.outcomes if found.light_record >= 0), -1)
+
+    @property
+    def told_topics(self) -> tuple[str, ...]:
+        """Topics whose records only a batch topic can have, and that were not rebuilt as such."""
+        return tuple(sorted({topic for outcome in self.outcomes for topic in outcome.batch_topics}))
 
     @property
     def refused_count(self) -> int:
@@ -111,6 +124,8 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "is_damaged": report.is_damaged,
         "problems": [*report.problems, *_damage(report)],
         "notes": list(report.notes),
+        "light_record": report.light_record if report.light_record >= 0 else None,
+        "inferred_batch_topics": list(report.inferred_topics),
         "segments": [asdict(outcome) | {"refused": None} for outcome in report.outcomes],
         "queues": [asdict(queue) | {"gaps": None} for queue in report.queues],
         "gap_count": report.gap_count,

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from store_core.queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.unit_pieces import PieceFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["RebuildRules"]
@@ -37,6 +39,9 @@ class RebuildRules:
         What is wanted.
     max_queues : int
         How many queues there may be.
+    infers_batch_topics : bool
+        Whether a topic with records that only a batch topic can have is rebuilt as one, even if `queue_rules` do not
+        name it.
     """
 
     queue_rules: QueueRules
@@ -48,6 +53,7 @@ class RebuildRules:
     has_queues: bool = True
     has_index: bool = False
     max_queues: int = MAX_QUEUES
+    infers_batch_topics: bool = False
 
     @property
     def first_offset(self) -> int:
@@ -68,6 +74,11 @@ class RebuildRules:
     def wants(self, topic: str, queue_id: int) -> bool:
         """Tell whether a queue is to be rebuilt."""
         return (self.topics is None or topic in self.topics) and self.queue_id in (None, queue_id)
+
+    def with_batch_topics(self, topics: Iterable[str]) -> RebuildRules:
+        """Return rules by which these are batch topics, too."""
+        known = self.queue_rules.batch_topics | frozenset(topics)
+        return replace(self, queue_rules=replace(self.queue_rules, batch_topics=known))
 
     def piece_format(self, topic: str) -> PieceFormat:
         """Give the form in which units of a topic are carried."""

@@ -15,6 +15,7 @@ from store_core.queue.dispatch_reader import DispatchReader
 from store_core.queue.index_pieces import IndexEntries, pack_entries
 from store_core.store.rebuild.segment_part import SegmentOutcome
 from store_core.store.rebuild.segment_units import PlainUnits, WholeUnits
+from store_core.store.rebuild.told_kinds import ToldKinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,9 +58,11 @@ class SegmentScan:
     comparison: IndexComparison | None = None
     outcome: SegmentOutcome | None = None
     _units: PlainUnits | WholeUnits = field(init=False)
+    _kinds: ToldKinds = field(init=False)
 
     def __post_init__(self) -> None:
         self._units = (PlainUnits if self.rules.is_plain else WholeUnits)(self.rules)
+        self._kinds = ToldKinds(self.rules)
 
     def __iter__(self) -> Iterator[QueuePiece | IndexPiece]:
         segment, rules = self.part.segment, self.rules
@@ -85,6 +88,7 @@ class SegmentScan:
             entries = IndexEntries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes)
             yield IndexPiece(pack_entries(entries))
         if self.rules.has_queues:
+            self._kinds.look_at(batch)
             yield from self._units.add(batch)
 
     def _outcome(
@@ -106,4 +110,6 @@ class SegmentScan:
             tuple(self._units.refused),
             missing,
             extra,
+            self._kinds.light_record,
+            tuple(sorted(self._kinds.batch_topics)),
         )

@@ -68,6 +68,9 @@ class SegmentOutcome:
         The first of them.
     missing_entries, extra_entries : int
         Of a comparison: index entries of these records that the index does not have, and the other way round.
+    light_record : int
+    batch_topics : tuple of str
+        What its records tell of kinds of queues, see `store_core.store.rebuild.told_kinds.ToldKinds`.
     """
 
     path: str
@@ -82,6 +85,8 @@ class SegmentOutcome:
     refused: tuple[RefusedUnit, ...] = ()
     missing_entries: int = 0
     extra_entries: int = 0
+    light_record: int = -1
+    batch_topics: tuple[str, ...] = ()
 
     @property
     def is_damaged(self) -> bool:
@@ -161,4 +166,6 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         refused=(first.refused + second.refused)[:_REFUSED_KEPT],
         missing_entries=first.missing_entries + second.missing_entries,
         extra_entries=first.extra_entries + second.extra_entries,
+        light_record=second.light_record if first.light_record < 0 else first.light_record,
+        batch_topics=tuple(sorted({*first.batch_topics, *second.batch_topics})),
     )

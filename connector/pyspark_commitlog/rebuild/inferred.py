@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rebuild inferred from records where neither options nor files said it, and what nothing could tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark_commitlog.rebuild.plan import RebuildPlan
+    from pyspark_commitlog.rebuild.report import RebuildReport
+
+__all__ = ["inference_notes"]
+
+
+def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
+    """Say what was inferred and why, and what was taken without any evidence; a line each."""
+    return [*_light(plan, report), *_batch(report), *plan.assumptions] if plan.rules.has_queues else []
+
+
+def _light(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:
+    if report.light_record < 0:
+        return
+    witness = f"the record at offset {report.light_record} has property INNER_MULTI_QUEUE_OFFSET"
+    if not plan.rules.queue_rules.is_multi_dispatch_enabled:
+        yield (
+            f"light queues are left out, as {plan.light_source} says, although {witness}, which a store writes only "
+            f"with light queues on. To rebuild them, add --light"
+        )
+    elif not plan.light_source:
+        yield (
+            f"light queues are rebuilt, although neither options nor directories name any: {witness}, which a store "
+            f"writes only with light queues on. To leave them out, add --no-light"
+        )
+
+
+def _batch(report: RebuildReport) -> Iterator[str]:
+    why = "has inner batches, which a store takes for batch topics (queue.type=BatchCQ) only"
+    for topic in report.inferred_topics:
+        yield f"{topic} is rebuilt as a batch topic, although nothing else says so: it {why}"
+    for topic in report.told_topics:
+        yield f"{topic} is rebuilt without batch queues, although it {why}: --no-batch-inference says so"
