@@ -25,6 +25,7 @@ DPI: Final = 160
 def draw(figure: Figure, name: str) -> list[Path]:
     """Save a plot with the ink of each paper; gives the files."""
     made = []
+    figure.set_facecolor("none")
     for paper, ink in INKS.items():
         for text in figure.findobj(Text):
             text.set_color(ink)

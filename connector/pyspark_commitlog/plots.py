@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from pyspark_commitlog.plots_bars import bar_axes, throughput
 from pyspark_commitlog.plots_data import rates, segment_bytes, store_latencies
 from pyspark_commitlog.plots_queues import read_queues
 from pyspark_commitlog.plots_style import (
     BLUE,
     COLOURS,
-    GREY,
     INK,
     LINE,
     ORANGE,
+    TEXT,
     VERMILLION,
     apart,
     bare_axes,
@@ -34,7 +35,6 @@ from pyspark_commitlog.plots_style import (
     no_ticks,
     quantity_formatter,
     sequential_colours,
-    si,
     time_axis,
     times_of_day,
     title,
@@ -44,7 +44,7 @@ from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
     from matplotlib.artist import Artist
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 __all__ = ["message_rates", "queue_depth", "segment_map", "store_latency", "throughput"]
 
-_TEXT: Final = 9.0
 _MOST_TOPICS: Final = len(COLOURS)
 _MOST_ROWS: Final = 20
 _WHOLE: Final = 100
@@ -99,7 +98,7 @@ def message_rates(messages: Messages, bin_seconds: int | None = None) -> Figure:
         labels.keys(),
         loc="outside right upper",
         frameon=False,
-        fontsize=_TEXT,
+        fontsize=TEXT,
         handlelength=1,
         handleheight=1,
         labelspacing=0.6,
@@ -168,7 +167,7 @@ def segment_map(messages: Messages) -> Figure:
     step = max(1, -(-len(found.offsets) // 10))
     places = np.arange(0, len(found.offsets), step)
     axes.set_xticks(places.tolist(), [binary_bytes(int(found.offsets[place])) for place in places])
-    axes.set_xlabel("where the segment begins in the log", color=INK, fontsize=_TEXT, loc="left")
+    axes.set_xlabel("where the segment begins in the log", color=INK, fontsize=TEXT, loc="left")
     for edge in range(1, len(layers)):
         axes.axhline(edge, color=LINE, linewidth=0.7)
     note = _first_times(axes, found.first_times, places)
@@ -191,7 +190,7 @@ def _first_times(axes: Axes, times: npt.NDArray[np.int64] | None, places: npt.ND
     top = axes.secondary_xaxis("top")
     labels, note = times_of_day(times[places])
     top.set_xticks(places.tolist(), labels)
-    top.tick_params(colors=INK, labelsize=_TEXT, length=0)
+    top.tick_params(colors=INK, labelsize=TEXT, length=0)
     top.spines["top"].set_visible(False)
     return note
 
@@ -202,7 +201,7 @@ def _colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
     bar.locator = few_ticks()
     bar.formatter = quantity_formatter("B")
     bar.update_ticks()
-    bar.ax.tick_params(colors=INK, labelsize=_TEXT, length=0)
+    bar.ax.tick_params(colors=INK, labelsize=TEXT, length=0)
 
 
 def store_latency(
@@ -267,7 +266,7 @@ def _name_lines(axes: Axes, ends: npt.NDArray[np.float64], names: Sequence[str],
     places = apart(((np.log10(ends) - low) / (high - low)).tolist(), 0.075)
     for place, name, colour in zip(places, names, colours, strict=True):
         axes.annotate(
-            name, (1.01, place), xycoords="axes fraction", va="center", color=colour, fontsize=_TEXT, fontweight="bold"
+            name, (1.01, place), xycoords="axes fraction", va="center", color=colour, fontsize=TEXT, fontweight="bold"
         )
 
 
@@ -334,7 +333,7 @@ def _draw_depths(axes: Axes, topics: Mapping[str, list[int]]) -> None:
             axes.barh(row, depth, left=left, height=0.62, color=BLUE, alpha=1 if number % 2 == 0 else 0.62, linewidth=0)
             left += depth
         behind_bar(axes, left, row, f"{left:,}" if len(depths) == 1 else f"{left:,} in {len(depths)} queues")
-    _bar_axes(axes, list(topics), largest * 1.5, len(topics))
+    bar_axes(axes, list(topics), largest * 1.5, len(topics))
     title(axes, "Messages in the queues")
 
 
@@ -344,57 +343,6 @@ def _draw_lags(axes: Axes, lags: Sequence[GroupLag], rest: str, now: int, rows: 
         age = f", oldest {duration(now - lag.oldest)}" if lag.oldest is not None else ""
         behind_bar(axes, lag.messages, row, f"{lag.messages:,}{age}")
     names = [f"{lag.group}: {lag.topic}" for lag in lags]
-    _bar_axes(axes, names, max((lag.messages for lag in lags), default=1) * 1.8, rows)
-    axes.annotate(rest, (0, len(lags) + 0.05), color=INK, fontsize=_TEXT, va="center")
+    bar_axes(axes, names, max((lag.messages for lag in lags), default=1) * 1.8, rows)
+    axes.annotate(rest, (0, len(lags) + 0.05), color=INK, fontsize=TEXT, va="center")
     title(axes, "Not consumed, by group")
-
-
-def _bar_axes(axes: Axes, names: Sequence[str], width: float, rows: int) -> None:
-    """Make room for the numbers behind the bars, which do without an axis."""
-    bare_axes(axes, grid=None)
-    axes.spines["bottom"].set_visible(False)
-    axes.set_xlim(0, width)
-    axes.set_ylim(rows - 0.4, -0.6)
-    axes.set_xticks([])
-    axes.set_yticks(range(len(names)), list(names))
-
-
-def throughput(
-    values: Mapping[str, float], name: str = "Throughput", unit: str = "B/s", *, compared_with: Collection[str] = ()
-) -> Figure:
-    """Draw a bar for each of some measured rates.
-
-    Parameters
-    ----------
-    values : mapping of str to float
-        Rates by name, drawn in this order.
-    name : str
-        What is above.
-    unit : str
-        Of the rates; written with SI prefixes.
-    compared_with : collection of str
-        Names of rates that the others are compared with; their bars are grey.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is no value, or one is negative, or none has a name that the others are compared with.
-    ModuleNotFoundError
-        If matplotlib is not installed.
-    """
-    if not values or min(values.values()) < 0:
-        raise InvalidOptionError(f"expected rates that are not negative, and at least one: {dict(values)}")
-    if not values.keys() >= set(compared_with):
-        raise InvalidOptionError(f"compared_with: expected names among {[*values]}, found {[*compared_with]}")
-    figure, grid = new_figure(0.7 + 0.34 * len(values))
-    axes = cast("Axes", grid[0, 0])
-    for row, (label, value) in enumerate(values.items()):
-        axes.barh(row, value, height=0.62, color=GREY if label in compared_with else BLUE, linewidth=0)
-        behind_bar(axes, value, row, si(value, unit))
-    _bar_axes(axes, [*values], (max(values.values()) or 1) * 1.15, len(values))
-    title(axes, name)
-    return figure

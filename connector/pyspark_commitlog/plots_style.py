@@ -25,6 +25,8 @@ __all__ = [
     "INK",
     "LINE",
     "ORANGE",
+    "PAPER",
+    "TEXT",
     "VERMILLION",
     "apart",
     "bare_axes",
@@ -43,11 +45,13 @@ __all__ = [
     "topic_colours",
 ]
 
-INK: Final = "#7b7b7b"
-"""Text: its contrast is the same, 4.2, to white and to #111111."""
+INK: Final = "#24292f"
+"""Text: its contrast to `PAPER` is 14.6."""
+PAPER: Final = "#ffffff"
+"""The background: notebooks with a dark theme show the plot as a card, and its text stays readable."""
 LINE: Final = "#80808059"
-"""Grid and axes: the same, but faint."""
-GREY: Final = "#9a9a9a"
+"""Grid and axes: faint, on light paper and on dark."""
+GREY: Final = "#8c8c8c"
 
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
@@ -55,11 +59,12 @@ VERMILLION: Final = "#D55E00"
 COLOURS: Final = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", VERMILLION, "#B8AD2B")
 """Okabe and Ito's, without the black, which dark paper swallows; their yellow is darker, or light paper would."""
 
+TEXT: Final = 10.5
+"""Size of text, in points: what is 9 inches wide is shown in a column of some 8."""
 _WIDTH: Final = 9.0
 _DPI: Final = 160
 _PAD: Final = 0.08
-_TEXT: Final = 9.0
-_TITLE: Final = 10.5
+_TITLE: Final = 12.0
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
@@ -68,7 +73,7 @@ _DAY: Final = 86400
 def new_figure(
     height: float, rows: int = 1, columns: int = 1, **grid: object
 ) -> tuple[Figure, npt.NDArray[np.object_]]:
-    """Make a figure without background, and its axes.
+    """Make a figure and its axes.
 
     Parameters
     ----------
@@ -104,7 +109,7 @@ def new_figure(
             return buffer.getvalue(), {"width": round(width), "height": round(height)}
 
     layout = ConstrainedLayoutEngine(w_pad=_PAD, h_pad=_PAD)
-    figure = CommitLogFigure(figsize=(_WIDTH, height), dpi=_DPI, layout=layout, facecolor="none")
+    figure = CommitLogFigure(figsize=(_WIDTH, height), dpi=_DPI, layout=layout, facecolor=PAPER)
     return figure, figure.subplots(rows, columns, squeeze=False, **grid)  # type: ignore[call-overload]
 
 
@@ -114,7 +119,7 @@ def bare_axes(axes: Axes, *, grid: str | None = "y") -> None:
     for side in ("top", "left", "right"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
-    axes.tick_params(colors=INK, labelcolor=INK, labelsize=_TEXT, length=0, pad=6)
+    axes.tick_params(colors=INK, labelcolor=INK, labelsize=TEXT, length=0, pad=6)
     axes.set_axisbelow(True)
     if grid == "y":
         axes.yaxis.grid(visible=True, color=LINE, linewidth=0.7)
@@ -126,7 +131,7 @@ def title(axes: Axes, text: str, note: str = "") -> None:
     """Say above the left corner what is drawn, in which unit; a note goes to the right corner."""
     axes.set_title(text, loc="left", color=INK, fontsize=_TITLE, fontweight="bold", pad=8)
     if note:
-        axes.set_title(note, loc="right", color=INK, fontsize=_TEXT, pad=8)
+        axes.set_title(note, loc="right", color=INK, fontsize=TEXT, pad=8)
 
 
 def few_ticks() -> MaxNLocator:
@@ -171,7 +176,7 @@ def time_axis(axes: Axes, begins_ms: npt.NDArray[np.int64], end_ms: int) -> None
     pattern = "%d %b" if step >= _DAY else "%H:%M" if step >= _MINUTE else "%H:%M:%S"
     axes.set_xlim(begin, end)
     axes.set_xticks(ticks.tolist(), [datetime.fromtimestamp(int(tick), UTC).strftime(pattern) for tick in ticks])
-    axes.set_xlabel(_days(begin, end), color=INK, fontsize=_TEXT, loc="left")
+    axes.set_xlabel(_days(begin, end), color=INK, fontsize=TEXT, loc="left")
 
 
 def times_of_day(times_ms: npt.NDArray[np.int64]) -> tuple[list[str], str]:
@@ -259,4 +264,4 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
 
 def behind_bar(axes: Axes, value: float, row: float, text: str) -> None:
     """Write a text behind the end of a bar to the right."""
-    axes.annotate(text, (value, row), xytext=(5, 0), textcoords="offset points", va="center", color=INK, fontsize=9.0)
+    axes.annotate(text, (value, row), xytext=(5, 0), textcoords="offset points", va="center", color=INK, fontsize=TEXT)
