@@ -5,67 +5,52 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from pyspark_commitlog.append_source import AppendSource
+from pyspark_commitlog.command import run_command
+from pyspark_commitlog.exit_code import ExitCode, exit_code_help
+from pyspark_commitlog.java import require_java
 from pyspark_commitlog.job_output import words_beside, write_json
 from pyspark_commitlog.job_session import spark_session
 from pyspark_commitlog.progress import spark_progress
-from pyspark_commitlog.spark_errors import quoted_error, spark_words
-from pyspark_commitlog.typed_rows import wrong_row
 from pyspark_commitlog.write_options import WriteOptions
-from store_core.errors import FilterError, InvalidOptionError, StoreError, StoreLockedError, StoreNotFoundError
+from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark_commitlog.append_source import SourceFormat
 
 __all__ = ["append"]
 
-_CODES: Final = """\
-exit codes:
-  0  done: all rows are in the store
-  1  done, but rows were left out (badRows=skip); they are listed in STORE/commitlog-sink/refused
-  2  the command line, an option, a column or a row is wrong; nothing was appended
-  3  something could not be read or written; nothing was appended
-  4  refused: a broker, or another job, has the store; nothing was appended
-
+_REMARK: Final = """\
+With 1 all rows are in the store but those that were left out (badRows=skip), which are listed in \
+STORE/commitlog-sink/refused. With 2 or more nothing was appended.
+"""
+_EXAMPLES: Final = """
 examples:
   commitlog-append STORE --parquet rows.parquet --write-option queueNums=8
   commitlog-append NEW --from-store OLD --topic orders --preserve-store-timestamp
   commitlog-append STORE --from-store OLD --topic '%DLQ%billing' --to-topic invoices --where "attempt < 3"
 """
-_USAGE: Final = (FilterError, InvalidOptionError, StoreNotFoundError)
 
 
 def append(arguments: Sequence[str] | None = None) -> int:
-    """Run ``commitlog-append``; gives the exit code."""
+    """Run ``commitlog-append``; return the exit code, see `pyspark_commitlog.exit_code`."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    logging.getLogger("store_core").addHandler(logging.NullHandler())
-    logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark's, of what is raised
-    try:
-        return _run(options)
-    except (StoreError, OSError, PySparkException, Py4JJavaError) as error:
-        code, text = _code_of(error)
-        sys.stderr.write(f"{parser.prog}: {text}\n")
-        return code
+    return run_command(parser.prog, lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="commitlog-append",
         description="Appends rows, or messages of another store, to a RocketMQ store: all of them, or none.",
-        epilog=_CODES,
+        epilog=exit_code_help(_REMARK) + _EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -88,19 +73,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> ExitCode:
     source = _source(options)
     with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
         written = Path(directory) / "report.json"
         given = _write_options(options) | {"path": options.store, "report": str(written)}
         WriteOptions.from_spark(given)
+        require_java()
         began = time.monotonic()
         with spark_session(f"append to {options.store}") as spark, spark_progress(spark):
             source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
         report = json.loads(written.read_text(encoding="utf-8"))
     report |= {"source": source.path, "seconds": round(time.monotonic() - began, 3)}
     _write(report, options.report)
-    return 1 if report["left_out"] else 0
+    return ExitCode.FINDINGS if report["left_out"] else ExitCode.DONE
 
 
 def _write_options(options: argparse.Namespace) -> dict[str, str]:
@@ -146,25 +132,3 @@ def _write(report: dict[str, object], target: str | None) -> None:
         f"{report['left_out']} row{'s' * (report['left_out'] != 1)} left out; {report['seconds']} s\n"
     )
     write_json(report, target)
-
-
-def _code_of(error: Exception) -> tuple[int, str]:
-    """Choose the exit code of an error; one that Spark brings, or its cause, is a text that quotes ours."""
-    name, text = type(error).__name__, spark_words(error)
-    if isinstance(error, (PySparkException, Py4JJavaError)):
-        row = wrong_row("\n".join(str(each) for each in _causes(error)))
-        if row is not None:
-            return 2, row
-        quoted = next((found for each in _causes(error) if (found := quoted_error(str(each)))), None)
-        if quoted is not None:
-            name, text = quoted
-    if name == StoreLockedError.__name__:
-        return 4, text
-    return (2 if name in {each.__name__ for each in _USAGE} else 3), text
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Give an error and what caused it: of a commit that failed Spark says only that it aborted the job."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or getattr(error, "_cause", None)  # where PySpark keeps what Java gave

@@ -7,11 +7,7 @@ Reads only; takes no lock. Everything here is meant to be copied: it uses nothin
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,15 +15,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
 
+from pyspark_commitlog.command import run_command
+from pyspark_commitlog.exit_code import ExitCode, exit_code_help
+from pyspark_commitlog.java import require_java
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
-from pyspark_commitlog.spark_errors import quoted_error
-from store_core.errors import StoreError
+from store_core.errors import InvalidOptionError
 from store_core.store.read_plan import plan_ranges
 
 if TYPE_CHECKING:
@@ -38,11 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _SHIPPED: Final = "four hours of a web shop, written by RocketMQ 5.3.3"
-_MINIMUM_JAVA: Final = 17
 _ROWS_SHOWN: Final = 20
 _WIDTH: Final = 32
 _HEAD_BYTES: Final = 1 << 14
-_FAILED: Final = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,36 +51,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, or 2 if there is an error, which is told in one paragraph.
+        Exit code, see `pyspark_commitlog.exit_code`; an error is one paragraph on standard error.
     """
     parsed = _parser().parse_args(arguments)
-    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs of a plan is shown as notes
-    try:
-        with ExitStack() as stack:
-            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-demo-")))
-            options = dict(_option(text) for text in parsed.option)
-            _say(f"Looking into {parsed.store or _SHIPPED}")
-            store = parsed.store or str(orders_store(scratch))
-            head, notes = _plan(store, options)
-            with quiet_start(notes):
-                spark = _start_spark()
-            stack.callback(spark.stop)
-            _show(spark, store, options, head)
-            _say(_NEXT_STEPS.format(store=parsed.store or "/path/to/store"))
-    except (StoreError, PySparkException, OSError, _DemoError) as error:
-        sys.stderr.write(f"\n{_paragraph(error)}\n")
-        return _FAILED
-    return 0
+    return run_command("error", lambda: _run(parsed.store, parsed.option))
 
 
-class _DemoError(Exception):
-    """Something that the demo needs is not there."""
+def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-demo-")))
+        options = dict(_option(text) for text in texts)
+        _say(f"Looking into {given or _SHIPPED}")
+        store = given or str(orders_store(scratch))
+        head, notes = _plan(store, options)
+        with quiet_start(notes):
+            spark = _start_spark()
+        stack.callback(spark.stop)
+        _show(spark, store, options, head)
+        _say(_NEXT_STEPS.format(store=given or "/path/to/store"))
+    return ExitCode.DONE
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pyspark_commitlog.demo",
         description="Shows what is in a RocketMQ store. Nothing is written or locked.",
+        epilog=exit_code_help("Without STORE it shows a store that comes with the package."),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("store", nargs="?", metavar="STORE", help="store root, commitlog directory or segment file")
     parser.add_argument("option", nargs="*", metavar="OPTION=VALUE", help="options of the data source: topic=orders")
@@ -95,9 +87,9 @@ def _parser() -> argparse.ArgumentParser:
 def _option(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise _DemoError(f"{text!r} is no OPTION=VALUE")
+        raise InvalidOptionError(f"{text!r} is no OPTION=VALUE")
     if name.lower() == "columns":
-        raise _DemoError("the demo chooses the columns itself")
+        raise InvalidOptionError("the demo chooses the columns itself")
     return name, value
 
 
@@ -118,7 +110,7 @@ def _plan(store: str, options: dict[str, str]) -> tuple[dict[str, str], tuple[st
 
 
 def _start_spark() -> SparkSession:
-    _require_java()
+    require_java()
     _say("Starting Spark ...")
     begin = time.perf_counter()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -135,20 +127,6 @@ def _start_spark() -> SparkSession:
     )
     _say(f"  Spark {spark.version}, {spark.sparkContext.defaultParallelism} cores, {time.perf_counter() - begin:.1f} s")
     return spark
-
-
-def _require_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else "java"
-    advice = f"Spark needs Java {_MINIMUM_JAVA} or later; install a JDK, or set JAVA_HOME to one"
-    if shutil.which(java) is None:
-        raise _DemoError(f"{java} is not there. {advice}")
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 -- the user's Java
-    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)  # Java 8 calls itself 1.8
-    if version is None:
-        raise _DemoError(f"{java} -version tells no version: {answer.stderr.strip()!r}. {advice}")
-    if int(version[1]) < _MINIMUM_JAVA:
-        raise _DemoError(f"{java} is Java {version[1]}. {advice}")
 
 
 def _show(spark: SparkSession, store: str, options: dict[str, str], head: dict[str, str]) -> None:
@@ -232,13 +210,6 @@ def _text(value: object) -> str:
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, (bytes, bytearray)) else str(value)
     visible = "".join(character if character.isprintable() else "." for character in text)
     return visible if len(visible) <= _WIDTH else visible[: _WIDTH - 3] + "..."
-
-
-def _paragraph(error: Exception) -> str:
-    """Tell an error in its own words, without the classes and stacks around them."""
-    text = str(error).strip()
-    ours = quoted_error(text)
-    return "error: " + (ours[1] if ours else text)
 
 
 def _say(text: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["quiet_log4j", "quiet_start"]
+__all__ = ["quiet_log4j", "quiet_start", "spark_configuration"]
 
 _LOG4J: Final = Path(__file__).with_name("quiet-log4j2.properties")
 _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
@@ -63,9 +63,15 @@ def quiet_start(told: tuple[str, ...] = ()) -> Iterator[None]:
 def _has_log4j() -> bool:
     if "log4j" in os.environ.get(_OPTIONS, ""):
         return True
+    conf = spark_configuration()
+    return conf is not None and any((conf / name).exists() for name in _CONFIGURATIONS)
+
+
+def spark_configuration() -> Path | None:
+    """Return the directory that Spark takes its configuration files from; None if the environment names none."""
     home = os.environ.get("SPARK_HOME")
     conf = os.environ.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else None)
-    return conf is not None and any(Path(conf, name).exists() for name in _CONFIGURATIONS)
+    return None if conf is None else Path(conf)
 
 
 @contextmanager

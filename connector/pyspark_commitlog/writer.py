@@ -18,6 +18,7 @@ from pyspark_commitlog.write_schema import check_columns
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.format.iso_time import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import Transaction
@@ -166,7 +167,7 @@ def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None
         "begin_offset": None if options.dry_run else report.appended.begin_offset,
         "end_offset": None if options.dry_run else report.appended.end_offset,
         "new_segments": report.appended.new_segments,
-        "store_timestamp": report.appended.store_timestamp,
+        "store_timestamp": iso_time(report.appended.store_timestamp) if report.appended.records else None,
         "left_out": report.left_out,
         "left_out_list": str(refused) if report.left_out and not options.dry_run and not report.is_repeat else None,
         "cleaned": report.cleaned,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.segment_file import offset_of
+from store_core.format.iso_time import iso_time
 from store_core.queue.index_build import index_file_size
 from store_core.queue.index_file import IndexFile
 from store_core.queue.index_name import index_file_name, is_index_file_name, next_index_file_name
@@ -177,8 +178,8 @@ class IndexFiles:
             return
         file.remove()
         notes.append(
-            f"{path} is deleted, to be built anew: the last exit was abnormal, and it ends at {file.end_timestamp}, "
-            f"later than the checkpoint's {newest} ms"
+            f"{path} is deleted, to be built anew: the last exit was abnormal, and it ends at "
+            f"{iso_time(file.end_timestamp)}, {_later_than(newest)}"
         )
 
     def write_back(self) -> None:
@@ -349,3 +350,8 @@ class IndexFiles:
             file.remove()
             with self._lock:
                 self._files.remove(file)
+
+
+def _later_than(checkpoint: int) -> str:
+    """Say what an index file is newer than: the time in the checkpoint, ms, if that has one."""
+    return f"later than the checkpoint's {iso_time(checkpoint)}" if checkpoint else "and the checkpoint has no time"

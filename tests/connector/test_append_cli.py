@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from pyspark_commitlog.append_cli import _code_of, append
+from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.command import error_end
 from store_core import DefaultMessageStore
+from store_core.format.iso_time import iso_time
 from tests.connector.written import SMALL, Writer, rows_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ class Job:
         report: dict[str, Any] = json.loads((self.directory / "report").read_text())
         return report
 
+    def store_times(self) -> list[int]:
+        """Give the store times of all messages, in ms."""
+        return [round(row["store_timestamp"].timestamp() * 1000) for row in rows_of(self.store, "store_timestamp")]
+
     def file(self, name: str, text: str) -> str:
         """Write a file, and give its path."""
         path = self.directory / name
@@ -64,6 +70,7 @@ def test_rows_of_parquet_files_are_appended_and_reported(job: Job) -> None:
     assert job.run("--parquet", str(job.directory / "rows")) == 0
     assert [f"body {number}".encode() for number in range(40)] == [row["body"] for row in rows_of(job.store, "body")]
     assert (40, 0, 0, False) == tuple(job.report[name] for name in ("records", "left_out", "begin_offset", "dry_run"))
+    assert {iso_time(time) for time in job.store_times()} == {job.report["store_timestamp"]}
     last = rows_of(job.store, "physical_offset", "store_size")[-1]
     assert last["physical_offset"] + last["store_size"] == job.report["end_offset"]
 
@@ -213,4 +220,4 @@ def test_an_error_that_spark_hides_behind_its_own_is_told() -> None:
     hidden = PySparkException("Writing job aborted")
     hidden._cause = Exception("...: store_core.errors.StoreLockedError: somebody has it")  # type: ignore[attr-defined]
 
-    assert _code_of(hidden) == (4, "somebody has it")
+    assert error_end(hidden) == (4, "somebody has it")

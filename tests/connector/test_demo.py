@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import demo
+from pyspark_commitlog.command import error_end
+from pyspark_commitlog.exit_code import ExitCode
 from pyspark_commitlog.sample import orders_store
 from store_core import read_messages
 from tests.builders import LogBuilder
@@ -68,9 +70,9 @@ def test_it_is_quiet(shown: subprocess.CompletedProcess[str]) -> None:
     assert shown.stderr == ""
 
 
-def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
     """Run the demo where it must fail before Spark is started; give the one paragraph that it says."""
-    assert demo.main(arguments) == 2
+    assert demo.main(arguments) == code
     captured = capsys.readouterr()
     assert "Spark" not in captured.out
     (paragraph,) = captured.err.strip().split("\n")
@@ -95,42 +97,7 @@ def test_what_the_system_refuses_is_told_in_one_paragraph(
 
     monkeypatch.setattr(demo, "plan_ranges", refuse)
 
-    assert failure(capsys, str(store.root)) == "error: [Errno 13] Permission denied: '/store/commitlog'"
-
-
-def test_a_missing_java_is_told_before_spark_is_started(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: WrittenStore
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/no/such/jdk")
-
-    assert demo.main([str(store.root)]) == 2
-    assert "error: /no/such/jdk/bin/java is not there. Spark needs Java 17 or later" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("banner", "says"),
-    [
-        ('openjdk version "11.0.2" 2019-01-15', "is Java 11. Spark needs Java 17 or later"),
-        ('java version "1.8.0_202"', "is Java 8. Spark needs Java 17 or later"),
-        ("no java at all", "tells no version: 'no java at all'. Spark needs Java 17 or later"),
-    ],
-)
-def test_an_old_java_is_told_before_spark_is_started(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    store: WrittenStore,
-    tmp_path: Path,
-    banner: str,
-    says: str,
-) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    assert demo.main([str(store.root)]) == 2
-    assert says in capsys.readouterr().err
+    assert failure(capsys, str(store.root), code=3) == "error: [Errno 13] Permission denied: '/store/commitlog'"
 
 
 @pytest.mark.spark
@@ -140,9 +107,10 @@ def test_damage_is_told_in_the_words_of_the_reader(spark: SparkSession, tmp_path
     log.flip(log.records[1].physical_offset + 4)
     with pytest.raises(Exception, match="bad magic code") as caught:
         demo._show(spark, str(log.write(tmp_path)), {}, {})
-    paragraph = demo._paragraph(caught.value)
+    code, paragraph = error_end(caught.value)
 
-    assert paragraph.startswith(f"error: bad magic code at offset {log.records[1].physical_offset} of {tmp_path}")
+    assert code is ExitCode.FAILED
+    assert paragraph.startswith(f"bad magic code at offset {log.records[1].physical_offset} of {tmp_path}")
     assert "\n" not in paragraph
 
 

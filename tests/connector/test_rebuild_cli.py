@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
+from store_core import read_messages
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.format.iso_time import iso_time
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
 from store_core.store.store_checkpoint import StoreCheckpoint
 from tests.builders import LogBuilder
@@ -151,14 +153,17 @@ def test_damage_is_an_exit_code_of_its_own_and_not_put_in_place_unasked(
     data[4:8] = b"\xff\xff\xff\xff"
     segment.write_bytes(data)
 
-    assert 3 == rebuild_consume_queue([str(store), "--replace", "--json", str(tmp_path / "report.json")])
+    assert 4 == rebuild_consume_queue([str(store), "--replace", "--json", str(tmp_path / "report.json")])
     assert before == queue_files(store)
     assert "nothing was replaced" in capsys.readouterr().out
     report = report_of(tmp_path / "report.json")
     assert report["is_damaged"]
     assert int(segment.name) == report["end_offset"]
-    assert 3 == report["exit_code"]
-    assert 3 == rebuild_consume_queue([str(store), "--replace", "--accept-damage"])
+    assert 4 == report["exit_code"]
+    assert 5 == rebuild_consume_queue([str(store)])
+    assert 1 == rebuild_consume_queue([str(store), "--verify"])
+    assert 5 == rebuild_consume_queue([str(store), "--replace", "--accept-damage"])
+    assert 5 == rebuild_consume_queue([str(store), "--verify"])
     assert before != queue_files(store)
     assert before == queue_files(store / "replaced-1")
 
@@ -185,7 +190,7 @@ def test_a_replacement_that_was_killed_is_finished_by_the_next_run(
 
 
 @pytest.mark.usefixtures("without_spark")
-def test_the_checkpoint_says_how_far_queues_and_index_go(store: Path) -> None:
+def test_the_checkpoint_says_how_far_queues_and_index_go(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = StoreCheckpoint(store, OsFileSystem()).load()
     assert 0 == rebuild_consume_queue([str(store), "--replace", "--with-index"])
     after = StoreCheckpoint(store, OsFileSystem()).load()
@@ -193,6 +198,23 @@ def test_the_checkpoint_says_how_far_queues_and_index_go(store: Path) -> None:
     assert after.physic_msg_timestamp <= before.physic_msg_timestamp
     assert after.logics_msg_timestamp >= before.logics_msg_timestamp
     assert before.index_msg_timestamp == after.index_msg_timestamp  # the end of the last full file, as RocketMQ has it
+    log, queues, index = map(
+        iso_time, (after.physic_msg_timestamp, after.logics_msg_timestamp, after.index_msg_timestamp)
+    )
+    assert f"checkpoint: log {log}, queues {queues}, index {index}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_times_in_the_json_report_are_readable(store: Path, tmp_path: Path) -> None:
+    assert 0 == rebuild_consume_queue([str(store), "--with-index", "--json", str(tmp_path / "report.json"), *SIZES])
+    report = report_of(tmp_path / "report.json")
+    times = read_messages(store, columns=["store_timestamp", "segment"]).read_all().to_pylist()
+    last = {row["segment"]: iso_time(round(row["store_timestamp"].timestamp() * 1000)) for row in times}
+
+    assert list(last.values()) == [segment["last_store_timestamp"] for segment in report["segments"]]
+    assert report["index"]["full_timestamp"] in {
+        iso_time(round(row["store_timestamp"].timestamp() * 1000)) for row in times
+    }
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

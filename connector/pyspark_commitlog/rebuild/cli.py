@@ -4,28 +4,17 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
+from pyspark_commitlog.command import run_command
+from pyspark_commitlog.exit_code import ExitCode, exit_code_help
+from pyspark_commitlog.java import require_java
 from pyspark_commitlog.job_output import words_beside, write_json
-from pyspark_commitlog.rebuild.job import ExitCode, RebuildJob
+from pyspark_commitlog.rebuild.job import RebuildJob
 from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
 from pyspark_commitlog.rebuild.report import as_json, as_text
-from pyspark_commitlog.spark_errors import quoted_error, spark_words
-from store_core.errors import (
-    CorruptRecordError,
-    InvalidOptionError,
-    SegmentLayoutError,
-    StoreError,
-    StoreLockedError,
-    StoreNotFoundError,
-    UnsafeSizeError,
-)
+from store_core.errors import UnsafeSizeError, UnsupportedStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,22 +22,17 @@ if TYPE_CHECKING:
 
 __all__ = ["rebuild_consume_queue", "rebuild_index"]
 
-_CODES: Final = """\
-exit codes:
-  0  done, or nothing differs
-  1  differences were found (--verify, --discard-old)
-  2  the command line is wrong, or there is no store
-  3  done as far as the log is whole, but it is damaged; or something could not be read or written
-  4  refused: the store is locked by a broker, or would not be what it was
+_REMARK: Final = """\
+With 1 (--verify, --discard-old) what is there is not what the log gives. --replace on a damaged log ends with 4 and \
+replaces nothing, or with --accept-damage with 5.
 """
-_USAGE: Final = (InvalidOptionError, StoreNotFoundError)
-_REFUSED: Final = (StoreLockedError, UnsafeSizeError)
-_DAMAGED: Final = (CorruptRecordError, SegmentLayoutError, OSError)
+_REFUSED: Final = (UnsafeSizeError, UnsupportedStoreError)
+"""Too many queues; an output directory that is not ours, queues in a RocksDB, a session of Spark Connect."""
 _SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def rebuild_consume_queue(arguments: Sequence[str] | None = None) -> int:
-    """Run ``commitlog-rebuild-consume-queue``; gives the exit code."""
+    """Run ``commitlog-rebuild-consume-queue``; return the exit code, see `pyspark_commitlog.exit_code`."""
     parser = _parser(
         "commitlog-rebuild-consume-queue",
         "Rebuilds the consume queues of a RocketMQ store from its commit log, byte for byte as a broker writes them.",
@@ -60,7 +44,7 @@ def rebuild_consume_queue(arguments: Sequence[str] | None = None) -> int:
 
 
 def rebuild_index(arguments: Sequence[str] | None = None) -> int:
-    """Run ``commitlog-rebuild-index``; gives the exit code."""
+    """Run ``commitlog-rebuild-index``; return the exit code, see `pyspark_commitlog.exit_code`."""
     parser = _parser(
         "commitlog-rebuild-index",
         "Rebuilds the key index of a RocketMQ store from its commit log, as a single writer does.",
@@ -71,7 +55,10 @@ def rebuild_index(arguments: Sequence[str] | None = None) -> int:
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=name, description=description, epilog=_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=name,
+        description=description,
+        epilog=exit_code_help(_REMARK),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("store", metavar="STORE", help="store root, on a file system that every worker sees")
     _add_results(parser)
@@ -130,13 +117,7 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
         parser.error("--verify changes nothing: it goes with no --replace, --discard-old, --since-offset, --output")
     if options.accept_damage and not options.replace:
         parser.error("--accept-damage goes with --replace")
-    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
-    try:
-        return int(_run(options))
-    except (StoreError, OSError, PySparkException, Py4JJavaError) as error:
-        code, text = _code_of(error)
-        sys.stderr.write(f"{parser.prog}: {text}\n")
-        return int(code)
+    return run_command(parser.prog, lambda: _run(options), *_REFUSED)
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
@@ -151,6 +132,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
         say(line)
     if options.dry_run:
         return ExitCode.DONE
+    require_java()
     began = time.monotonic()
     job = RebuildJob(plan, say)
     code = job.run()
@@ -161,17 +143,3 @@ def _run(options: argparse.Namespace) -> ExitCode:
         write_json(values, options.json)
     say(f"{seconds:.1f} s, exit code {int(code)}")
     return code
-
-
-def _code_of(error: Exception) -> tuple[ExitCode, str]:
-    """Choose the exit code of an error; one of a task comes as a text that quotes it."""
-    if isinstance(error, (PySparkException, Py4JJavaError)):
-        quoted = quoted_error(str(error))
-        if quoted is None:
-            return ExitCode.DAMAGED, spark_words(error)
-        return ExitCode.REFUSED if quoted[0] == UnsafeSizeError.__name__ else ExitCode.DAMAGED, quoted[1]
-    if isinstance(error, _USAGE):
-        return ExitCode.USAGE, str(error)
-    if isinstance(error, _REFUSED) or not isinstance(error, _DAMAGED):
-        return ExitCode.REFUSED, str(error)
-    return ExitCode.DAMAGED, str(error)

@@ -7,9 +7,9 @@ import json
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from pyspark_commitlog.exit_code import ExitCode
 from pyspark_commitlog.job_session import spark_session
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.rebuild.driver import rebuild
@@ -19,6 +19,7 @@ from store_core.errors import StoreLockedError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import LOCK_FILE, StoreLock
+from store_core.format.iso_time import iso_time
 from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.compare import LogBounds, QueueDifferences, StoredQueues, compare_queues
@@ -35,20 +36,10 @@ if TYPE_CHECKING:
     from pyspark_commitlog.rebuild.report import RebuildReport
     from store_core.files.file_system import FileSystem
 
-__all__ = ["ExitCode", "RebuildJob"]
+__all__ = ["RebuildJob"]
 
 _MARK: Final = "rebuilt.json"
 """In the output directory: it is ours, and a rebuild may delete what is in it."""
-
-
-class ExitCode(IntEnum):
-    """How a job ends."""
-
-    DONE = 0
-    DIFFERENT = 1
-    USAGE = 2
-    DAMAGED = 3
-    REFUSED = 4
 
 
 class RebuildJob:
@@ -137,7 +128,7 @@ class RebuildJob:
                 f"nothing was replaced, because the log is damaged; the new files are in {plan.output}. To have "
                 f"them in place all the same, add --accept-damage"
             )
-            return code
+            return ExitCode.REFUSED
         self._replace(report)
         return self._discard(code) if plan.is_discarded else code
 
@@ -187,10 +178,9 @@ class RebuildJob:
             are_queues_whole=rules.has_queues and rules.topics is None and rules.queue_id is None,
             index_timestamp=index_timestamp if rules.has_index else None,
         )  # fmt: skip
-        self._note(
-            f"checkpoint: log {checkpoint.physic_msg_timestamp}, queues {checkpoint.logics_msg_timestamp}, index "
-            f"{checkpoint.index_msg_timestamp}"
-        )
+        times = (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)
+        log, queues, index = (iso_time(time) if time else "none" for time in times)
+        self._note(f"checkpoint: log {log}, queues {queues}, index {index}")
 
     def _check_new(self, report: RebuildReport) -> None:
         """Read the new index's headers, and count what is there."""
@@ -249,7 +239,7 @@ class RebuildJob:
                 "the store's lock is held: units newer than what was read do not count, and some may be missing yet"
             )
         if report.has_differences:
-            return ExitCode.DIFFERENT
+            return ExitCode.FINDINGS
         return ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
 
     def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
@@ -279,7 +269,7 @@ class RebuildJob:
         """Delete the files that were replaced, if what is in their place is what the log gives."""
         made = self.report
         found = self._verify(is_live=False)
-        if found is ExitCode.DIFFERENT:
+        if found is ExitCode.FINDINGS:
             self._note("the old files are kept, because what is in their place differs from the log")
             return found
         for kept in kept_directories(self.plan.store, self._file_system):

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from store_core.format.iso_time import iso_time
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -110,7 +112,7 @@ class RebuildReport:
 
 
 def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
-    """Give everything as values for JSON."""
+    """Return everything as values for JSON; times are in ISO 8601, and null where there is none."""
     gaps = [
         {"topic": queue.topic, "queue_id": queue.queue_id, **gap._asdict(), "kind": gap.kind}
         for queue in report.queues
@@ -126,14 +128,14 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "notes": list(report.notes),
         "light_record": report.light_record if report.light_record >= 0 else None,
         "inferred_batch_topics": list(report.inferred_topics),
-        "segments": [asdict(outcome) | {"refused": None} for outcome in report.outcomes],
+        "segments": [_with_time(outcome, "last_store_timestamp") | {"refused": None} for outcome in report.outcomes],
         "queues": [asdict(queue) | {"gaps": None} for queue in report.queues],
         "gap_count": report.gap_count,
         "gaps": gaps,
         "refused_count": report.refused_count,
         "refused": refused,
         "unlogged_queues": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in report.unlogged],
-        "index": None if report.index is None else asdict(report.index),
+        "index": None if report.index is None else _with_time(report.index, "full_timestamp"),
         "differences": [
             asdict(found) | {"first": [unit._asdict() for unit in found.first]} for found in report.differences
         ],
@@ -141,6 +143,11 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "extra_index_entries": report.extra_entries,
         "excess_index_files": report.excess_index,
     }
+
+
+def _with_time(found: SegmentOutcome | IndexReport, name: str) -> dict[str, Any]:
+    values = asdict(found)
+    return values | {name: iso_time(values[name]) if values[name] else None}
 
 
 def as_text(report: RebuildReport, *, is_comparison: bool) -> str:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command ends: its exit code, and one paragraph for whatever went wrong."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from pyspark_commitlog.exit_code import ExitCode
+from pyspark_commitlog.spark_errors import quoted_error, spark_words
+from pyspark_commitlog.typed_rows import wrong_row
+from store_core.errors import (
+    FilterError,
+    InvalidOptionError,
+    StoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["error_end", "run_command"]
+
+_CODES: Final = {
+    FilterError: ExitCode.USAGE,
+    InvalidOptionError: ExitCode.USAGE,
+    StoreNotFoundError: ExitCode.USAGE,
+    UnsupportedStoreError: ExitCode.USAGE,
+    StoreLockedError: ExitCode.REFUSED,
+}
+"""All other errors mean that the command could not look."""
+
+
+def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreError]) -> int:
+    """Run a command, and write to standard error what ends it.
+
+    Parameters
+    ----------
+    name : str
+        What the paragraph begins with.
+    run : callable
+    *refused : type of StoreError
+        Errors that mean in this command that it refuses.
+
+    Returns
+    -------
+    int
+        The exit code. An error that nobody foresaw is shown with its traceback and is `ExitCode.FAILED`: the 1 with
+        which Python would end it is for findings.
+    """
+    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
+    logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark's, of what is raised
+    try:
+        return int(run())
+    except (StoreError, OSError, PySparkException, Py4JError) as error:
+        code, text = error_end(error, *refused)
+        sys.stderr.write(f"{name}: {text}\n")
+        return int(code)
+    except Exception:  # noqa: BLE001 -- a bug is no finding
+        sys.stderr.write(
+            f"{name}: this should not happen; please report it with what follows\n{traceback.format_exc()}"
+        )
+        return int(ExitCode.FAILED)
+
+
+def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
+    """Choose the exit code and the words for an error; one that Spark brings, or its cause, is a text that quotes ours.
+
+    Parameters
+    ----------
+    error : Exception
+    *refused : type of StoreError
+        As for `run_command`.
+    """
+    codes = {kind.__name__: code for kind, code in (_CODES | dict.fromkeys(refused, ExitCode.REFUSED)).items()}
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, (PySparkException, Py4JError)):
+        row = wrong_row("\n".join(str(each) for each in _causes(error)))
+        if row is not None:
+            return ExitCode.USAGE, row
+        quoted = next((found for each in _causes(error) if (found := quoted_error(str(each)))), None)
+        name, text = quoted or ("", spark_words(error))
+    return codes.get(name, ExitCode.FAILED), text
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Iterate over an error and what caused it: of a commit that failed Spark says only that it aborted the job."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or getattr(error, "_cause", None)  # where PySpark keeps what Java gave

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exit codes of all commands: one table, behind the commands, their ``--help`` and ``docs/exit-codes.md``."""
+
+from __future__ import annotations
+
+import textwrap
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["ExitCode", "exit_code_help", "markdown_document"]
+
+_HELP_WIDTH: Final = 100
+
+
+class ExitCode(IntEnum):
+    """How a command ends.
+
+    Attributes
+    ----------
+    meaning : str
+        For users, a clause without a full stop.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> Self:
+        """Make a member of its number and its meaning."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    DONE = 0, "all is well: the work is done, or nothing was found that needs attention"
+    FINDINGS = 1, "findings: something differs, or rows were left out; the report names them"
+    USAGE = 2, "wrong usage: an argument, an option, a column or a row; or there is no such store, topic, queue or key"
+    FAILED = 3, "could not look: something can't be read or written, there is no suitable Java, or Spark failed"
+    REFUSED = 4, "refused: somebody has the store open, or the command would change what it must not"
+    DAMAGED = 5, "done as far as the log is whole, but the log is damaged"
+
+
+def exit_code_help(remark: str) -> str:
+    """Return the part of a command's ``--help`` that explains its exit codes.
+
+    Parameters
+    ----------
+    remark : str
+        What the codes mean for this command beyond that; ends with a full stop.
+    """
+    lines = ["exit codes:"]
+    for code in ExitCode:
+        lines += textwrap.wrap(code.meaning, _HELP_WIDTH, initial_indent=f"  {code.value}  ", subsequent_indent=" " * 5)
+    return "\n".join([*lines, *textwrap.wrap(remark, _HELP_WIDTH), ""])
+
+
+def markdown_document() -> str:
+    """Return the text of ``docs/exit-codes.md``."""
+    rows = [f"| {code.value} | {code.meaning} |" for code in ExitCode]
+    return "\n".join([*_INTRODUCTION, *rows, *_REMARKS, ""])
+
+
+_INTRODUCTION: Final = (
+    "<!-- Generated from the table of exit codes by `make docs`; do not edit. -->",
+    "# Exit codes",
+    "",
+    "`commitlog-append`, `commitlog-rebuild-consume-queue`, `commitlog-rebuild-index` and",
+    "`python -m pyspark_commitlog.demo` end with the same codes:",
+    "",
+    "| code | meaning |",
+    "|---:|---|",
+)
+_REMARKS: Final = (
+    "",
+    "An error is one paragraph on standard error that names what is wrong, where, and what to do. If two codes fit, a",
+    "command ends with the one to act on first: with 1 rather than 5 if a log is damaged and its queues differ.",
+    "",
+    "Times in messages and reports are in UTC, as in `2023-11-14T22:18:19.500Z`.",
+)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether Spark would find a Java that it can use, asked before it is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.quiet_spark import spark_configuration
+from store_core.errors import StoreError
+
+__all__ = ["JavaNotFoundError", "require_java"]
+
+MINIMUM_JAVA: Final = 17
+_ADVICE: Final = f"Spark needs Java {MINIMUM_JAVA} or later; install a JDK, or set JAVA_HOME to one"
+_SECONDS: Final = 30
+"""Most that a Java may take to say its version."""
+
+
+class JavaNotFoundError(StoreError):
+    """There is no Java with which Spark could be started."""
+
+
+def require_java() -> None:
+    """Make sure that Spark can be started; ask for nothing if it need not be, or if Spark's own files choose its Java.
+
+    Raises
+    ------
+    JavaNotFoundError
+        If there is no Java where Spark looks for it, or it is too old.
+    """
+    if SparkSession.getActiveSession() is not None or not _starts_java():
+        return
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    if shutil.which(java) is None:
+        raise JavaNotFoundError(f"{java} is not there. {_ADVICE}")
+    found = _version_text(java)
+    version = re.search(r'version "(?:1\.)?(\d+)', found)  # Java 8 calls itself 1.8
+    if version is None:
+        raise JavaNotFoundError(f"{java} -version tells no version: {found.strip()!r}. {_ADVICE}")
+    if int(version[1]) < MINIMUM_JAVA:
+        raise JavaNotFoundError(f"{java} is Java {version[1]}. {_ADVICE}")
+
+
+def _starts_java() -> bool:
+    """Whether a session would start a Java of the environment's: not below ``spark-submit``, nor for Spark Connect."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
+        return False
+    conf = spark_configuration()
+    return conf is None or not (conf / "spark-env.sh").exists()  # which may set JAVA_HOME
+
+
+def _version_text(java: str) -> str:
+    """Return what a Java says of its version, or why it says nothing."""
+    try:
+        answer = subprocess.run(  # noqa: S603 -- the user's Java
+            [java, "-version"], capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return answer.stderr + answer.stdout

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands have in common: exit codes, help, and that a missing Java is found before Spark is started."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog import demo
+from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.command import error_end, run_command
+from pyspark_commitlog.exit_code import ExitCode, markdown_document
+from pyspark_commitlog.java import JavaNotFoundError, require_java
+from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
+from store_core.errors import (
+    CorruptRecordError,
+    FilterError,
+    InvalidOptionError,
+    SegmentLayoutError,
+    SegmentVanishedError,
+    StoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsafeSizeError,
+    UnsupportedStoreError,
+)
+from tests.builders import LogBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+COMMANDS: Final = (append, rebuild_consume_queue, rebuild_index, demo.main)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_lists_all_exit_codes_in_its_help(
+    command: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+
+    assert [True] * 6 == [f"{code.value} {code.meaning}" in told for code in ExitCode]
+
+
+def test_the_document_lists_all_exit_codes() -> None:
+    text = markdown_document()
+
+    assert list(range(6)) == [code.value for code in ExitCode]
+    assert [True] * 6 == [f"| {code.value} | {code.meaning} |" in text for code in ExitCode]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidOptionError("x"), 2),
+        (FilterError("x"), 2),
+        (StoreNotFoundError("x"), 2),
+        (UnsupportedStoreError("x"), 2),
+        (StoreLockedError("x"), 4),
+        (CorruptRecordError("x", "file", 0, "a", "b"), 3),
+        (UnsafeSizeError("x", "file", 0, "a", "b"), 3),
+        (SegmentLayoutError("x"), 3),
+        (SegmentVanishedError("x"), 3),
+        (JavaNotFoundError("x"), 3),
+        (PermissionError(13, "Permission denied", "x"), 3),
+        (PySparkException("x"), 3),
+    ],
+)
+def test_an_error_has_one_exit_code_in_all_commands_and_through_spark(error: Exception, code: int) -> None:
+    def failing() -> ExitCode:
+        raise error
+
+    quoting = PySparkException(f"Job aborted ... store_core.errors.{type(error).__name__}: {error}\n\tat org.apache")
+
+    assert code == run_command("name", failing)
+    if type(error).__module__ == StoreError.__module__:
+        assert (code, str(error)) == error_end(quoting)
+
+
+def test_a_command_may_refuse_where_others_fail() -> None:
+    assert 4 == error_end(UnsafeSizeError("x", "file", 0, "a", "b"), UnsafeSizeError)[0]
+
+
+def test_a_bug_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    def failing() -> ExitCode:
+        raise ZeroDivisionError("oh")
+
+    assert 3 == run_command("name", failing)
+    assert "please report it" in capsys.readouterr().err
+
+
+# ---- Java
+
+
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_without_java_every_command_says_so_and_does_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogBuilder(4096)
+    log.append(b"x")
+    store = log.write(tmp_path / "store")
+    rows = tmp_path / "rows.json"
+    rows.write_text('{"topic": "t", "body": "x"}\n')
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setenv("JAVA_HOME", "/no/such/jdk")
+    expected = (
+        "/no/such/jdk/bin/java is not there. Spark needs Java 17 or later; install a JDK, or set JAVA_HOME to one\n"
+    )
+    runs = [
+        functools.partial(append, [str(tmp_path / "new"), "--json", str(rows)]),
+        functools.partial(rebuild_consume_queue, [str(store), "--replace"]),
+        functools.partial(rebuild_index, [str(store), "--verify"]),
+        functools.partial(demo.main, [str(store)]),
+    ]
+
+    for run in runs:
+        assert 3 == run()
+        assert capsys.readouterr().err.endswith(f": {expected}")
+    assert before == sorted(tmp_path.rglob("*"))
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n", "is Java 11. Spark needs Java 17 or later"),
+        ("#!/bin/sh\necho 'java version \"1.8.0_202\"' >&2\n", "is Java 8. Spark needs Java 17 or later"),
+        ("#!/bin/sh\necho no java at all >&2\n", "tells no version: 'no java at all'. Spark needs Java 17"),
+        ("#!/no/such/shell\n", 'tells no version: "[Errno 2] No such file or directory'),
+    ],
+)
+def test_a_java_that_spark_can_not_use_is_told(
+    script: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(script)
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(JavaNotFoundError) as caught:
+        require_java()
+    assert says in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize("given", ["PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "spark-env.sh"])
+def test_no_java_is_asked_for_where_spark_has_one_of_its_own(
+    given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/no/such/jdk")
+    if given == "spark-env.sh":
+        (tmp_path / given).touch()
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    else:
+        monkeypatch.setenv(given, "1")
+
+    require_java()
