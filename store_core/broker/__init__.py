@@ -15,6 +15,7 @@ from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, Re
 from store_core.broker.consumer_loop import Waiting, follow
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.broker.delay_offset import DelayOffsetTable
+from store_core.broker.flush_consumer_offset import FlushConsumerOffsetService
 from store_core.broker.message_filter import SubscriptionData
 from store_core.broker.pull_checks import PullChecks
 from store_core.broker.pull_message_processor import PullMessageProcessor
@@ -36,6 +37,7 @@ __all__ = [
     "ConsumerGroupInfo",
     "ConsumerOffsetManager",
     "DelayOffsetTable",
+    "FlushConsumerOffsetService",
     "MessageModel",
     "Permission",
     "PullChecks",

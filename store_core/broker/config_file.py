@@ -53,6 +53,8 @@ class ConfigManager(ABC):
     path : Path
     notes : tuple of str
         What loading had to say: that the backup was taken, and why.
+    is_loaded : bool
+        Whether the file was read, or found missing.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ConfigManager(ABC):
     ) -> None:
         self.path = Path(root) / CONFIG_DIRECTORY / name
         self.notes: tuple[str, ...] = ()
+        self.is_loaded = False
         self._file_system = file_system or OsFileSystem()
         self._clock = clock or SystemClock()
         self._lock = RLock()
@@ -100,15 +103,16 @@ class ConfigManager(ABC):
         with self._lock:
             self.notes = ()
             broken: CorruptRecordError | None = None
+            is_read = False
             try:
-                if self._read(self.path):
-                    return
+                is_read = self._read(self.path)
             except CorruptRecordError as error:
                 broken = error
                 self.notes = (f"{self.backup_path} was taken: {error}",)
                 _LOG.error("%s", self.notes[0])
-            if not self._read(self.backup_path) and broken is not None:
+            if not is_read and not self._read(self.backup_path) and broken is not None:
                 raise broken
+            self.is_loaded = True
 
     def _read(self, path: Path) -> bool:
         """Decode a file; False if it is missing or empty."""

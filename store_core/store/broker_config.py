@@ -30,6 +30,8 @@ class BrokerConfig:
         Whether the first pull of an unknown group makes it.
     filter_data_clean_time_span : int
         ms.
+    flush_consumer_offset_interval : int
+        ms between writes of the committed offsets, see `store_core.broker.FlushConsumerOffsetService`.
     transaction_time_out, transaction_check_interval : int
         ms.
     """
