@@ -333,7 +333,7 @@ def _draw_depths(axes: Axes, topics: Mapping[str, list[int]]) -> None:
             axes.barh(row, depth, left=left, height=0.62, color=BLUE, alpha=1 if number % 2 == 0 else 0.62, linewidth=0)
             left += depth
         behind_bar(axes, left, row, f"{left:,}" if len(depths) == 1 else f"{left:,} in {len(depths)} queues")
-    bar_axes(axes, list(topics), largest * 1.5, len(topics))
+    bar_axes(axes, list(topics), largest * 1.6, len(topics))
     title(axes, "Messages in the queues")
 
 
@@ -343,6 +343,6 @@ def _draw_lags(axes: Axes, lags: Sequence[GroupLag], rest: str, now: int, rows: 
         age = f", oldest {duration(now - lag.oldest)}" if lag.oldest is not None else ""
         behind_bar(axes, lag.messages, row, f"{lag.messages:,}{age}")
     names = [f"{lag.group}: {lag.topic}" for lag in lags]
-    bar_axes(axes, names, max((lag.messages for lag in lags), default=1) * 1.8, rows)
+    bar_axes(axes, names, max((lag.messages for lag in lags), default=1) * 2.1, rows)
     axes.annotate(rest, (0, len(lags) + 0.05), color=INK, fontsize=TEXT, va="center")
     title(axes, "Not consumed, by group")

@@ -59,7 +59,7 @@ VERMILLION: Final = "#D55E00"
 COLOURS: Final = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", VERMILLION, "#B8AD2B")
 """Okabe and Ito's, without the black, which dark paper swallows; their yellow is darker, or light paper would."""
 
-TEXT: Final = 10.5
+TEXT: Final = 10.0
 """Size of text, in points: what is 9 inches wide is shown in a column of some 8."""
 _WIDTH: Final = 9.0
 _DPI: Final = 160
@@ -120,6 +120,7 @@ def bare_axes(axes: Axes, *, grid: str | None = "y") -> None:
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
     axes.tick_params(colors=INK, labelcolor=INK, labelsize=TEXT, length=0, pad=6)
+    axes.tick_params(axis="x", pad=9)
     axes.set_axisbelow(True)
     if grid == "y":
         axes.yaxis.grid(visible=True, color=LINE, linewidth=0.7)
