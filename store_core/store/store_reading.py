@@ -14,12 +14,14 @@ from store_core.format.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.queue.time_search import BoundaryType
 from store_core.store.get_message import MessageGetter
+from store_core.store.get_result import GetMessageStatus
 from store_core.store.log_lookup import LogLookup
 from store_core.store.memory import physical_memory
 from store_core.store.message_lookup import MessageLookup
 from store_core.store.store_queues import StoreQueues
 
 if TYPE_CHECKING:
+    from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
     from store_core.format.message_filter import MessageFilter
     from store_core.store.config import MessageStoreConfig
@@ -39,6 +41,7 @@ class StoreReading(StoreQueues):
     """
 
     config: MessageStoreConfig
+    _clock: Clock
 
     # ---- the log
 
@@ -71,7 +74,7 @@ class StoreReading(StoreQueues):
         max_msg_nums: int,
         message_filter: MessageFilter | None = None,
     ) -> GetMessageResult | None:
-        """Get messages of a queue from an offset on.
+        """Get messages of a queue from an offset on, and count that in the store's `stats`.
 
         Parameters
         ----------
@@ -100,6 +103,15 @@ class StoreReading(StoreQueues):
         del group
         if not self.commit_log.running_flags.is_readable:
             return None
+        begin = self._clock.now_ms()
+        result = self._get_message(topic, queue_id, offset, max_msg_nums, message_filter)
+        is_found = result.status is GetMessageStatus.FOUND
+        self.commit_log.stats.add_get(self._clock.now_ms() - begin, result.message_count, is_found=is_found)
+        return result
+
+    def _get_message(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: MessageFilter | None
+    ) -> GetMessageResult:
         self.dispatch_now()
         queue = self.consume_queue_store.get(topic, queue_id)
         if queue is None:

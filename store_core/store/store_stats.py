@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store counts while it takes messages."""
+"""What a store counts while it takes and serves messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BUCKETS: Final = tuple(accumulate(width for step, times in _STEPS for width in 
 
 
 class StoreStats:
-    """Counters of puts (RocketMQ: ``StoreStatsService``); safe from any thread.
+    """Counters of puts and gets since the store was opened (RocketMQ: ``StoreStatsService``); safe from any thread.
 
     Attributes
     ----------
@@ -49,6 +49,12 @@ class StoreStats:
         Puts whose result was not ok.
     put_message_entire_time_max : int
         Longest put, ms.
+    get_message_times_total_found, get_message_times_total_miss : int
+        Gets that returned messages, and gets with any other status. A get that the store refuses is in neither.
+    get_message_transferred_msg_count : int
+        Messages that gets returned; of an inner batch, all that it holds.
+    get_message_entire_time_max : int
+        Longest get, ms.
     """
 
     def __init__(self) -> None:
@@ -57,6 +63,10 @@ class StoreStats:
         self.put_message_topic_size: Counter[str] = Counter()
         self.put_message_failed_times = 0
         self.put_message_entire_time_max = 0
+        self.get_message_times_total_found = 0
+        self.get_message_times_total_miss = 0
+        self.get_message_transferred_msg_count = 0
+        self.get_message_entire_time_max = 0
         self._distribution = [0] * len(PUT_TIME_LABELS)
         self._buckets = [0] * (len(_BUCKETS) + 1)
 
@@ -73,6 +83,14 @@ class StoreStats:
             self._buckets[bisect_left(_BUCKETS, elapsed_ms)] += 1
             self.put_message_entire_time_max = max(self.put_message_entire_time_max, elapsed_ms)
             self.put_message_failed_times += not is_ok
+
+    def add_get(self, elapsed_ms: int, messages: int, *, is_found: bool) -> None:
+        """Count a get, how long it took from the call to its result, and the messages that it returned."""
+        with self._lock:
+            self.get_message_times_total_found += is_found
+            self.get_message_times_total_miss += not is_found
+            self.get_message_transferred_msg_count += messages
+            self.get_message_entire_time_max = max(self.get_message_entire_time_max, elapsed_ms)
 
     @property
     def put_message_times_total(self) -> int:
