@@ -28,9 +28,11 @@ __all__ = [
     "find_golden_store",
     "golden_stores",
     "has_stores_beside",
+    "newer_store",
     "unpack",
 ]
 
+_NEWER: Final = Path(__file__).parents[2] / "shared" / "golden-newer"
 _IN_REPOSITORY: Final = Path(__file__).parent / "golden"
 _BESIDE_REPOSITORY: Final = Path(__file__).parents[2] / "shared" / "golden"
 
@@ -76,6 +78,12 @@ def golden_stores() -> tuple[GoldenStore, ...]:
 
 def _golden_store(archive: Path) -> GoldenStore:
     return GoldenStore(archive.parent.name.removeprefix("rocketmq-"), archive.name.removesuffix(".tar.xz"), archive)
+
+
+def newer_store(name: str) -> GoldenStore | None:
+    """Find a store of a newer release or of another kind by its name, e.g. ``"5.5.0/cqdouble"``, if it is there."""
+    archive = _NEWER / f"{name}.tar.xz"
+    return _golden_store(archive) if archive.exists() else None
 
 
 def has_stores_beside() -> bool:

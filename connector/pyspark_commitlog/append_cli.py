@@ -18,7 +18,7 @@ from pyspark_commitlog.job_output import words_beside, write_json
 from pyspark_commitlog.job_session import spark_session
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.write_options import WriteOptions
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def append(arguments: Sequence[str] | None = None) -> int:
     """Run ``commitlog-append``; return the exit code, see `pyspark_commitlog.exit_code`."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    return run_command(parser.prog, lambda: _run(options))
+    return run_command(parser.prog, lambda: _run(options), UnsupportedStoreError)
 
 
 def _parser() -> argparse.ArgumentParser:

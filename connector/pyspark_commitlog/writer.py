@@ -25,6 +25,7 @@ from store_core.store.sink.commit_ledger import Transaction
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.store_sizes import with_sizes_of
+from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +48,8 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     ------
     InvalidOptionError
         If options, the DataFrame's columns and the store do not go together.
+    UnsupportedStoreError
+        If the store is of a kind that can't be written, see `store_core.files.store_kind`.
     StoreLockedError
         If a broker has the store.
     """
@@ -57,6 +60,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
             f'option("overwriteStore", "true") if that is meant, or use mode("append")'
         )
     file_system = OsFileSystem()
+    check_root(options.root, options.config, file_system)
     check_lock(options.root, file_system)
     if not overwrite:
         sized = with_sizes_of(options.root, options.config, options.given_sizes, file_system)

@@ -19,7 +19,7 @@ from store_core.files.unsynced_names import UnsyncedNames
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FileStatus", "FileSystem", "OpenFile", "OsFileSystem", "OsOpenFile", "write_all"]
+__all__ = ["FileStatus", "FileSystem", "OpenFile", "OsFileSystem", "OsOpenFile", "names_in", "write_all"]
 
 _PIECE: Final = 1 << 20
 
@@ -157,6 +157,14 @@ def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
         if taken <= 0:
             raise OSError(errno.EIO, f"write of {len(data) - done} bytes at {offset + done} took {taken}")
         done += taken
+
+
+def names_in(directory: Path, file_system: FileSystem) -> list[str]:
+    """List a directory, sorted; empty if it is something else or nothing, as in Java (``File.listFiles``)."""
+    try:
+        return file_system.names(directory)
+    except NotADirectoryError:
+        return []
 
 
 class OsOpenFile:

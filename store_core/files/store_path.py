@@ -16,17 +16,17 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 import numpy as np
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import Segment, open_segment
+from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
+from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.layout import head_dtype
 from store_core.format.scan import check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["COMMIT_LOG", "SegmentListing", "StorePaths", "layout_problems", "list_segments", "usual_size"]
-
-COMMIT_LOG: Final = "commitlog"
-"""Directory of the segments below a store root (RocketMQ: ``storePathCommitLog``)."""
+__all__ = ["SegmentListing", "StorePaths", "layout_problems", "list_segments", "usual_size"]
 
 StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One path, or several that together are one log."""
@@ -76,7 +76,7 @@ def list_segments(paths: StorePaths) -> SegmentListing:
     SegmentLayoutError
         If a file given by its own name has no segment's name, or two files claim the same offset.
     UnsupportedStoreError
-        If a path is a URL of another scheme.
+        If a path is a URL of another scheme, or it is a store that is not supported, see `store_core.files.store_kind`.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -175,9 +175,14 @@ def _without_scheme(text: str) -> str:
 
 def _segments_at(place: Path, notes: list[str]) -> list[Segment]:
     if not place.is_dir():
+        check_log_place(place, OsFileSystem())
         return [_single_file(place)]
+    notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG)
     below = place / COMMIT_LOG
-    return list(_segments_in(below if below.is_dir() else place, notes))
+    if below.is_dir():
+        return list(_segments_in(below, notes))
+    check_log_place(place, OsFileSystem())
+    return list(_segments_in(place, notes))
 
 
 def _segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, SegmentLayoutError
+from store_core.files.file_system import names_in
+from store_core.files.store_kind import check_store_kind
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue_ext import ConsumeQueueExt
@@ -177,39 +179,24 @@ class ConsumeQueueTable:
         Raises
         ------
         UnsupportedStoreError
-            If the queues are in a RocksDB.
+            If the queues are in a RocksDB, or it is a DLedger store, see `store_core.files.store_kind`.
         SegmentLayoutError
             If a queue holds what the release refuses to load, or a topic's queues are of the other kind than its
             attribute ``queue.type`` says (RocketMQ: ``ConsumeQueueStore.queueTypeShouldBe``).
         OSError
             As the system says.
         """
-        self._check_kind()
-        notes = list(self._load_below(CONSUME_QUEUE, is_batch=False))
+        notes = list(check_store_kind(self._root, self._file_system))
+        notes += self._load_below(CONSUME_QUEUE, is_batch=False)
         if self._rules.release == "5.3":
             notes += self._load_below(BATCH_CONSUME_QUEUE, is_batch=True)
         return tuple(notes)
 
-    def _check_kind(self) -> None:
-        directory = self._root / CONSUME_QUEUE
-        names = self._names(directory)
-        if "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names):
-            raise UnsupportedStoreError(
-                f"{directory} holds a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is not "
-                f"supported: expected a directory for each topic, found the file CURRENT. The commit log can be read "
-                f"without its queues; to have queues as files, rebuild them in a copy without this directory"
-            )
-
-    def _names(self, directory: Path) -> list[str]:
-        """List a directory; nothing if it is a file, as in Java."""
-        status = self._file_system.status(directory)
-        return self._file_system.names(directory) if status is not None and status.is_directory else []
-
     def _load_below(self, kind: str, *, is_batch: bool) -> Iterator[str]:
         """Load the queues of one kind, and give notes."""
-        for topic in self._names(self._root / kind):
+        for topic in names_in(self._root / kind, self._file_system):
             directory = self._root / kind / topic
-            numbers = {name: parse_queue_id(name) for name in self._names(directory)}
+            numbers = {name: parse_queue_id(name) for name in names_in(directory, self._file_system)}
             for name in (name for name, number in numbers.items() if number is None):
                 yield f"skipped {directory / name}: expected a number, the queue's id"
             queue_ids = sorted({number for number in numbers.values() if number is not None})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.segment_file import offset_of
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.format.iso_time import iso_time
 from store_core.queue.index_build import index_file_size
 from store_core.queue.index_file import IndexFile
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["INDEX_DIRECTORY", "IndexFiles"]
-
-INDEX_DIRECTORY: Final = "index"
-"""Name below the store root (RocketMQ: ``StorePathConfigHelper.getStorePathIndex``)."""
 
 _LOG: Final = logging.getLogger("store_core")
 _CREATE_TRIES: Final = 3

@@ -7,16 +7,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.format.java_number import INT_BITS, parse_java_int
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["BATCH_CONSUME_QUEUE", "CONSUME_QUEUE", "CONSUME_QUEUE_EXT", "parse_queue_id", "queue_path", "refusal_of"]
-
-CONSUME_QUEUE: Final = "consumequeue"
-CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
-BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
 
 _LONGEST_NAME: Final = 255
 """Bytes of a file name on the file systems of Linux."""

@@ -89,6 +89,7 @@ class MessageStoreConfig:
     enable_consume_queue_ext: bool = False
     bit_map_length_consume_queue_ext: int = 64
     store_type: str = "default"
+    enable_dleger_commit_log: bool = False
 
     # Index
     max_hash_slot_num: int = 5_000_000

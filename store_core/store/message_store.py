@@ -14,6 +14,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.files.store_parts import check_is_root
 from store_core.format.append_result import PutMessageStatus
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.clean.services import CleanServices
@@ -25,7 +26,7 @@ from store_core.store.put_outcome import as_future, wait_for
 from store_core.store.put_result import PutMessageResult
 from store_core.store.put_service import PutService
 from store_core.store.store_checkpoint import StoreCheckpoint
-from store_core.store.store_layout import allocate_service, disk_space, log_paths
+from store_core.store.store_layout import allocate_service, check_root, disk_space, log_paths
 from store_core.store.store_reading import StoreReading
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class DefaultMessageStore(StoreReading):
         self.is_read_only = read_only
         self._clock = clock
         self._overlay = OverlayFileSystem(file_system, clock) if read_only else None
-        file_system = self._overlay or file_system
+        self._file_system = file_system = self._overlay or file_system
         self._batch_topics = frozenset(batch_topics)
         self._is_shutdown = read_only
         self._lock = StoreLock(path, file_system)
@@ -174,6 +175,10 @@ class DefaultMessageStore(StoreReading):
             If a broker, or another writer, has the store.
         StoreNotFoundError
             If there is nothing to read.
+        InvalidOptionError
+            If the path is a file, or a part of a store and not its root; the root is named.
+        UnsupportedStoreError
+            If it is a DLedger store, or its queues are in a RocksDB; see `store_core.files.store_kind`.
         SegmentLayoutError
             If the log's files are not what the configuration and release expect.
         OSError
@@ -196,6 +201,7 @@ class DefaultMessageStore(StoreReading):
         if read_only:
             store._load_to_read()
             return store
+        check_root(root, store.config, store._file_system)
         store._lock.acquire()
         try:
             store._load()
@@ -230,6 +236,8 @@ class DefaultMessageStore(StoreReading):
         ------
         StoreNotFoundError
             If there is nothing.
+        InvalidOptionError
+            If the path is not a root, as in `open`.
         OSError
             As the system says.
         """
@@ -245,6 +253,7 @@ class DefaultMessageStore(StoreReading):
             broker_hooks=False,
             cleans=False,
         )
+        check_is_root(store.path, store._file_system, log_paths(store.path, store.config).all_paths)
         try:
             store._load_to_read()
         except StoreNotFoundError:
@@ -257,7 +266,9 @@ class DefaultMessageStore(StoreReading):
 
     def _load_to_read(self) -> None:
         if not self.path.is_dir():
+            check_is_root(self.path, self._file_system)  # names the root of a file
             raise StoreNotFoundError(f"there is no store at {self.path}")
+        check_root(self.path, self.config, self._file_system)
         self._load()
         self.recovery_report = replace(self.recovery_report, changes=self._changes)
 

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from store_core.errors import UnsupportedStoreError
 from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
+from store_core.files.store_kind import check_log_place, check_store_kind
+from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.store.clean.disk_space import DiskSpace
 from store_core.store.log_flusher import uses_pool
@@ -19,10 +22,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.store.config import MessageStoreConfig
 
-__all__ = ["allocate_service", "disk_space", "log_paths"]
-
-_COMMIT_LOG: Final = "commitlog"
-_CONSUME_QUEUE: Final = "consumequeue"
+__all__ = ["allocate_service", "check_root", "disk_space", "log_paths"]
 
 
 def _none_full() -> Collection[Path]:
@@ -41,13 +41,36 @@ def log_paths(
     full_paths : callable
         Gives those that get no new segments at the moment: `DiskSpace.full_paths`.
     """
-    paths = config.store_path_commit_log or str(root / _COMMIT_LOG)
+    paths = config.store_path_commit_log or str(root / COMMIT_LOG)
     return SegmentPaths.parse(paths, config.read_only_commit_log_store_paths or "", full_paths)
+
+
+def check_root(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
+    """Refuse to open, or to make, a store where none can be, or one of another kind. Nothing is written.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the path is not a root, see `store_core.files.store_parts.check_is_root`.
+    UnsupportedStoreError
+        If the store, or the configuration, is of a kind that is not supported, see `store_core.files.store_kind`.
+    """
+    paths = log_paths(root, config).all_paths
+    check_is_root(root, file_system, paths)
+    check_store_kind(root, file_system)
+    for path in paths:
+        if path.parent != root:
+            check_log_place(path, file_system)
+    if config.enable_dleger_commit_log:
+        raise UnsupportedStoreError(
+            f"enableDLegerCommitLog is true: the store at {root} is a DLedger store, whose log has another form "
+            f"(storePathDLedgerCommitLog says where it is), which is not supported. Expected false. Nothing was changed"
+        )
 
 
 def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:
     """Make what measures the disks of commit log and queues."""
-    return DiskSpace(config, log_paths(root, config).paths, root / _CONSUME_QUEUE, file_system)
+    return DiskSpace(config, log_paths(root, config).paths, root / CONSUME_QUEUE, file_system)
 
 
 def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:

@@ -14,6 +14,7 @@ from pyspark_commitlog.command import error_end
 from store_core import DefaultMessageStore
 from store_core.format.iso_time import iso_time
 from tests.connector.written import SMALL, Writer, rows_of
+from tests.store_core.files.store_kinds import add_dledger, every_file, ordinary_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,3 +222,14 @@ def test_an_error_that_spark_hides_behind_its_own_is_told() -> None:
     hidden._cause = Exception("...: store_core.errors.StoreLockedError: somebody has it")  # type: ignore[attr-defined]
 
     assert error_end(hidden) == (4, "somebody has it")
+
+
+def test_a_store_of_another_kind_is_refused_and_stays_as_it_is(job: Job) -> None:
+    data = add_dledger(ordinary_store(job.store))
+    before = every_file(job.store)
+
+    assert job.run("--json", job.file("rows.json", '{"topic": "t", "body": "b"}')) == 4
+    assert str(data) in job.errors
+    assert job.run("--from-store", str(job.store / "commitlog")) != 0, job.errors
+    assert str(data) in job.errors
+    assert before == every_file(job.store)

@@ -18,6 +18,7 @@ from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
 from store_core.store.store_checkpoint import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.connector.rebuilding import index_files, queue_files, run_without_spark
+from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,11 +271,60 @@ def test_an_output_with_files_of_others_is_refused(store: Path, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("without_spark")
-def test_queues_in_a_rocksdb_are_not_replaced(store: Path) -> None:
-    for name in ("CURRENT", "MANIFEST-000001"):
-        (store / "consumequeue" / name).touch()
+def test_queues_in_a_rocksdb_are_not_replaced_but_made_elsewhere(store: Path, tmp_path: Path) -> None:
+    queues = queue_files(store)
+    shutil.rmtree(store / "consumequeue")
+    database = add_rocksdb(store / "consumequeue")
+    files = every_file(database)
 
-    assert 4 == rebuild_consume_queue([str(store), "--replace"])
+    for arguments in (["--replace"], ["--replace", "--dry-run"], ["--verify"], ["--replace", "--topic", "T5"]):
+        assert 4 == rebuild_consume_queue([str(store), *SIZES, *arguments])
+    assert not (store / "rebuilt").exists()
+    assert 0 == rebuild_consume_queue([str(store), *SIZES, "--output", str(tmp_path / "new")])
+    assert queues == queue_files(tmp_path / "new")
+    assert files == every_file(database)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_rocksdb_among_the_topics_stays_when_single_topics_are_replaced(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_rocksdb(store / "consumequeue")
+    topic = next(path for path in sorted((store / "consumequeue").iterdir()) if path.is_dir())
+    queues = queue_files(store)
+    shutil.rmtree(topic)
+
+    assert 4 == rebuild_consume_queue([str(store), *SIZES, "--replace"])
+    assert "--topic" in capsys.readouterr().err
+    assert 0 == rebuild_consume_queue([str(store), *SIZES, "--replace", "--topic", topic.name])
+    assert queues == queue_files(store)
+    assert 0 == rebuild_consume_queue([str(store), *SIZES, "--verify"])
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize("command", [rebuild_consume_queue, rebuild_index])
+@pytest.mark.parametrize("arguments", [[], ["--replace"], ["--verify"], ["--dry-run"]])
+def test_a_dledger_store_is_refused_by_name(
+    store: Path, command: Callable[[list[str]], int], arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = add_dledger(store)
+    before = every_file(store)
+
+    assert 4 == command([str(store), *SIZES, *arguments])
+    assert str(data) in capsys.readouterr().err
+    assert before == every_file(store)
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize("below", ["commitlog", "consumequeue", f"commitlog/{0:020d}"])
+def test_a_part_of_a_store_is_refused_and_the_root_named(
+    store: Path, below: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = every_file(store)
+
+    assert 2 == rebuild_consume_queue([str(store / below), *SIZES, "--replace"])
+    assert capsys.readouterr().err.rstrip().endswith(f"Give {store}")
+    assert before == every_file(store)
 
 
 @pytest.mark.spark

@@ -24,7 +24,7 @@ from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.compare import LogBounds, QueueDifferences, StoredQueues, compare_queues
 from store_core.store.rebuild.files import QUEUE_KINDS
-from store_core.store.rebuild.stored_names import check_queue_kind, stored_queue_names
+from store_core.store.rebuild.stored_names import stored_queue_names
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories
 
 if TYPE_CHECKING:
@@ -138,11 +138,9 @@ class RebuildJob:
         Raises
         ------
         UnsupportedStoreError
-            If it holds what is not ours, or the store's queues are in a RocksDB.
+            If it holds what is not ours.
         """
         output, files = self.plan.output, self._file_system
-        if self.plan.is_replaced and self.plan.rules.has_queues:
-            check_queue_kind(self.plan.store, files)
         if files.names(output) and files.status(output / _MARK) is None:
             raise UnsupportedStoreError(
                 f"{output} is not empty, and was not made by a rebuild: give another --output, or empty it"

@@ -12,7 +12,9 @@ from store_core.broker.topic_config import TopicConfigManager
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_path import COMMIT_LOG, list_segments
+from store_core.files.store_kind import StoreUse, check_store_kind
+from store_core.files.store_parts import COMMIT_LOG, check_is_root
+from store_core.files.store_path import list_segments
 from store_core.queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.config import MessageStoreConfig
@@ -81,8 +83,12 @@ class RebuildPlan:
             If they do not fit together, or can't be.
         StoreNotFoundError
             If there is no log.
+        UnsupportedStoreError
+            If the store is of a kind with which this can't be done, see `store_core.files.store_kind`.
         """
         store = Path(os.path.abspath(options.store))  # noqa: PTH100 -- resolve() would follow links
+        check_is_root(store, OsFileSystem())
+        check_store_kind(store, OsFileSystem(), _use_of(options))
         segments = list_segments(str(store)).segments
         if not (store / COMMIT_LOG).is_dir():
             raise InvalidOptionError(f"{store} is no store root: expected a directory with {COMMIT_LOG}/ in it")
@@ -116,6 +122,15 @@ class RebuildPlan:
         if not self.is_verified:
             lines.append(f"into {self.output}" + (", then in place of the old files" if self.is_replaced else ""))
         return lines
+
+
+def _use_of(options: argparse.Namespace) -> StoreUse:
+    """Say what becomes of the queues that are there: of single ones, only their own directories are replaced."""
+    is_whole = options.topic is None and options.queue_id is None
+    if options.has_queues and options.replace and is_whole:
+        return StoreUse.REPLACE_QUEUES
+    is_used = options.replace or options.verify or options.discard_old or options.since_offset > 0
+    return StoreUse.OPEN_QUEUES if options.has_queues and is_used else StoreUse.READ_LOG
 
 
 def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store_core.errors import UnsupportedStoreError
+from store_core.files.file_system import names_in
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, parse_queue_id, refusal_of
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["check_queue_kind", "stored_queue_names"]
+__all__ = ["stored_queue_names"]
 
 
 def stored_queue_names(root: Path, file_system: FileSystem) -> set[tuple[str, int]]:
@@ -28,29 +28,8 @@ def stored_queue_names(root: Path, file_system: FileSystem) -> set[tuple[str, in
     }
 
 
-def check_queue_kind(root: Path, file_system: FileSystem) -> None:
-    """Make sure that the queues are files.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If they are in a RocksDB.
-    """
-    names = list(_names(root / CONSUME_QUEUE, file_system))
-    if "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names):
-        raise UnsupportedStoreError(
-            f"{root / CONSUME_QUEUE} holds a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), and queues as "
-            f"files would take its place. To have them, give another place by --output, without --replace"
-        )
-
-
 def _directories(directory: Path, file_system: FileSystem) -> Iterator[str]:
-    for name in _names(directory, file_system):
+    for name in names_in(directory, file_system):
         status = file_system.status(directory / name)
         if status is not None and status.is_directory:
             yield name
-
-
-def _names(directory: Path, file_system: FileSystem) -> list[str]:
-    status = file_system.status(directory)
-    return file_system.names(directory) if status is not None and status.is_directory else []

@@ -16,6 +16,7 @@ from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended, append_staged
 from store_core.store.sink.store_sizes import batch_topics
 from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
+from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,12 +104,15 @@ class SinkCommit:
         ------
         StoreLockedError
             If a broker, or another job's commit, has the store.
+        UnsupportedStoreError, InvalidOptionError
+            If the path is no place for a store, or it is a store of another kind; see `check_root`.
         StoreError
             If the store can't be opened or the staged records are not what they should be; nothing is appended.
         OSError
             As the system says, see `append_staged`.
         """
         heal(self.root, self.file_system)
+        check_root(self.root, self.config, self.file_system)
         if self.overwrite and self.file_system.status(self.root) is not None:
             return self._replace(staged)
         report = self._append(self.root, staged)

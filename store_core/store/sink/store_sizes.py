@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
+from store_core.files.file_system import names_in
 from store_core.queue.index_build import index_file_size
 from store_core.queue.index_files import INDEX_DIRECTORY
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
@@ -76,7 +77,7 @@ def _rounded(name: str, size: int) -> int:
 
 
 def _sizes(directory: Path, file_system: FileSystem) -> Iterator[int]:
-    for name in file_system.names(directory):
+    for name in names_in(directory, file_system):
         status = file_system.status(directory / name)
         if status is not None and not status.is_directory and status.size and name.isdecimal():
             yield status.size
@@ -90,8 +91,8 @@ def _log_size(root: Path, file_system: FileSystem) -> int | None:
 
 
 def _queue_size(root: Path, file_system: FileSystem) -> int | None:
-    for topic in file_system.names(root / CONSUME_QUEUE):
-        for queue in file_system.names(root / CONSUME_QUEUE / topic):
+    for topic in names_in(root / CONSUME_QUEUE, file_system):
+        for queue in names_in(root / CONSUME_QUEUE / topic, file_system):
             for size in _sizes(root / CONSUME_QUEUE / topic / queue, file_system):
                 return size
     return None
@@ -112,4 +113,4 @@ def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem
 
 def batch_topics(root: Path, file_system: FileSystem) -> tuple[str, ...]:
     """Give the topics whose queues are batch queues, by the directories that are there."""
-    return tuple(file_system.names(root / BATCH_CONSUME_QUEUE))
+    return tuple(names_in(root / BATCH_CONSUME_QUEUE, file_system))

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store root holds that an ordinary store does not: a DLedger log, queues in RocksDB, tiered storage.
+
+Everything that is about to read, open, rebuild or write a store asks `check_store_kind` first.
+
+==========================================  ===================  ====================  =====================
+found below the root                        reads the log        opens the queues      replaces the queues
+==========================================  ===================  ====================  =====================
+``dledger-*/data``                          refused              refused               refused
+RocksDB in ``consumequeue``, no queue file                       refused               refused
+RocksDB among queue files there                                  a note                refused
+``consumequeue_rocksdb``, no queue file                          refused               a note
+``consumequeue_rocksdb``, and queue files                        a note                a note
+``rocksdbstore`` that is not empty                               a note                a note
+``compaction/compactionLog/TOPIC``                               a note                a note
+``config/tieredStoreMetadata.json``         a note               a note                a note
+==========================================  ===================  ====================  =====================
+
+A queue file is a file of a directory ``TOPIC/NUMBER`` below ``consumequeue`` or ``batchconsumequeue``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import UnsupportedStoreError
+from store_core.files.file_system import names_in
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, INDEX_DIRECTORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["StoreUse", "check_log_place", "check_store_kind"]
+
+_DLEDGER: Final = "dledger-"
+"""Prefix of a member's directory, ``dledger-SELFID`` (``DLedgerConfig.getDataStorePath``, DLedger 0.3)."""
+
+_DLEDGER_DATA: Final = "data"
+_ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
+"""``useSeparateStorePathForRocksdbCQ``, RocketMQ 5.5."""
+
+_MANIFEST: Final = re.compile(r"MANIFEST-[0-9]+")
+_DEEPEST: Final = 3
+"""Levels of a DLedger store above its files: ``dledger-SELFID/data/FILE``."""
+
+
+class StoreUse(Enum):
+    """What somebody is going to do with a store."""
+
+    READ_LOG = "read the records of its commit log"
+    OPEN_QUEUES = "open its queues, to read or to write"
+    REPLACE_QUEUES = "put other directories in the place of those with queues"
+
+
+def check_store_kind(root: Path, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES) -> tuple[str, ...]:
+    """Refuse a store that would be misread or harmed, and say what else of it is left aside.
+
+    Nothing is written. A root that does not exist, or is empty, is fine.
+
+    Parameters
+    ----------
+    root : Path
+        The store's.
+    file_system : FileSystem
+    use : StoreUse
+
+    Returns
+    -------
+    tuple of str
+        Notes on what is there, is not looked at, and does no harm.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        Naming the root, what was found, what it means and what to do.
+    OSError
+        As the system says.
+    """
+    for data in _dledger_logs(root, file_system):
+        raise _dledger_error(root, data, file_system)
+    notes = list(_log_notes(root, file_system))
+    if use is StoreUse.READ_LOG:
+        return tuple(notes)
+    databases = [place for place in (root / CONSUME_QUEUE, root / _ROCKSDB_QUEUES) if _is_rocksdb(place, file_system)]
+    has_files = bool(databases) and _has_queue_files(root, file_system)
+    if use is StoreUse.REPLACE_QUEUES and root / CONSUME_QUEUE in databases:
+        raise _replacement_error(root, has_files=has_files)
+    if use is StoreUse.OPEN_QUEUES and databases and not has_files:
+        raise _rocksdb_error(root, databases[0])
+    return (*notes, *map(_rocksdb_note, databases), *_queue_notes(root, file_system))
+
+
+def check_log_place(place: Path, file_system: FileSystem) -> None:
+    """Refuse to read a directory of segments that is not the whole log: the root above it is that of a DLedger store.
+
+    A single segment given by its own name is read, whatever is in the root: then the part is meant. But nothing below
+    ``dledger-*`` is read, where records are wrapped in entries.
+
+    Parameters
+    ----------
+    place : Path
+        A directory of segments, or a file. The same is asked of what a link leads to.
+    file_system : FileSystem
+
+    Raises
+    ------
+    UnsupportedStoreError
+        As `check_store_kind`.
+    """
+    for path in dict.fromkeys((place, Path(os.path.realpath(place)))):
+        for level, root in enumerate(path.parents[:_DEEPEST]):
+            is_directory_of_it = level == 0 and _is_directory(path, file_system)
+            for data in _dledger_logs(root, file_system):
+                if is_directory_of_it or data.parent in (path, *path.parents):
+                    raise _dledger_error(root, data, file_system)
+
+
+# ---- DLedger
+
+
+def _dledger_logs(root: Path, file_system: FileSystem) -> Iterator[Path]:
+    """Find the directories of a DLedger log; none in a root that may not be listed."""
+    try:
+        names = names_in(root, file_system)
+    except PermissionError:
+        return
+    members = (root / name / _DLEDGER_DATA for name in names if name.startswith(_DLEDGER))
+    yield from (data for data in members if _is_directory(data, file_system))
+
+
+def _dledger_error(root: Path, data: Path, file_system: FileSystem) -> UnsupportedStoreError:
+    log = root / COMMIT_LOG
+    if _is_directory(log, file_system):
+        meaning = f"{log} holds only what is older, and would be taken for the whole log"
+        advice = f" The older records can be read: give the files in {log}, each by its own name."
+    else:
+        meaning = "without it the log would be taken for empty, and the queues for stale"
+        advice = ""
+    return UnsupportedStoreError(
+        f"{root} is a DLedger store (enableDLegerCommitLog), which is not supported: found {data}, which holds the log "
+        f"in another form, each record in an entry of its own; {meaning}. Expected {log}, and no directory "
+        f"{_DLEDGER}*/{_DLEDGER_DATA}. Nothing was changed. Read its messages through its broker; or, if no broker "
+        f"uses that directory any more, move it elsewhere.{advice}"
+    )
+
+
+# ---- queues in RocksDB
+
+
+def _rocksdb_error(root: Path, database: Path) -> UnsupportedStoreError:
+    return UnsupportedStoreError(
+        f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is not "
+        f"supported: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
+        f"{database}. Nothing was changed. The messages can be read without queues (read_messages, spark.read); to "
+        f"have queues as files, rebuild them from the log into another directory: commitlog-rebuild-consume-queue "
+        f"{root} --output DIRECTORY"
+    )
+
+
+def _replacement_error(root: Path, *, has_files: bool) -> UnsupportedStoreError:
+    advice = (
+        "rebuild single topics (--topic), whose directories alone are replaced, or leave --replace out"
+        if has_files
+        else "leave --replace out"
+    )
+    return UnsupportedStoreError(
+        f"{root / CONSUME_QUEUE} holds a RocksDB with queues (storeType=defaultRocksDB or rocksdbCQDoubleWriteEnable), "
+        f"and new directories of queues would take its place: expected directories of topics alone. Nothing was "
+        f"changed. To have queues as files, {advice}"
+    )
+
+
+def _rocksdb_note(database: Path) -> str:
+    return (
+        f"{database} holds a RocksDB with queues (rocksdbCQDoubleWriteEnable, RocketMQ 5.3 and later): the queues that "
+        f"are files are used, and the RocksDB is left as it is."
+    )
+
+
+def _is_rocksdb(directory: Path, file_system: FileSystem) -> bool:
+    """Look for a RocksDB's own files; a topic may be named like one of them, but is a directory."""
+    signs = (name for name in names_in(directory, file_system) if name == "CURRENT" or _MANIFEST.fullmatch(name))
+    return any(not _is_directory(directory / name, file_system) for name in signs)
+
+
+def _has_queue_files(root: Path, file_system: FileSystem) -> bool:
+    queues = (
+        root / kind / topic / number
+        for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+        for topic in names_in(root / kind, file_system)
+        for number in names_in(root / kind / topic, file_system)
+        if number.isdecimal()
+    )
+    return any(names_in(queue, file_system) for queue in queues)
+
+
+# ---- what does no harm
+
+
+def _log_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
+    """Say what concerns whoever reads the log."""
+    tiered = root / "config" / "tieredStoreMetadata.json"
+    if file_system.status(tiered) is not None:
+        yield (
+            f"{tiered} is there: tiered storage (RocketMQ 5.1 and later) may hold messages that retention has deleted "
+            f"from the log. It is not read."
+        )
+
+
+def _queue_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
+    """Say what concerns whoever uses queues or index."""
+    database = root / "rocksdbstore"
+    if _holds_data(database, file_system):
+        yield (
+            f"{database} holds data (indexRocksDBEnable, timerRocksDBEnable or transRocksDBEnable, RocketMQ 5.4 and "
+            f"later), and is not read: keys are looked up in the files of {root / INDEX_DIRECTORY}."
+        )
+    compacted = root / "compaction" / "compactionLog"
+    if names_in(compacted, file_system):
+        yield (
+            f"{compacted} holds compacted topics (cleanup.policy=COMPACTION), from which a broker answers; it is not "
+            f"read. What is read comes from the log."
+        )
+
+
+def _holds_data(database: Path, file_system: FileSystem) -> bool:
+    """Tell a RocksDB with data from one that was only made, as RocketMQ 5.4 makes one in every store."""
+    names = names_in(database, file_system) if _is_rocksdb(database, file_system) else []
+    found = (file_system.status(database / name) for name in names if name.endswith((".sst", ".log")))
+    return any(status is not None and status.size > 0 for status in found)
+
+
+def _is_directory(path: Path, file_system: FileSystem) -> bool:
+    status = file_system.status(path)
+    return status is not None and status.is_directory

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of what lies below a store's root, and whether a path is a root or something below one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.files.file_system import names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = [
+    "BATCH_CONSUME_QUEUE",
+    "COMMIT_LOG",
+    "CONSUME_QUEUE",
+    "CONSUME_QUEUE_EXT",
+    "INDEX_DIRECTORY",
+    "check_is_root",
+]
+
+COMMIT_LOG: Final = "commitlog"
+"""Directory of the segments below a store root (RocketMQ: ``storePathCommitLog``)."""
+
+CONSUME_QUEUE: Final = "consumequeue"
+CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
+BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
+INDEX_DIRECTORY: Final = "index"
+"""Directory of the key index (RocketMQ: ``StorePathConfigHelper.getStorePathIndex``)."""
+
+_PARTS: Final = {
+    COMMIT_LOG: "the commit log",
+    CONSUME_QUEUE: "the consume queues",
+    CONSUME_QUEUE_EXT: "the extensions of consume queues",
+    BATCH_CONSUME_QUEUE: "the batch consume queues",
+    INDEX_DIRECTORY: "the key index",
+    "config": "the broker's configuration",
+}
+_SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, "checkpoint"})
+"""Entries of a root that hardly any other directory has."""
+
+_SEGMENT: Final = re.compile(r"[0-9]{20,}")
+_DEEPEST: Final = 3
+"""Levels below a root at which RocketMQ's files lie at most: ``consumequeue/TOPIC/NUMBER``, then files."""
+
+
+def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Path] = ()) -> None:
+    """Refuse a path at which no store's root can be, because it is a part of a store, or a file.
+
+    A store that is opened in such a place is an empty one, and puts its own files among those that are there. Nothing
+    is written here.
+
+    Parameters
+    ----------
+    path : Path
+        Absolute or not; nothing need be there.
+    file_system : FileSystem
+    log_paths : collection of Path
+        Where segments lie by configuration: a root among them may hold segments itself.
+
+    Raises
+    ------
+    InvalidOptionError
+        Naming the path, what it is, and the root.
+    """
+    path = path.absolute()
+    holder = _store_around(path, file_system)
+    if holder is not None:
+        root, part = holder
+        what = "is" if path == root / part else "lies in"
+        raise InvalidOptionError(
+            f"{path} {what} {_PARTS[part]} of the store at {root}: expected a store's root. Nothing was changed. Give "
+            f"{root}"
+        )
+    status = file_system.status(path)
+    if status is not None and not status.is_directory:
+        raise InvalidOptionError(f"{path} is a file: expected a store's root, a directory with {COMMIT_LOG}/ in it")
+    segment = _segment_in(path, file_system)
+    if segment is not None and path not in {each.absolute() for each in log_paths}:
+        raise InvalidOptionError(
+            f"{path} is a directory of segments, or of a queue's files: expected a store's root, which has segments in "
+            f"{COMMIT_LOG}/, found {segment}. Nothing was changed. Give the directory above {COMMIT_LOG}/; if there is "
+            f"none, and these are the segments of a log, move them into {path / COMMIT_LOG}"
+        )
+
+
+def _store_around(path: Path, file_system: FileSystem) -> tuple[Path, str] | None:
+    """Find the root of a store, and the part of it, that a path is or lies in."""
+    for part in (path, *path.parents[:_DEEPEST]):
+        if part.name in _PARTS and (
+            _holds_other_parts(part, file_system) or (part.name == COMMIT_LOG and _segment_in(part, file_system))
+        ):
+            return part.parent, part.name
+    return None
+
+
+def _holds_other_parts(part: Path, file_system: FileSystem) -> bool:
+    """Tell whether there are other parts of a store beside one; segments there are of no root."""
+    names = names_in(part.parent, file_system)
+    return not any(map(_SEGMENT.fullmatch, names)) and not _SIGNS.isdisjoint(set(names) - {part.name})
+
+
+def _segment_in(directory: Path, file_system: FileSystem) -> str | None:
+    return next(filter(_SEGMENT.fullmatch, names_in(directory, file_system)), None)

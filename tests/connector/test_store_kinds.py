@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores of other kinds, and parts of stores, where Spark's writers and the demo begin: refused before any task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_commitlog import demo
+from pyspark_commitlog.schema import dataframe_schema
+from pyspark_commitlog.stream_writer import plan_stream
+from pyspark_commitlog.write_options import WriteOptions
+from pyspark_commitlog.writer import plan_write
+from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file, ordinary_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = dataframe_schema(["topic", "body"], nullable=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return ordinary_store(tmp_path / "store")
+
+
+def plan(path: Path, way: str) -> None:
+    options = {"path": str(path), "overwriteStore": str(way == "overwrite"), "dryRun": str(way == "dry run")}
+    given = WriteOptions.from_spark(options)
+    if way == "stream":
+        plan_stream(given, SCHEMA, overwrite=False)
+    else:
+        plan_write(given, SCHEMA, overwrite=way == "overwrite")
+
+
+@pytest.mark.parametrize("way", ["append", "overwrite", "dry run", "stream"])
+@pytest.mark.parametrize("kind", ["dledger", "rocksdb", "commitlog"])
+def test_writing_is_refused_before_anything_is_staged(root: Path, way: str, kind: str) -> None:
+    expected: type[StoreError] = UnsupportedStoreError
+    target = root
+    if kind == "dledger":
+        add_dledger(root)
+    elif kind == "rocksdb":
+        (root / "consumequeue").rename(root.parent / "elsewhere")
+        add_rocksdb(root / "consumequeue")
+    else:
+        expected, target = InvalidOptionError, root / "commitlog"
+    before = every_file(root)
+
+    with pytest.raises(expected, match=str(root)):
+        plan(target, way)
+
+    assert before == every_file(root)
+
+
+def test_the_demo_refuses_a_dledger_store_before_spark_is_started(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = add_dledger(root)
+
+    assert 2 == demo.main([str(root)])
+    assert str(data) in capsys.readouterr().err.replace("\n", " ")
