@@ -147,6 +147,7 @@ class _Get:
             found.status = GetMessageStatus.OFFSET_FOUND_NULL
             found.next_begin_offset = self._getter.corrected(found.next_begin_offset, following)
             return False
+        self._resume_at = _NOWHERE  # 5.3.3 keeps nextPhyFileStartOffset for one file of the queue
         take = self._take if self._is_5 else self._take_as_4
         for unit in units:
             if found.next_begin_offset >= largest or not take(unit):

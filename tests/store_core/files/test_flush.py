@@ -243,6 +243,54 @@ def test_one_sync_serves_all_that_wait(queue: MappedFileQueue, clock: FakeClock,
     assert disk.count("sync") == 1
 
 
+def test_a_group_commit_looks_every_ten_milliseconds_or_when_a_producer_comes(
+    queue: MappedFileQueue, clock: FakeClock
+) -> None:
+    service = GroupCommitService(queue, clock)
+    service.pause()
+    idle = clock.seconds
+    service.put_request(request(queue, clock))
+    service.pause()
+
+    assert (pytest.approx(0.01), idle) == (idle, clock.seconds)
+
+
+def test_a_request_that_comes_during_a_flush_is_answered_by_the_next_one(
+    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem
+) -> None:
+    service = GroupCommitService(queue, clock)
+    first = request(queue, clock)
+    late: list[GroupCommitRequest] = []
+
+    def while_it_syncs() -> None:
+        if not late:
+            late.append(GroupCommitRequest(first.next_offset, first.deadline))
+            service.put_request(late[0])
+
+    disk.before["sync"] = while_it_syncs
+    service.put_request(first)
+    service.run_once()
+    answered = [first.future.done(), late[0].future.done()]
+    service.run_once()
+
+    assert [True, False] == answered
+    assert PutMessageStatus.PUT_OK is late[0].future.result(0)
+
+
+def test_a_request_is_looked_at_in_one_step_only(
+    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem
+) -> None:
+    service = GroupCommitService(queue, clock)
+    beyond = GroupCommitRequest(append(queue, 100) + 1, clock.monotonic() + 5)
+    service.put_request(beyond)
+    service.run_once()
+    before = clock.seconds
+    service.run_once()
+
+    assert PutMessageStatus.FLUSH_DISK_TIMEOUT is beyond.future.result(0)
+    assert (before, 1) == (clock.seconds, disk.count("sync"))
+
+
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
 def test_a_record_behind_a_file_border_takes_two_syncs(
     queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem, release: str

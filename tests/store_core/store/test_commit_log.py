@@ -7,6 +7,7 @@ import errno
 import threading
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from store_core.errors import InvalidOptionError
@@ -18,9 +19,11 @@ from tests.store_core.fakes import FakeClock
 from tests.store_core.store.logs import FILE_SIZE, Log, message, messages_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from store_core.format.message import Message
+    from store_core.store.put_message_lock import PutMessageLock
     from store_core.store.put_result import PutMessageResult
 
 BLANK = bytes.fromhex("cbd43194")
@@ -327,6 +330,73 @@ def test_order_of_indexes_is_the_order_of_the_log(tmp_path: Path, reentrant: boo
     for name in range(4):
         own = [stored.body for stored in log.messages if stored.body.startswith(b"%d-" % name)]
         assert [b"%d-%d" % (name, number) for number in range(50)] == own
+
+
+class SpiedLock:
+    """The put lock, and who holds it."""
+
+    def __init__(self, lock: PutMessageLock) -> None:
+        self._lock = lock
+        self.is_held = False
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+        self.is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self.is_held = False
+        self._lock.__exit__()
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_index_record_and_next_index_are_taken_in_one_turn_of_the_lock(log: Log, many: bool) -> None:
+    appender = log.log._appender
+    lock = SpiedLock(appender._lock)
+    appender._lock = lock
+    seen: list[tuple[str, bool]] = []
+    offsets = log.log.queue_offsets
+    for name in ("next_offsets", "advance_all") if many else ("next_offset", "advance"):
+        real = getattr(offsets, name)
+
+        def spy(*arguments: Any, name: str = name, real: Callable[..., object] = real) -> object:  # noqa: ANN401 -- of either method
+            seen.append((name, lock.is_held))
+            return real(*arguments)
+
+        setattr(offsets, name, spy)
+    log.disk.before["write"] = lambda: seen.append(("write", lock.is_held))
+    if many:
+        log.log.append_batch(pa.table({"topic": ["orders"], "body": [b"x"]}))
+    else:
+        log.log.put_message(message())
+
+    assert {name for name, _ in seen} > {"write"}
+    assert all(is_held for _, is_held in seen)
+    assert not lock.is_held
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_lock_keeps_other_threads_out_until_it_is_given_back(reentrant: bool) -> None:
+    clock = FakeClock()
+    lock = make_put_message_lock(reentrant=reentrant, clock=clock)
+    free: list[bool] = []
+
+    def try_it() -> None:
+        taken = lock._lock.acquire(blocking=False)  # type: ignore[attr-defined]  # both kinds have one
+        free.append(taken)
+        if taken:
+            lock._lock.release()  # type: ignore[attr-defined]
+
+    with lock:
+        run_in_thread(try_it)
+    run_in_thread(try_it)
+
+    assert [False, True] == free
+
+
+def run_in_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 @pytest.mark.parametrize(("reentrant", "kind"), [(True, PutMessageReentrantLock), (False, PutMessageSpinLock)])

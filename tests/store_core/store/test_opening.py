@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order a store is opened and closed, what it leaves behind, and what it dispatches on the way."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig
+from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.queue.dispatch_batch import RequestBatch
+from store_core.queue.dispatch_request import DispatchRequest
+from store_core.store.dispatcher import Dispatcher
+from store_core.store.store_checkpoint import StoreCheckpoint
+from tests.store_core.store.logs import FILE_SIZE, message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.store.config import Release
+
+RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
+SMALL: Final[dict[str, Any]] = {
+    "mapped_file_size_commit_log": FILE_SIZE,
+    "mapped_file_size_consume_queue": 800,
+    "max_hash_slot_num": 100,
+    "max_index_num": 400,
+}
+
+DUPLICATED: Final = {"DUP_INFO": "1_2"}
+"""Without it a record with properties is none where ``duplicationEnable`` is set."""
+
+
+def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configuration
+    return MessageStoreConfig(**(SMALL | more))
+
+
+def written(root: Path, count: int, **more: Any) -> list[int]:  # noqa: ANN401 -- of a configuration
+    """Write messages of 1,000 bytes, close the store, and give the offsets of their records, then the log's end."""
+    with DefaultMessageStore.open(root, config(**more)) as store:
+        results = [
+            store.put_message(message(b"x" * 1000, keys=[f"k{number}"], properties=DUPLICATED))
+            for number in range(count)
+        ]
+        end = store.max_physical_offset
+    return [result.append_message_result.wrote_offset for result in results if result.append_message_result] + [end]
+
+
+def crashed(root: Path) -> None:
+    (root / "abort").touch()
+
+
+class Traced(OsFileSystem):
+    """Notes which part of the store is looked at."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+        self.parts: list[str] = []
+        self.at_abort: Callable[[], None] = list
+
+    def _note(self, path: Path) -> None:
+        if path.is_relative_to(self._root) and path != self._root:
+            self.parts.append(path.relative_to(self._root).parts[0])
+
+    def status(self, path: Path) -> Any:  # noqa: ANN401 -- as it is
+        self._note(path)
+        return super().status(path)
+
+    def names(self, directory: Path) -> list[str]:
+        self._note(directory)
+        return super().names(directory)
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        self._note(path)
+        if path.name == "abort":
+            self.at_abort()
+        return super().open(path, create=create, writable=writable)
+
+
+# ---- order
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_store_is_loaded_in_the_order_of_rocketmq(tmp_path: Path, release: Release) -> None:
+    written(tmp_path, 3, release=release)
+    system = Traced(tmp_path)
+    DefaultMessageStore.open(tmp_path, config(release=release), file_system=system).close()
+    loaded = ["abort", "commitlog", "consumequeue", "checkpoint", "index"]
+
+    assert loaded == [part for part in dict.fromkeys(system.parts) if part in loaded]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_index_files_newer_than_the_checkpoint_are_gone_before_the_log_is_dispatched(
+    tmp_path: Path, release: Release
+) -> None:
+    """So each key is in the index once, with the checkpoint read before and the log checked after that."""
+    written(tmp_path, 3, release=release)
+    crashed(tmp_path)
+    with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
+        found = store.index_service.query_offset("orders", "k1", 64, 0, 2**63 - 1).physical_offsets
+
+    assert 1 == len(found)
+
+
+# ---- abort
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_abort_is_made_when_the_services_run(tmp_path: Path, release: Release) -> None:
+    system = Traced(tmp_path)
+    running: list[set[str]] = []
+    before = set(threading.enumerate())
+    system.at_abort = lambda: running.append({thread.name for thread in set(threading.enumerate()) - before})
+    DefaultMessageStore.open(tmp_path, config(release=release), file_system=system).close()
+
+    assert {"ReputMessageService", "FlushRealTimeService", "FlushConsumeQueueService"} <= running[0]
+
+
+def test_store_that_does_not_start_leaves_no_abort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise OSError("no thread")
+
+    monkeypatch.setattr("store_core.store.derived.DerivedStructures.start", fail)
+    with pytest.raises(OSError, match="no thread"):
+        DefaultMessageStore.open(tmp_path, config())
+
+    assert not (tmp_path / "abort").exists()
+
+
+def spoiled(store: DefaultMessageStore, count: int, which: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Put messages while nothing is dispatched; give what spoils the magic code of one, and what mends it."""
+    for _ in range(count):
+        store.commit_log.put(message(b"x" * 100))
+    segment = store.commit_log.mapped_file_queue.mapped_files[0].path
+    place = which * store.max_physical_offset // count + 4
+    right = segment.read_bytes()[place : place + 4]
+
+    def write(data: bytes) -> None:
+        with segment.open("r+b") as file:
+            file.seek(place)
+            file.write(data)
+
+    return lambda: write(b"\1\2\3\4"), lambda: write(right)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(("broker_id", "count", "leaves_abort"), [(0, 1, False), (1, 3, True)])
+def test_master_skips_what_is_no_record_and_slave_waits_for_it(
+    tmp_path: Path, release: Release, broker_id: int, count: int, leaves_abort: bool
+) -> None:
+    broker = BrokerConfig(broker_id=broker_id)
+    with DefaultMessageStore.open(tmp_path, config(release=release), broker=broker) as store:
+        with store.reput_message_service.paused():
+            spoil, mend = spoiled(store, 3, 1)
+            spoil()
+        store.dispatch_now()
+        before, behind = store.get_max_offset_in_queue("orders", 0), store.dispatch_behind_bytes
+        mend()
+        assert (1, broker_id == 0) == (before, behind == 0)
+        assert count == store.get_max_offset_in_queue("orders", 0)
+        with store.reput_message_service.paused():
+            spoil, mend = spoiled(store, 3, 2)
+            spoil()
+    # Closing gives up on what a slave waits for, and abort tells the next opening.
+    assert leaves_abort is (tmp_path / "abort").exists()
+
+
+# ---- the end of the log
+
+
+@pytest.mark.parametrize("is_crashed", [False, True])
+@pytest.mark.parametrize("release", RELEASES)
+def test_positions_end_with_the_log_and_files_made_ahead_go(tmp_path: Path, release: Release, is_crashed: bool) -> None:
+    end = written(tmp_path, 8, release=release)[-1]
+    start_of_next = end + FILE_SIZE - end % FILE_SIZE
+    (tmp_path / "commitlog" / f"{start_of_next:020d}").write_bytes(bytes(FILE_SIZE))
+    if is_crashed:
+        crashed(tmp_path)
+    store = DefaultMessageStore.open(tmp_path, config(release=release), read_only=True)
+    queue = store.commit_log.mapped_file_queue
+    last = queue.mapped_files[-1]
+
+    assert (end, end, end) == (queue.max_offset, queue.flushed_where, queue.committed_where)
+    assert (start_of_next, [end % FILE_SIZE] * 3) == (
+        last.end_offset,
+        [last.wrote_position, last.flushed_position, last.committed_position],
+    )
+    assert [FILE_SIZE] * (len(queue.mapped_files) - 1) == [file.wrote_position for file in queue.mapped_files[:-1]]
+    assert 1 == store.recovery_report.truncated_files
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("release", "duplicates", "behind", "dispatched"),
+    [
+        ("5.3", True, 0, 2),
+        ("5.3", True, 1, 2),
+        ("5.3", True, -1, 1),
+        ("5.3", False, 0, 6),
+        ("4.9", True, 0, 0),
+        ("4.9", False, 0, 6),
+        ("4.3", True, 0, 0),
+        ("4.3", False, 0, 6),
+    ],
+)
+def test_with_duplication_only_confirmed_records_are_dispatched_after_a_crash(
+    tmp_path: Path, release: Release, duplicates: bool, behind: int, dispatched: int
+) -> None:
+    """4.x confirms none before replicas have answered."""
+    places = written(tmp_path, 6, release=release)
+    checkpoint = StoreCheckpoint(tmp_path, OsFileSystem(), release).load()
+    checkpoint.confirm_physical_offset = places[2] + behind
+    checkpoint.physic_msg_timestamp = 0
+    checkpoint.flush()
+    checkpoint.close()
+    crashed(tmp_path)
+    for path in (tmp_path / "consumequeue" / "orders" / "0").iterdir():
+        path.unlink()
+    store = DefaultMessageStore.open(tmp_path, config(release=release, duplication_enable=duplicates), read_only=True)
+    queue = store.consume_queue_store.get("orders", 0)
+    store.close()
+
+    assert dispatched == (0 if queue is None else queue.max_offset_in_queue)
+
+
+# ---- dispatchers
+
+
+class Recorder:
+    """Stands for queues and index, and notes who is given what."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[int]]] = []
+
+    def put(self, request: DispatchRequest) -> None:
+        self.calls.append(("queue", [request.physical_offset]))
+
+    def build_index(self, request: DispatchRequest) -> None:
+        self.calls.append(("index", [request.physical_offset]))
+
+    def put_batch(self, batch: RequestBatch) -> None:
+        self.calls.append(("queue", batch.physical_offset.tolist()))
+
+    gather_batch = put_batch
+
+    def build_indexes(self, batch: RequestBatch, *, write_back: bool) -> None:
+        assert not write_back
+        self.calls.append(("index", batch.physical_offset.tolist()))
+
+
+def a_request(physical_offset: int) -> DispatchRequest:
+    return DispatchRequest("orders", 0, physical_offset, 100, 0, 0, 0, keys="", properties={})
+
+
+@pytest.mark.parametrize("gather", [False, True])
+def test_records_go_to_their_queues_and_then_to_the_index(gather: bool) -> None:
+    seen = Recorder()
+    dispatcher = Dispatcher(seen, seen)  # type: ignore[arg-type]  # it stands for both
+    dispatcher.dispatch(a_request(0))
+    dispatcher.dispatch_batch(RequestBatch([a_request(100), a_request(200)], [0, 100]), gather=gather)
+
+    assert [("queue", [0]), ("index", [0]), ("queue", [100, 200]), ("index", [100, 200])] == seen.calls
+    assert 3 == dispatcher.dispatched
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("bulk", [False, True])
+def test_transactions_are_queued_if_committed_and_indexed_unless_rolled_back(
+    tmp_path: Path, release: Release, bulk: bool
+) -> None:
+    kinds = {"none": 0, "prepared": 4, "committed": 8, "rolled-back": 12}
+    with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
+        with store.reput_message_service.paused():
+            for key, sys_flag in kinds.items():
+                store.commit_log.put(message(sys_flag=sys_flag, keys=[key]))
+                if not bulk:
+                    store.dispatch_now()
+        result = store.get_message("g", "orders", 0, 0, 32)
+        assert result is not None
+        indexed = [
+            key for key in kinds if store.index_service.query_offset("orders", key, 64, 0, 2**63 - 1).physical_offsets
+        ]
+
+    assert [["none"], ["committed"]] == [found.keys for found in result.messages]
+    assert ["none", "prepared", "committed"] == indexed
