@@ -15,7 +15,7 @@ from pyspark_commitlog.command import run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.java import require_java
 from pyspark_commitlog.job_output import words_beside, write_json
-from pyspark_commitlog.job_session import spark_session
+from pyspark_commitlog.job_session import job_session
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.write_options import WriteOptions
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
         WriteOptions.from_spark(given)
         require_java()
         began = time.monotonic()
-        with spark_session(f"append to {options.store}") as spark, spark_progress(spark):
+        with job_session(f"append to {options.store}") as spark, spark_progress(spark):
             source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
         report = json.loads(written.read_text(encoding="utf-8"))
     report |= {"source": source.path, "seconds": round(time.monotonic() - began, 3)}

@@ -7,7 +7,6 @@ Reads only; takes no lock. Everything here is meant to be copied: it uses nothin
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -15,7 +14,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
 
 from pyspark_commitlog.command import run_command
@@ -24,13 +22,14 @@ from pyspark_commitlog.java import require_java
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
+from pyspark_commitlog.session import spark_session
 from store_core.errors import InvalidOptionError
 from store_core.store.read_plan import plan_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 __all__ = ["main"]
 
@@ -38,6 +37,14 @@ _SHIPPED: Final = "four hours of a web shop, written by RocketMQ 5.3.3"
 _ROWS_SHOWN: Final = 20
 _WIDTH: Final = 32
 _HEAD_BYTES: Final = 1 << 14
+_SETTINGS: Final = {
+    "spark.driver.host": "localhost",
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": 4,
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": True,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,18 +120,7 @@ def _start_spark() -> SparkSession:
     require_java()
     _say("Starting Spark ...")
     begin = time.perf_counter()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master("local[*]")
-        .appName("commitlog demo")
-        .config("spark.driver.host", "localhost")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "true")
-        .getOrCreate()
-    )
+    spark = spark_session("commitlog demo", master="local[*]", config=_SETTINGS)
     _say(f"  Spark {spark.version}, {spark.sparkContext.defaultParallelism} cores, {time.perf_counter() - begin:.1f} s")
     return spark
 

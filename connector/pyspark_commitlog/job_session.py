@@ -4,29 +4,28 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.progress_stages import is_connect
-from pyspark_commitlog.quiet_spark import quiet_start
+from pyspark_commitlog.session import spark_session
 from store_core.errors import UnsupportedStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["require_classic", "spark_session"]
+__all__ = ["job_session", "require_classic"]
 
 
 @contextmanager
-def spark_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSession]:
+def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSession]:
     """Give the session that is there, or one of its own for as long as it is needed.
 
-    Nothing is set that ``spark-submit`` or a configuration file decides, but for Spark's own progress bar: what a job
-    says may be saved, and on a terminal it has its own (`pyspark_commitlog.progress`). A command that starts Spark
-    itself starts it quietly, unless a log is configured (`pyspark_commitlog.quiet_spark`).
+    Its own is made by `pyspark_commitlog.spark_session`. Nothing is set that ``spark-submit`` or a configuration file
+    decides, but for Spark's own progress bar: what a job says may be saved, and on a terminal it has its own
+    (`pyspark_commitlog.progress`).
 
     Parameters
     ----------
@@ -48,9 +47,7 @@ def spark_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSe
             require_classic(active, name)
         yield active
         return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with quiet_start():
-        session = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    session = spark_session(name, config={"spark.ui.showConsoleProgress": False})
     try:
         if needs_context:
             require_classic(session, name)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-import pyspark
 from pyspark.sql.datasource import DataSource
 
-from pyspark_commitlog import MINIMUM_PYSPARK
 from pyspark_commitlog.errors import without_traceback
+from pyspark_commitlog.pyspark_version import require_pyspark
 
 # Spark imports this module in every session that uses any Python data source at all. What needs numpy and pyarrow is
 # imported by the methods that only a reader of commit logs calls.
@@ -102,7 +101,7 @@ class CommitLogDataSource(DataSource):
         from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
         from pyspark_commitlog.writer import CommitLogWriter, plan_write  # noqa: PLC0415
 
-        _require_pyspark()
+        require_pyspark()
         task = plan_write(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
         return CommitLogWriter(task, overwrite=overwrite)
 
@@ -132,26 +131,14 @@ class CommitLogDataSource(DataSource):
         from pyspark_commitlog.stream_writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
         from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
 
-        _require_pyspark()
+        require_pyspark()
         return CommitLogStreamWriter(plan_stream(WriteOptions.from_spark(self.options), schema, overwrite=overwrite))
 
     def _options(self) -> CommitLogOptions:
         from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415
 
-        _require_pyspark()
+        require_pyspark()
         return CommitLogOptions.from_spark(self.options)
-
-
-def _require_pyspark() -> None:
-    """Refuse a PySpark that has data sources in Python, but not all that ours needs."""
-    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
-        from store_core.errors import StoreError  # noqa: PLC0415
-
-        raise StoreError(
-            f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, found {pyspark.__version__}; "
-            f"pip install 'pyspark>={MINIMUM_PYSPARK}', on the workers as well"
-        )
 
 
 def _refuse(what: str) -> NoReturn:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,11 @@ EXCEPTIONS: Final = (
     ("make", "target", "checks and benchmarks: the tests would run themselves, or for minutes"),
     ("SPARK_CONF_DIR=spark-conf spark-submit", "submit", "as below"),
     ("spark-submit", "submit", "the job runs in the tests' session; a submitted one is in tests/connector"),
+    (
+        "pip install",
+        "install",
+        "changes the environment that the tests run in; a wheel is installed by tools/check_wheel.py",
+    ),
     ("venv-pack", "none", "no part of the project; it is the packer that Spark's own guide names"),
 )
 
@@ -176,6 +182,20 @@ def _submit_options() -> dict[str, bool]:
     return {name: name not in _SWITCHES for name in names}
 
 
+def _check_install(command: str, _world: World) -> None:
+    """See that what is installed from here are this directory and extras that there are."""
+    for word in (word for word in _words(command)[2:] if word.startswith(".")):
+        path, _, extras = word.rstrip("]").partition("[")
+        assert path == ".", word
+        assert set(filter(None, extras.split(","))) <= _extras(), word
+
+
+@cache
+def _extras() -> set[str]:
+    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return set(project["optional-dependencies"])
+
+
 def _check_nothing(_command: str, _world: World) -> None:
     """Do nothing: nothing can be said of it here."""
 
@@ -184,5 +204,6 @@ _CHECKS: Final = {
     "target": _check_target,
     "demo": _check_demo,
     "submit": _check_submit,
+    "install": _check_install,
     "none": _check_nothing,
 }

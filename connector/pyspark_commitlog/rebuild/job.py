@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.exit_code import ExitCode
-from pyspark_commitlog.job_session import spark_session
+from pyspark_commitlog.job_session import job_session
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.rebuild.driver import rebuild
 from pyspark_commitlog.rebuild.inferred import inference_notes
@@ -279,7 +279,7 @@ class RebuildJob:
     # ---- around
 
     def _spark(self, name: str, run: Callable[[SparkSession], RebuildReport]) -> RebuildReport:
-        session = spark_session(f"commitlog {name}", needs_context=True)
+        session = job_session(f"commitlog {name}", needs_context=True)
         with session as spark, spark_progress(spark, describe=RebuildStages(self.plan.size)):
             return run(spark)
 

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Spark session that finds ``format("commitlog")``, in one call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.java import require_java
+from pyspark_commitlog.progress_stages import is_connect
+from pyspark_commitlog.pyspark_version import require_pyspark
+from pyspark_commitlog.quiet_spark import quiet_start, spark_configuration
+from store_core.store.properties_file import parse_properties_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["RECOMMENDED", "spark_session"]
+
+RECOMMENDED: Final = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Settings that a session gets unless somebody chose others: those of ``spark-conf/spark-defaults.conf``."""
+
+_PYTHON: Final = "PYSPARK_PYTHON"
+_QUESTION: Final = """\
+import importlib.util, sys
+print(*sys.version_info[:2], importlib.util.find_spec("pyspark_commitlog") is not None)
+"""
+_SECONDS: Final = 30
+"""Most that another Python may take to say what it is."""
+
+
+def spark_session(
+    name: str = "pyspark-commitlog", *, master: str | None = None, config: Mapping[str, object] | None = None
+) -> SparkSession:
+    """Return a Spark session in which ``format("commitlog")`` works at once.
+
+    Spark looks for data sources with the Python that the environment variable ``PYSPARK_PYTHON`` names, and with the
+    ``python3`` of the ``PATH`` if it names none. Unless an environment is activated, that is not the Python that runs,
+    and knows nothing of this package. So, if nothing names a Python, this function names this one. It also starts Spark
+    without its greetings and its log, unless a log4j configuration is there, and sets what ``RECOMMENDED`` lists,
+    unless a configuration file, ``spark-submit`` or `config` says otherwise.
+
+    A session that is there already is returned as it is, whatever the arguments say.
+
+    Parameters
+    ----------
+    name : str
+        Of the application.
+    master : str, optional
+        Where Spark runs. By default what Spark's configuration says; if it says nothing, ``local[*]``: on this machine,
+        with all its cores.
+    config : mapping, optional
+        Settings of Spark by name, such as ``{"spark.sql.session.timeZone": "UTC"}``. ``spark.pyspark.python`` names the
+        workers' Python, as it does for ``spark-submit``.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+
+    Raises
+    ------
+    JavaNotFoundError
+        If there is no Java that Spark can use.
+    StoreError
+        If PySpark is older than 4.1.
+
+    Warns
+    -----
+    RuntimeWarning
+        If Spark was started before, or was told to, with a Python that can't find this package.
+
+    Examples
+    --------
+    >>> spark = spark_session(config={"spark.sql.session.timeZone": "UTC"})  # doctest: +SKIP
+    >>> spark.read.format("commitlog").load("/data/rocketmq/store").count()  # doctest: +SKIP
+    """
+    require_pyspark()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        _check_python(active)
+        return active
+    require_java()
+    settings = _defaults() | {key: _text(value) for key, value in (config or {}).items()}
+    os.environ.setdefault(_PYTHON, settings.get("spark.pyspark.python", sys.executable))
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with quiet_start():
+        session = (builder if master is None else builder.master(master)).getOrCreate()
+    _check_python(session)  # Java may be that of a session before, and has the environment of its own start
+    return session
+
+
+def _defaults() -> dict[str, str]:
+    """Return what is recommended and nobody decided; below ``spark-submit`` and for Spark Connect others decide."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
+        return {}
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    decided = _configured()
+    return {key: value for key, value in RECOMMENDED.items() if key not in decided and key not in arguments}
+
+
+def _configured() -> dict[str, str]:
+    """Read the settings of Spark's configuration file, where the environment says that there is one."""
+    directory = spark_configuration()
+    path = None if directory is None else directory / "spark-defaults.conf"
+    return parse_properties_file(path.read_bytes()) if path is not None and path.is_file() else {}
+
+
+def _text(value: object) -> str:
+    """Return a setting's value as Spark writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -------------------------------------------------------------------------------------------------- which Python it is
+
+
+def _check_python(spark: SparkSession) -> None:
+    """Warn if Spark asks a Python for data sources that can't find this package."""
+    if is_connect(spark):
+        return  # the server looks for it, and may be anywhere
+    for python in _pythons(spark):
+        problem = _problem(python)
+        if problem:
+            version = ".".join(map(str, sys.version_info[:2]))
+            warnings.warn(
+                f"this Spark session runs Python code with {python!r}, {problem}; this is {sys.executable}, "
+                f"Python {version}. format('commitlog') will not work. Start Python anew, and call spark_session() "
+                f"before any other session is made; or set {_PYTHON}={sys.executable} in the environment first",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return
+
+
+def _pythons(spark: SparkSession) -> list[str]:
+    """Name the Pythons of a session that are on this machine and not this one: for data sources, and of local workers.
+
+    The first is the one that Spark's ``PythonUtils.defaultPythonExec`` takes (4.1 to 4.3), from the environment with
+    which its Java was started; neither ``spark.pyspark.python`` nor what is set later changes it.
+    """
+    context = spark.sparkContext
+    getenv = context._jvm.java.lang.System.getenv  # type: ignore[union-attr]  # noqa: SLF001 -- there is no other way
+    found = [getenv("PYSPARK_DRIVER_PYTHON") or getenv(_PYTHON) or "python3"]
+    if context.master.startswith("local"):
+        found.append(context.pythonExec)
+    return [python for python in dict.fromkeys(found) if python != sys.executable]
+
+
+def _problem(python: str) -> str:
+    """Say why data sources can't be found with a Python; empty if they can."""
+    program = shutil.which(python)
+    if program is None:
+        return "which is not there"
+    try:
+        asked = subprocess.run(  # noqa: S603 -- the Python that Spark starts, too
+            [program, "-c", _QUESTION], capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"which does not answer: {error}"
+    answer = asked.stdout.split()
+    if asked.returncode or len(answer) != len(("major", "minor", "found")):
+        return f"which is no Python ({program})"
+    version = ".".join(answer[:2])
+    if version != ".".join(map(str, sys.version_info[:2])):
+        return f"which is Python {version} ({program})"
+    return "" if answer[2] == "True" else f"which has no pyspark_commitlog ({program})"
