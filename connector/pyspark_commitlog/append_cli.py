@@ -18,7 +18,7 @@ from pyspark_commitlog.job_output import words_beside, write_json
 from pyspark_commitlog.job_session import job_session
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.write_options import WriteOptions
-from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def append(arguments: Sequence[str] | None = None) -> int:
     """Run ``commitlog-append``; return the exit code, see `pyspark_commitlog.exit_code`."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    return run_command(parser.prog, lambda: _run(options), UnsupportedStoreError)
+    return run_command(parser.prog, lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,6 +82,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
         require_java()
         began = time.monotonic()
         with job_session(f"append to {options.store}") as spark, spark_progress(spark):
+            source.check(spark)
             source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
         report = json.loads(written.read_text(encoding="utf-8"))
     report |= {"source": source.path, "seconds": round(time.monotonic() - began, 3)}

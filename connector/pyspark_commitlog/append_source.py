@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
+from pyspark_commitlog.asked_for import check_asked_for
 from pyspark_commitlog.row_encoder import STORE_TIMESTAMP
 from pyspark_commitlog.typed_rows import WRONG_LINE, typed_rows
 from store_core.format.property_string import DELAY
@@ -83,6 +84,17 @@ class AppendSource:
             quoted = reader.option("header", "true").option("escape", '"').option("mode", "FAILFAST")
             return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
         return self._of_store(spark)
+
+    def check(self, spark: SparkSession) -> None:
+        """Refuse topics, queues and a key that the other store does not have.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there is no such topic, queue or key.
+        """
+        if self.format == "store":
+            check_asked_for(spark, self.path, self.read_options)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
         names = [*(_COPIED if self.to_topic is None else _REPLAYED)]

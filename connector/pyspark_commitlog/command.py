@@ -32,7 +32,7 @@ _CODES: Final = {
     FilterError: ExitCode.USAGE,
     InvalidOptionError: ExitCode.USAGE,
     StoreNotFoundError: ExitCode.USAGE,
-    UnsupportedStoreError: ExitCode.USAGE,
+    UnsupportedStoreError: ExitCode.REFUSED,
     StoreLockedError: ExitCode.REFUSED,
 }
 """All other errors mean that the command could not look."""

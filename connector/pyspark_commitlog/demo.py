@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
 
+from pyspark_commitlog.asked_for import check_asked_for
 from pyspark_commitlog.command import run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.java import require_java
@@ -74,6 +75,7 @@ def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
         with quiet_start(notes):
             spark = _start_spark()
         stack.callback(spark.stop)
+        check_asked_for(spark, store, options)
         _show(spark, store, options, head)
         _say(_NEXT_STEPS.format(store=given or "/path/to/store"))
     return ExitCode.DONE

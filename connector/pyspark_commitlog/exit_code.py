@@ -37,7 +37,7 @@ class ExitCode(IntEnum):
     FINDINGS = 1, "findings: something differs, or rows were left out; the report names them"
     USAGE = 2, "wrong usage: an argument, an option, a column or a row; or there is no such store, topic, queue or key"
     FAILED = 3, "could not look: something can't be read or written, there is no suitable Java, or Spark failed"
-    REFUSED = 4, "refused: somebody has the store open, or the command would change what it must not"
+    REFUSED = 4, "refused: the store is open elsewhere, or of an unsupported kind; or what must not change would"
     DAMAGED = 5, "done as far as the log is whole, but the log is damaged"
 
 

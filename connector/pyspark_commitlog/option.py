@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError
+from store_core.format.near_name import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +46,8 @@ class Option:
 
 def unknown_option(name: str, options: Sequence[Option], of: str) -> InvalidOptionError:
     """Make the error for an option that is not in a table, with the nearest name that is."""
-    by_key = {option.name.lower(): option.name for option in options}
-    near = difflib.get_close_matches(name, by_key, 1)
-    known = f"did you mean {by_key[near[0]]!r}? " if near else ""
-    names = ", ".join(by_key.values())
-    return InvalidOptionError(f"unknown option {name!r} of {of}; {known}The options are: {names}")
+    names = [option.name for option in options]
+    hint = did_you_mean(name, names)
+    return InvalidOptionError(
+        f"unknown option {name!r} of {of}; {hint}{' ' * bool(hint)}The options are: {', '.join(names)}"
+    )

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from pyspark_commitlog.option import Option, unknown_option
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.format.near_name import did_you_mean
 from store_core.store.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -146,8 +146,7 @@ def _check_view(view: str) -> None:
         return
     if name in _LATER_VIEWS:
         raise UnsupportedStoreError(f"view {name!r} is not supported yet; 'messages' is")
-    near = difflib.get_close_matches(name, ("messages", *_LATER_VIEWS), 1)
-    hint = f"did you mean {near[0]!r}?" if near else "'messages' is the only one so far"
+    hint = did_you_mean(name, ("messages", *_LATER_VIEWS)) or "'messages' is the only one so far"
     raise InvalidOptionError(f"unknown view {view!r}; {hint}")
 
 

@@ -13,6 +13,7 @@ from pyspark_commitlog.partitions import CommitLogPartition
 from store_core.errors import StoreError
 from store_core.store.message_reader import read_range
 from store_core.store.read_plan import plan_ranges
+from store_core.store.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,6 +60,7 @@ class CommitLogReader(DataSourceReader):
         """
         try:
             plan = plan_ranges(self._paths, self._options)
+            TopicWatch.of(self._paths, self._options.topic).warn_before_read()
         except NotImplementedError as error:
             # Spark's planner would take it for "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None

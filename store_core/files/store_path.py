@@ -26,7 +26,7 @@ from store_core.format.scan import check_record
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["SegmentListing", "StorePaths", "layout_problems", "list_segments", "usual_size"]
+__all__ = ["SegmentListing", "StorePaths", "layout_problems", "list_segments", "store_roots", "usual_size"]
 
 StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One path, or several that together are one log."""
@@ -78,11 +78,8 @@ def list_segments(paths: StorePaths) -> SegmentListing:
     UnsupportedStoreError
         If a path is a URL of another scheme, or it is a store that is not supported, see `store_core.files.store_kind`.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not given:
-        raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
+    places = _places(paths)
     notes: list[str] = []
-    places = [place for path in given for place in _resolve(os.fspath(path))]
     found = sorted((segment for place in places for segment in _segments_at(place, notes)), key=_order)
     if not found:
         raise _nothing_at(places, notes)
@@ -90,6 +87,26 @@ def list_segments(paths: StorePaths) -> SegmentListing:
     for note in notes:
         _log.warning(note)
     return SegmentListing(tuple(segments), tuple(notes))
+
+
+def store_roots(paths: StorePaths) -> tuple[Path, ...]:
+    """Return the directories that may be roots of the stores at some paths: where queues and configuration may be.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is nothing at a path.
+    """
+    directories = [place if place.is_dir() else place.parent for place in _places(paths)]
+    return tuple(dict.fromkeys(path if (path / COMMIT_LOG).is_dir() else path.parent for path in directories))
+
+
+def _places(paths: StorePaths) -> list[Path]:
+    """Return the files and directories that paths stand for."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
+    return [place for path in given for place in _resolve(os.fspath(path))]
 
 
 def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from store_core.errors import InvalidOptionError
 from store_core.format.message import Message
+from store_core.format.near_name import did_you_mean
 from store_core.format.properties import KEY_SEPARATOR
 from store_core.format.slices import fixed_array
 
@@ -108,8 +108,7 @@ class MessageColumns:
     def _check_names(names: list[str]) -> None:
         for name in names:
             if name not in INPUT_COLUMNS:
-                near = difflib.get_close_matches(name, INPUT_COLUMNS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(INPUT_COLUMNS)}"
+                hint = did_you_mean(name, INPUT_COLUMNS) or f"the columns are {', '.join(INPUT_COLUMNS)}"
                 raise InvalidOptionError(f"a message can't have a column {name!r}; {hint}")
             if names.count(name) > 1:
                 raise InvalidOptionError(f"column {name!r} is there twice")

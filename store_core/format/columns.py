@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError
 from store_core.format.layout import MESSAGE_HEAD
+from store_core.format.near_name import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,8 +142,7 @@ def _resolve(name: str) -> str:
     folded = name.strip().lower()
     if folded in _BY_NAME:
         return folded
-    near = difflib.get_close_matches(folded, _BY_NAME, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(_BY_NAME)}"
+    hint = did_you_mean(name.strip(), _BY_NAME) or f"the columns are {', '.join(_BY_NAME)}"
     message = f"unknown column {name!r}; {hint}"
     raise InvalidOptionError(message)
 

@@ -22,6 +22,7 @@ from store_core.store.memory import keep_freed_memory
 from store_core.store.read_options import ReadOptions
 from store_core.store.read_plan import plan_and_walk
 from store_core.store.row_filter import RowFilter
+from store_core.store.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +74,8 @@ def read_messages(path: StorePaths, **options: Any) -> pa.RecordBatchReader:  # 
     """
     parsed = ReadOptions.parse(**options)
     plan, walked = plan_and_walk(path, parsed)
-    batches = (batch for part in plan.ranges for batch in _read_range(part, parsed, walked))
+    watch = TopicWatch.of(path, parsed.topic)
+    batches = watch.to_end(batch for part in plan.ranges for batch in _read_range(part, parsed, walked, watch))
     return pa.RecordBatchReader.from_batches(arrow_schema(parsed.columns, nullable=parsed.is_permissive), batches)
 
 
@@ -98,10 +100,12 @@ def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch
     SegmentVanishedError
         If the segment was deleted since the plan was made, unless `fail_on_data_loss` is off.
     """
-    yield from _read_range(part, options, None)
+    yield from _read_range(part, options, None, None)
 
 
-def _read_range(part: ReadRange, options: ReadOptions, walked: WalkedSegment | None) -> Iterator[pa.RecordBatch]:
+def _read_range(
+    part: ReadRange, options: ReadOptions, walked: WalkedSegment | None, watch: TopicWatch | None
+) -> Iterator[pa.RecordBatch]:
     """Read one range; its segment need not be mapped and walked again if that is the one that was walked."""
     keep_freed_memory()
     try:
@@ -113,7 +117,7 @@ def _read_range(part: ReadRange, options: ReadOptions, walked: WalkedSegment | N
         return
     with segment:
         mine = walked if walked is not None and walked.segment == part.segment else None
-        yield from _RangeReader(part, options, segment, mine).batches()
+        yield from _RangeReader(part, options, segment, mine, watch).batches()
 
 
 @dataclass(slots=True)
@@ -149,7 +153,12 @@ class _Chunk:
 
 class _RangeReader:
     def __init__(
-        self, part: ReadRange, options: ReadOptions, segment: SegmentBytes, walked: WalkedSegment | None
+        self,
+        part: ReadRange,
+        options: ReadOptions,
+        segment: SegmentBytes,
+        walked: WalkedSegment | None,
+        watch: TopicWatch | None,
     ) -> None:
         self._range = part
         self._options = options
@@ -160,7 +169,7 @@ class _RangeReader:
         self._raw = raw[: part.data_end - self._start_offset]
         self._known = () if walked is None else walked.runs
         self._next_data = segment.next_data
-        self._filter = RowFilter(options)
+        self._filter = RowFilter(options, watch)
         self._dropped = 0
         self._dropped_bytes = 0
 

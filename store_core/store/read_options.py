@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS, resolve_columns
 from store_core.format.message_selector import FILTER_TYPES, MessageSelector
+from store_core.format.near_name import did_you_mean
 from store_core.format.properties import PropertyParser
 from store_core.store.option_checks import check_filter, check_filter_type, check_order, shown_option
 
@@ -191,9 +191,8 @@ def _refuse(name: str, value: object, expected: str) -> NoReturn:
 
 
 def _refuse_name(name: str) -> NoReturn:
-    near = difflib.get_close_matches(name.lower(), _PARSERS, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InvalidOptionError(f"unknown option {name!r}; {hint}The options are {', '.join(_PARSERS)}")
+    hint = did_you_mean(name, _PARSERS)
+    raise InvalidOptionError(f"unknown option {name!r}; {hint}{' ' * bool(hint)}The options are {', '.join(_PARSERS)}")
 
 
 # ------------------------------------------------------------------------------------------------- parsers of one value

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from store_core.format.message_selector import MessageSelector
     from store_core.format.sql92_expression import Sql92Expression
     from store_core.store.read_options import ReadOptions
+    from store_core.store.stored_topics import TopicWatch
 
     _Mask = npt.NDArray[np.bool_]
     _Predicate = Callable[[pa.RecordBatch], _Mask]
@@ -38,6 +39,8 @@ class RowFilter:
     Parameters
     ----------
     options : ReadOptions
+    watch : TopicWatch, optional
+        Sees the topics of all rows that are looked at.
 
     Attributes
     ----------
@@ -47,17 +50,20 @@ class RowFilter:
         Rows that a consumer's SQL92 expression failed on, among those that all else asks for; they are left out.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:
         selector = options.selector
         self._rules = tuple(_rules(options, selector))
         self._sql = None if selector is None else selector.sql
         names = [name for names, _ in self._rules for name in names]
         self.columns = tuple(dict.fromkeys([*names, "properties"] if self._sql else names))
         self.error_count = 0
+        self._watch = watch
 
     def select(self, batch: pa.RecordBatch) -> _Mask:
         """Tell which rows of a batch with the filter's columns are asked for, shape (rows,)."""
         mask = np.ones(batch.num_rows, np.bool_)
+        if self._watch is not None and self._watch.unseen:
+            self._watch.see(batch.column("topic"))
         for _, rule in self._rules:
             mask &= rule(batch)
         return mask if self._sql is None else self._evaluated(self._sql, batch, mask)

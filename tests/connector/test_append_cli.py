@@ -13,6 +13,7 @@ from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.command import error_end
 from store_core import DefaultMessageStore
 from store_core.format.iso_time import iso_time
+from tests.builders import LogBuilder
 from tests.connector.written import SMALL, Writer, rows_of
 from tests.store_core.files.store_kinds import add_dledger, every_file, ordinary_store
 
@@ -206,6 +207,39 @@ def test_what_is_wrong_is_told_with_an_exit_code(arguments: list[str], code: int
     assert "\tat " not in job.errors
     assert job.errors.count("\n") <= 2, job.errors
     assert not (job.store / "commitlog").exists()
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store whose log has a topic without queues, and that has queues of a topic without messages."""
+    log = LogBuilder(segment_size=1 << 14)
+    for number in range(4):
+        log.append(b"x", topic="orders", queue_id=number % 2, properties={"KEYS": f"order-{number} all"})
+    root = log.write(tmp_path_factory.mktemp("other") / "store")
+    (root / "consumequeue" / "expired" / "0").mkdir(parents=True)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--topic", "ordes"], "'ordes': did you mean 'orders'?"),
+        (["--topic", "orders,expird"], "'expird': did you mean 'expired'?"),
+        (["--topic", "orders", "--read-option", "queueId=1,7"], "of topic orders is in queue 7; the ids are 0, 1"),
+        (["--read-option", "KEY=ordr-3"], "has the key 'ordr-3'; did you mean 'order-3'?"),
+    ],
+)
+def test_what_the_other_store_does_not_have_is_told_and_nothing_is_appended(
+    arguments: list[str], says: str, job: Job, other: Path
+) -> None:
+    assert job.run("--from-store", str(other), *arguments) == 2, job.errors
+    assert says in job.errors
+    assert not job.store.exists()
+
+
+def test_a_topic_of_which_no_message_is_left_is_no_error(job: Job, other: Path) -> None:
+    assert job.run("--from-store", str(other), "--topic", "expired", "--dry-run") == 0, job.errors
+    assert job.report["records"] == 0
 
 
 def test_a_store_that_is_open_is_an_exit_code_of_its_own(job: Job) -> None:

@@ -61,7 +61,7 @@ def test_the_document_lists_all_exit_codes() -> None:
         (InvalidOptionError("x"), 2),
         (FilterError("x"), 2),
         (StoreNotFoundError("x"), 2),
-        (UnsupportedStoreError("x"), 2),
+        (UnsupportedStoreError("x"), 4),
         (StoreLockedError("x"), 4),
         (CorruptRecordError("x", "file", 0, "a", "b"), 3),
         (UnsafeSizeError("x", "file", 0, "a", "b"), 3),

@@ -14,6 +14,7 @@ from pyspark_commitlog import CommitLogDataSource
 from pyspark_commitlog.reader import CommitLogReader
 from store_core.errors import StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.format.columns import arrow_schema
+from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,24 @@ def test_a_partition_can_be_read_again_as_a_retried_task_does(store: WrittenStor
 
     assert batches(reader, partition) == batches(reader, partition)
     assert batches(reader, partition)
+
+
+def test_a_topic_without_queues_is_warned_of_once_when_a_read_is_planned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = LogBuilder(segment_size=1024)
+    while len(log.segments()) < 3:
+        log.append(b"x" * 50, topic="logged")
+    root = log.write(tmp_path / "store")
+    made = make_reader(root, topic="loged")
+    assert not [batch for part in made.partitions() for batch in batches(made, part)]
+    assert not caplog.records  # without queues nothing tells which topics there are
+
+    (root / "consumequeue" / "logged" / "0").mkdir(parents=True)
+    assert not [batch for part in made.partitions() for batch in batches(made, part)]
+    assert [True] == ["did you mean 'logged'?" in record.getMessage() for record in caplog.records]
+    assert make_reader(root, topic="logged").partitions()
+    assert len(caplog.records) == 1
 
 
 def test_the_partition_of_an_empty_plan_has_no_rows(store: WrittenStore) -> None:

@@ -261,6 +261,82 @@ def test_places_that_can_not_be_are_told_with_exit_code_2(store: Path, tmp_path:
     assert 2 == rebuild_index([str(store), "--hash-slot-num", "5", "--index-num", "1"])
 
 
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """Give a store with three topics in the log, one of them with queues that lack another one's."""
+    log = LogBuilder(segment_size=1 << 14)
+    for number in range(12):
+        log.append(b"x", topic="orders", queue_id=number % 4)
+    log.append(b"x", topic="payments", queue_id=7)
+    store = log.write(tmp_path / "orders")
+    (store / "consumequeue" / "expired" / "0").mkdir(parents=True)
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text('{"topicConfigTable": {"planned": {"topicName": "planned"}}}')
+    return store
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--topic", "ordes"], "'ordes': did you mean 'orders'?"),
+        (["--topic", "ORDERS"], "'ORDERS': did you mean 'orders'?"),
+        (["--topic", "plannned"], "'plannned': did you mean 'planned'?"),
+        (["--topic", "payments", "--topic", "zzz"], "'zzz': the topics are expired, orders, payments, planned"),
+        (["--topic", "orders", "--queue-id", "7"], "queue 7 of 'orders' is neither in the log"),
+        (["--topic", "orders", "--queue-id", "7"], "the ids are 0, 1, 2, 3"),
+        (["--queue-id", "5"], "the ids are 0, 1, 2, 3, 7"),
+    ],
+)
+@pytest.mark.parametrize("mode", [[], ["--replace"], ["--verify"], ["--replace", "--discard-old"], ["--discard-old"]])
+def test_what_is_not_in_the_store_is_told_and_nothing_is_written(
+    arguments: list[str], says: str, mode: list[str], orders: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (orders / "replaced-1" / "consumequeue").mkdir(parents=True)
+    before = sorted(path for path in orders.rglob("*") if path.name != "lock")
+
+    assert 2 == rebuild_consume_queue([str(orders), *arguments, *mode])
+    assert says in capsys.readouterr().err
+    assert before == sorted(path for path in orders.rglob("*") if path.name != "lock")
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--topic", "expired"],
+        ["--topic", "planned"],
+        ["--topic", "planned", "--queue-id", "3"],
+        ["--topic", "orders", "--topic", "expired", "--queue-id", "3"],
+        ["--queue-id", "7"],
+    ],
+)
+def test_a_topic_without_messages_is_no_error(arguments: list[str], orders: Path) -> None:
+    assert 0 == rebuild_consume_queue([str(orders), *arguments])
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_typo_takes_nothing_from_an_earlier_rebuild(orders: Path) -> None:
+    assert 0 == rebuild_index([str(orders), *SIZES[2:]])
+    built = index_files(orders / "rebuilt")
+
+    assert 2 == rebuild_consume_queue([str(orders), "--topic", "ordes"])
+    assert built == index_files(orders / "rebuilt")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_topic_asked_for_is_known_in_a_log_with_more_queues_than_are_remembered(tmp_path: Path) -> None:
+    log = LogBuilder(segment_size=1 << 20)
+    for number in range(1100):
+        log.append(b"", topic="many", queue_id=number)
+    log.append(b"", topic="orders", queue_id=0)
+    store = log.write(tmp_path / "store")
+
+    assert 0 == rebuild_consume_queue([str(store), "--topic", "orders", "--topic", "many", "--queue-id", "1"])
+    assert 0 == rebuild_consume_queue([str(store), "--topic", "orders", "--queue-id", "0"])
+    assert 2 == rebuild_consume_queue([str(store), "--topic", "orders", "--queue-id", "1"])
+
+
 @pytest.mark.usefixtures("without_spark")
 def test_an_output_with_files_of_others_is_refused(store: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()

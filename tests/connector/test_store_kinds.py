@@ -60,5 +60,5 @@ def test_the_demo_refuses_a_dledger_store_before_spark_is_started(
 ) -> None:
     data = add_dledger(root)
 
-    assert 2 == demo.main([str(root)])
+    assert 4 == demo.main([str(root)])
     assert str(data) in capsys.readouterr().err.replace("\n", " ")

@@ -14,7 +14,7 @@ from pyspark_commitlog.job_output import words_beside, write_json
 from pyspark_commitlog.rebuild.job import RebuildJob
 from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
 from pyspark_commitlog.rebuild.report import as_json, as_text
-from store_core.errors import UnsafeSizeError, UnsupportedStoreError
+from store_core.errors import UnsafeSizeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,6 @@ _REMARK: Final = """\
 With 1 (--verify, --discard-old) what is there is not what the log gives. --replace on a damaged log ends with 4 and \
 replaces nothing, or with --accept-damage with 5.
 """
-_REFUSED: Final = (UnsafeSizeError, UnsupportedStoreError)
-"""Too many queues; an output directory that is not ours, queues in a RocksDB, a session of Spark Connect."""
 _SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -117,7 +115,7 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
         parser.error("--verify changes nothing: it goes with no --replace, --discard-old, --since-offset, --output")
     if options.accept_damage and not options.replace:
         parser.error("--accept-damage goes with --replace")
-    return run_command(parser.prog, lambda: _run(options), *_REFUSED)
+    return run_command(parser.prog, lambda: _run(options), UnsafeSizeError)  # too many queues
 
 
 def _run(options: argparse.Namespace) -> ExitCode:

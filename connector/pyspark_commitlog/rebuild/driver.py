@@ -205,8 +205,12 @@ def _values(rows: Rows, kind: ReportKind) -> list[dict[str, Any]]:
 
 def _outcome(values: dict[str, Any]) -> tuple[int, SegmentOutcome]:
     number = values.pop("part")
-    refused = tuple(RefusedUnit(*unit) for unit in values["refused"])
-    return number, SegmentOutcome(**(values | {"refused": refused, "batch_topics": tuple(values["batch_topics"])}))
+    tuples = {
+        "refused": tuple(RefusedUnit(*unit) for unit in values["refused"]),
+        "batch_topics": tuple(values["batch_topics"]),
+        "passed_over": tuple((topic, queue_id) for topic, queue_id in values["passed_over"]),
+    }
+    return number, SegmentOutcome(**(values | tuples))
 
 
 def _queue(values: dict[str, Any]) -> QueueReport:

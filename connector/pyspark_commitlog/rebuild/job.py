@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark_commitlog.exit_code import ExitCode
 from pyspark_commitlog.job_session import job_session
 from pyspark_commitlog.progress import spark_progress
-from pyspark_commitlog.rebuild.driver import rebuild
+from pyspark_commitlog.rebuild.driver import clear, rebuild
 from pyspark_commitlog.rebuild.inferred import inference_notes
 from pyspark_commitlog.rebuild.progress import RebuildStages
-from store_core.errors import StoreLockedError, UnsupportedStoreError
+from pyspark_commitlog.rebuild.wanted import check_wanted
+from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import LOCK_FILE, StoreLock
@@ -118,6 +119,11 @@ class RebuildJob:
         plan = self.plan
         self._prepare_output()
         report = self._spark("rebuild", lambda spark: rebuild(spark, plan.store, plan.output, plan.rules))
+        try:
+            check_wanted(report, plan.store, plan.rules, self._file_system)
+        except InvalidOptionError:
+            self._clear_output()
+            raise
         self.report = report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
         code = ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
         if not plan.is_replaced:
@@ -149,6 +155,12 @@ class RebuildJob:
         mark = files.open(output / _MARK, create=True)
         mark.write(memoryview(json.dumps({"store": str(self.plan.store)}).encode()), 0)
         mark.close()
+
+    def _clear_output(self) -> None:
+        """Take back what this run has made in the output directory; what other runs have left there stays."""
+        clear(self.plan.output, self.plan.rules)
+        if self._file_system.names(self.plan.output) == [_MARK]:
+            shutil.rmtree(self.plan.output)
 
     def _unlogged(self, report: RebuildReport) -> tuple[tuple[str, int], ...]:
         """Find queues that the store has and the rebuild has not, of those that were asked for."""
@@ -225,6 +237,7 @@ class RebuildJob:
             self._note("a replacement was interrupted: the next run that is not --verify finishes it")
         rules = replace(plan.rules, since_offset=0, index_since_offset=0)
         report = self._spark("verify", lambda spark: rebuild(spark, plan.store, plan.output, rules, compared=bounds))
+        check_wanted(report, plan.store, rules, self._file_system)
         known = {(queue.topic, queue.queue_id) for queue in report.queues}
         self.report = report = replace(
             report,

@@ -91,6 +91,11 @@ class RebuildReport:
         return tuple(sorted({topic for outcome in self.outcomes for topic in outcome.batch_topics}))
 
     @property
+    def passed_over(self) -> set[tuple[str, int]]:
+        """Topic and id of queues that were not asked for, the first that each part of the log named."""
+        return {queue for outcome in self.outcomes for queue in outcome.passed_over}
+
+    @property
     def refused_count(self) -> int:
         """Units that can't be, as of topics whose names are no directories."""
         return sum(outcome.refused_count for outcome in self.outcomes)
@@ -128,7 +133,7 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "notes": list(report.notes),
         "light_record": report.light_record if report.light_record >= 0 else None,
         "inferred_batch_topics": list(report.inferred_topics),
-        "segments": [_with_time(outcome, "last_store_timestamp") | {"refused": None} for outcome in report.outcomes],
+        "segments": [_segment(outcome) for outcome in report.outcomes],
         "queues": [asdict(queue) | {"gaps": None} for queue in report.queues],
         "gap_count": report.gap_count,
         "gaps": gaps,
@@ -143,6 +148,12 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "extra_index_entries": report.extra_entries,
         "excess_index_files": report.excess_index,
     }
+
+
+def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
+    values = _with_time(outcome, "last_store_timestamp") | {"refused": None}  # those are together elsewhere
+    del values["passed_over"]
+    return values
 
 
 def _with_time(found: SegmentOutcome | IndexReport, name: str) -> dict[str, Any]:

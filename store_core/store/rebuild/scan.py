@@ -112,4 +112,5 @@ class SegmentScan:
             extra,
             self._kinds.light_record,
             tuple(sorted(self._kinds.batch_topics)),
+            tuple(sorted(self._units.passed_over)),
         )

@@ -71,6 +71,8 @@ class SegmentOutcome:
     light_record : int
     batch_topics : tuple of str
         What its records tell of kinds of queues, see `store_core.store.rebuild.told_kinds.ToldKinds`.
+    passed_over : tuple of (str, int)
+        Topic and id of the first queues that were not asked for.
     """
 
     path: str
@@ -87,6 +89,7 @@ class SegmentOutcome:
     extra_entries: int = 0
     light_record: int = -1
     batch_topics: tuple[str, ...] = ()
+    passed_over: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_damaged(self) -> bool:
@@ -168,4 +171,5 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         extra_entries=first.extra_entries + second.extra_entries,
         light_record=second.light_record if first.light_record < 0 else first.light_record,
         batch_topics=tuple(sorted({*first.batch_topics, *second.batch_topics})),
+        passed_over=tuple(sorted({*first.passed_over, *second.passed_over})),
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["PlainUnits", "QueuePiece", "WholeUnits"]
 
 _REFUSED_KEPT: Final = 100
+_PASSED_OVER_KEPT: Final = 1000
 _NO_INDEX: Final = "its queue offset can't be an index"
 _UNKNOWN, _UNWANTED = -1, -2
 
@@ -71,9 +72,12 @@ class _SegmentUnits:
         Units that can't be, see `store_core.queue.consume_queue_store.ConsumeQueueStore.put`.
     refused : list of RefusedUnit
         The first of them.
+    passed_over : set of (str, int)
+        Topic and id of the first queues that were not asked for.
     """
 
     def __init__(self, rules: RebuildRules) -> None:
+        self.passed_over: set[tuple[str, int]] = set()
         self.refused: list[RefusedUnit] = []
         self.refused_count = 0
         self._rules = rules
@@ -95,6 +99,7 @@ class _SegmentUnits:
 
     def _new_code(self, queue: tuple[str, int]) -> int:
         if not self._rules.wants(*queue):
+            self._pass_over(queue)
             return _UNWANTED
         if len(self._queues) >= self._rules.max_queues:
             raise UnsafeSizeError(
@@ -105,6 +110,12 @@ class _SegmentUnits:
         self._codes[queue] = len(self._queues)
         self._queues.append(queue)
         return self._codes[queue]
+
+    def _pass_over(self, queue: tuple[str, int]) -> None:
+        """Remember a queue that is not asked for; there is always room for some of a topic that is."""
+        is_of_wanted = self._rules.topics is not None and queue[0] in self._rules.topics
+        if len(self.passed_over) < _PASSED_OVER_KEPT << is_of_wanted:
+            self.passed_over.add(queue)
 
     def _units(self, batch: DispatchBatch) -> Iterator[tuple[UnitRows, list[tuple[str, int]]]]:
         """Give the units of a batch, ordered by queue, and the queues by the codes that they have there."""

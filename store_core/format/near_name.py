@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names that somebody may have meant by one that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["did_you_mean", "known_names"]
+
+_MOST_SHOWN: Final = 5
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return the question whether the nearest of some names was meant; empty if none is near.
+
+    Case does not count.
+
+    Examples
+    --------
+    >>> did_you_mean("Ordes", ["payments", "orders"])
+    "did you mean 'orders'?"
+    """
+    by_folded = {other.lower(): other for other in sorted(known)}
+    near = difflib.get_close_matches(name.lower(), by_folded, 1)
+    return f"did you mean {by_folded[near[0]]!r}?" if near else ""
+
+
+def known_names(names: Collection[str]) -> str:
+    """Return the first of some names in a list that ends with how many more there are."""
+    shown = ", ".join(sorted(names)[:_MOST_SHOWN])
+    return f"{shown} and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else shown

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which topics a store has beside its log, and what to say of a topic that it does not have."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from store_core.files.store_path import store_roots
+from store_core.format.near_name import did_you_mean, known_names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from pathlib import Path
+
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["TopicWatch", "hint_of", "stored_topics"]
+
+_log: Final = logging.getLogger("store_core")
+
+_MOST_NAMES: Final = 1 << 20
+"""Directories that are looked at, each with a name of its own: a bound for hostile stores."""
+
+_LARGEST_FILE: Final = 64 << 20
+"""Bytes of a ``topics.json`` that is read."""
+
+
+def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
+    """Return the topics that have a directory of queues, or are in ``config/topics.json``; the log is not read.
+
+    What can't be read names no topic.
+
+    Parameters
+    ----------
+    roots : iterable of Path
+        Directories that may be the root of a store.
+    """
+    return frozenset(topic for root in roots for topic in _topics_of(root))
+
+
+def _topics_of(root: Path) -> Iterator[str]:
+    for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+        yield from _directories(root / kind)
+    yield from _configured(root / "config" / "topics.json")
+
+
+def _directories(directory: Path) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in islice(entries, _MOST_NAMES) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _configured(path: Path) -> list[str]:
+    """Return the topics of a broker's table of topics (RocketMQ: ``TopicConfigManager.configFilePath``)."""
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            return []
+        table = json.loads(path.read_bytes())["topicConfigTable"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return list(table) if isinstance(table, dict) else []
+
+
+def hint_of(topic: str, known: Collection[str]) -> str:
+    """Return which topic may have been meant, else which there are."""
+    return did_you_mean(topic, known) or (f"the topics are {known_names(known)}" if known else "no topic is known")
+
+
+@dataclass(slots=True)
+class TopicWatch:
+    """Watches a read for the topics that were asked for, and that the store does not have beside its log.
+
+    Attributes
+    ----------
+    unseen : set of str
+        Those of which no record has been seen yet.
+    roots : tuple of Path
+        Where the store may have queues and configuration.
+    known : frozenset of str
+        Topics that the store has.
+    """
+
+    unseen: set[str]
+    roots: tuple[Path, ...]
+    known: frozenset[str]
+
+    @classmethod
+    def of(cls, paths: StorePaths, topics: Iterable[str]) -> TopicWatch:
+        """Look for topics beside the log of some paths; without topics nothing is looked at."""
+        asked = set(topics)
+        roots = store_roots(paths) if asked else ()
+        known = stored_topics(roots)
+        return cls(asked - known, roots, known)
+
+    def see(self, topics: pa.Array) -> None:
+        """Take note of the topics of records."""
+        if self.unseen:
+            asked = pa.array(self.unseen, pa.string())
+            self.unseen.difference_update(pc.unique(topics.filter(pc.is_in(topics, value_set=asked))).to_pylist())
+
+    def to_end(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass on what is read, and at its end warn of topics that are nowhere."""
+        yield from batches
+        for topic in sorted(self.unseen):
+            _log.warning("topic %r: no record of it was read, and %s", topic, self._beside(topic))
+
+    def warn_before_read(self) -> None:
+        """Warn of topics that only the log may still have, if the store has any other topic beside its log."""
+        for topic in sorted(self.unseen) if self.known else ():
+            _log.warning("topic %r has rows only if the log still has records of it: %s", topic, self._beside(topic))
+
+    def _beside(self, topic: str) -> str:
+        places = ", ".join(map(str, self.roots))
+        return f"neither the queues nor config/topics.json of {places} know it; {hint_of(topic, self.known)}"
