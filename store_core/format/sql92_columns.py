@@ -67,6 +67,12 @@ class Verdicts:
         """For how many rows the evaluation failed; RocketMQ logs these, and they do not match."""
         return int(np.count_nonzero(self.codes == _ERROR))
 
+    @property
+    def first_error(self) -> int:
+        """The first row for which the evaluation failed; -1 if there is none."""
+        failed = self.codes == _ERROR
+        return int(failed.argmax()) if failed.any() else -1
+
     def to_arrow(self) -> pa.BooleanArray:
         """Give True, False, and null also where the evaluation failed."""
         return pa.array(self.matches, pa.bool_(), mask=self.codes >= _NULL)

@@ -37,6 +37,7 @@ __all__ = [
     "logical_or",
     "negate",
     "not_equal",
+    "reads_as_double",
     "starts_with",
 ]
 
@@ -105,6 +106,15 @@ def _parse_double(text: str) -> float:
         return float.fromhex(trimmed.rstrip("fFdD"))
     except OverflowError:
         return -math.inf if trimmed.startswith("-") else math.inf
+
+
+def reads_as_double(text: str) -> bool:
+    """Whether a string is a number beside a decimal."""
+    try:
+        _parse_double(text)
+    except FilterError:
+        return False
+    return True
 
 
 def _parse_boolean(text: str) -> bool:

@@ -177,13 +177,8 @@ class _RangeReader:
         for chunk in self._chunks():
             yield from self._rows(chunk)
         if self._filter.error_count:
-            _log.warning(
-                "%s: the filter failed on %d messages between offsets %d and %d, which do not match then",
-                self._range.segment.path,
-                self._filter.error_count,
-                self._range.begin,
-                self._range.end,
-            )
+            where = f"between offsets {self._range.begin} and {self._range.end}"
+            _log.warning("%s: %s", self._range.segment.path, self._filter.error_text(where))
         if self._dropped:
             _log.warning(
                 "%s: left out %d damaged ranges or records of %d bytes in all, between offsets %d and %d",
@@ -313,7 +308,8 @@ class _RangeReader:
         if not self._filter.columns:
             return records, []
         decoded = self._decode(records, self._filter.columns)
-        return self._records(decoded.positions[self._filter.select(decoded.batch)]), list(decoded.faults)
+        mask = self._filter.select(decoded.batch, decoded.positions + self._start_offset)
+        return self._records(decoded.positions[mask]), list(decoded.faults)
 
     def _in_time(self, records: Records) -> npt.NDArray[np.bool_]:
         mask = np.ones(len(records), np.bool_)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from store_core.format.slices import true_mask
 from store_core.format.sql92_columns import evaluate_maps
+from store_core.format.sql92_failure import failure_of
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class RowFilter:
         What `select` looks at; empty if every row is asked for.
     error_count : int
         Rows that a consumer's SQL92 expression failed on, among those that all else asks for; they are left out.
+    first_error : str
+        Where the first of them is, and why; empty without any.
     """
 
     def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:
@@ -57,22 +60,44 @@ class RowFilter:
         names = [name for names, _ in self._rules for name in names]
         self.columns = tuple(dict.fromkeys([*names, "properties"] if self._sql else names))
         self.error_count = 0
+        self.first_error = ""
         self._watch = watch
 
-    def select(self, batch: pa.RecordBatch) -> _Mask:
-        """Tell which rows of a batch with the filter's columns are asked for, shape (rows,)."""
+    def select(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> _Mask:
+        """Return which rows are asked for, shape (rows,).
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows with the filter's columns.
+        offsets : numpy.ndarray
+            int64, shape (rows,): where they are, as physical offsets.
+        """
         mask = np.ones(batch.num_rows, np.bool_)
         if self._watch is not None and self._watch.unseen:
             self._watch.see(batch.column("topic"))
         for _, rule in self._rules:
             mask &= rule(batch)
-        return mask if self._sql is None else self._evaluated(self._sql, batch, mask)
+        return mask if self._sql is None else self._evaluated(self._sql, batch, mask, offsets)
 
-    def _evaluated(self, sql: Sql92Expression, batch: pa.RecordBatch, mask: _Mask) -> _Mask:
+    def error_text(self, where: str) -> str:
+        """Return what to say of the rows that the expression failed on, and where they are."""
+        return (
+            f"the filter failed on {self.error_count} messages {where}, which do not match then, nor do they in "
+            f"RocketMQ's broker; the first is {self.first_error}"
+        )
+
+    def _evaluated(
+        self, sql: Sql92Expression, batch: pa.RecordBatch, mask: _Mask, offsets: npt.NDArray[np.int64]
+    ) -> _Mask:
         """Evaluate an expression on the rows that all other rules leave."""
         properties = batch.column("properties")
         verdicts = evaluate_maps(sql, properties if mask.all() else properties.filter(pa.array(mask)))
         self.error_count += verdicts.error_count
+        if verdicts.error_count and not self.first_error:
+            row = int(np.flatnonzero(mask)[verdicts.first_error])
+            reason = failure_of(sql, dict(properties[row].as_py() or ()))
+            self.first_error = f"at offset {offsets[row]}, {reason}"
         mask[mask] = verdicts.matches
         return mask
 

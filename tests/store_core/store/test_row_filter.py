@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 Columns = dict[str, list[object]]
+OFFSETS = np.arange(100, 200)
 
 
 def selected(values: Mapping[str, Sequence[object]], **options: object) -> list[int]:
@@ -24,7 +26,7 @@ def selected(values: Mapping[str, Sequence[object]], **options: object) -> list[
     batch = pa.RecordBatch.from_pydict(
         {name: values[name] for name in row_filter.columns}, schema=arrow_schema(row_filter.columns, nullable=True)
     )
-    return [row for row, kept in enumerate(row_filter.select(batch).tolist()) if kept]
+    return [row for row, kept in enumerate(row_filter.select(batch, OFFSETS[: batch.num_rows]).tolist()) if kept]
 
 
 def test_without_options_no_column_is_looked_at() -> None:
@@ -89,10 +91,11 @@ def test_an_expression_is_evaluated_on_the_rows_that_all_else_leaves() -> None:
     columns: Columns = {"topic": ["t", "t", "u", "u"], "sys_flag": [NOT_TYPE] * 4, "properties": [*maps]}
     batch = pa.RecordBatch.from_pydict(columns, schema=arrow_schema([*columns]))
 
-    assert [True, False, False, False] == row_filter.select(batch).tolist()
+    assert [True, False, False, False] == row_filter.select(batch, OFFSETS[:4]).tolist()
     assert row_filter.error_count == 1
-    row_filter.select(batch)
+    row_filter.select(batch, OFFSETS[10:14])
     assert row_filter.error_count == 2
+    assert row_filter.first_error == "at offset 101, property a: expected a whole number of 32 bits, found 'x'"
 
 
 def test_queue_offsets_narrow_the_queues_that_are_named() -> None:
