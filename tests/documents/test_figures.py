@@ -64,7 +64,12 @@ def test_damaged_stores_are_as_many_as_told() -> None:
 
 @pytest.mark.parametrize(
     ("what", "file"),
-    [("gets", "getmessage_matrix"), ("look-ups", "time_index_matrix"), ("SQL92 expressions", "sql92_cases")],
+    [
+        ("gets", "getmessage_matrix"),
+        ("more gets", "gets_at_gaps"),
+        ("look-ups", "time_index_matrix"),
+        ("SQL92 expressions", "sql92_cases"),
+    ],
 )
 def test_answers_are_as_many_as_told(what: str, file: str) -> None:
     here, beside = told(what)

@@ -306,6 +306,27 @@ def test_a_slave_by_itself_answers_as_a_master_does(release: Release, status: Ge
     assert ResponseCode.of_status(status, 5) is broker.pull(queue_offset=5).code
 
 
+@pytest.mark.parametrize("release", ["4.3", "4.9"])
+@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize("reads_slaves", [False, True])
+@pytest.mark.parametrize(
+    "status", [status for status in GetMessageStatus if status is not GetMessageStatus.OFFSET_RESET]
+)
+def test_4_slave_answers_by_the_status_and_suggests_the_master_unless_it_may_be_read(
+    release: Release, status: GetMessageStatus, reads_slaves: bool, is_behind: bool, tmp_path: Path
+) -> None:
+    """PULL_RETRY_IMMEDIATELY of a slave that may not be read lasts only until the status is looked at."""
+    store = FakeStore(
+        result(status, is_behind=is_behind), release=release, broker_role="SLAVE", offset_check_in_slave=True
+    )
+    broker = PullBroker(store, tmp_path, broker_id=1, slave_read_enable=reads_slaves)
+    broker.group("billing", broker_id=5, which_broker_when_consume_slowly=6)
+    answer = broker.pull(queue_offset=5)
+
+    suggested = (6 if is_behind else 5) if reads_slaves else 0
+    assert (ResponseCode.of_status(status, 5), suggested) == (answer.code, answer.suggest_which_broker_id)
+
+
 @pytest.mark.parametrize(
     ("status", "is_behind", "first_id", "code"),
     [

@@ -381,6 +381,29 @@ def test_cut_store_goes_on_where_it_was_cut(store: DefaultMessageStore) -> None:
     assert 3 == store.get_max_offset_in_queue("orders", 1)
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_lies_behind_the_end_of_a_cut_log_is_no_data_while_the_store_runs(
+    tmp_path: Path, release: Release
+) -> None:
+    """RocketMQ leaves the bytes there; here they become zeros. Either way nobody is given them."""
+    with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
+        results = [store.put_message(message(b"x" * 500, keys=["k"])) for _ in range(5)]
+        places = [result.append_message_result.wrote_offset for result in results]  # type: ignore[union-attr]  # they are ok
+        store.dispatch_now()
+        store.truncate_dirty_files(places[3])
+        found = store.query_message("orders", "k", 64, 0, 2**63 - 1).messages
+
+        assert [None, None] == [store.look_message_by_offset(place) for place in places[3:]]
+        assert (places[:3], 3) == (
+            [each.physical_offset for each in found],
+            store.get_max_offset_in_queue("orders", 0),
+        )
+        assert not (tmp_path / "commitlog" / file_name_of(0)).read_bytes()[places[3] :].strip(b"\0")
+    (tmp_path / "abort").touch()
+    with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
+        assert (places[3], 3) == (store.max_physical_offset, store.get_max_offset_in_queue("orders", 0))
+
+
 def test_start_of_4_9_refuses_to_wait_at_a_hole(tmp_path: Path) -> None:
     with DefaultMessageStore.open(tmp_path, config(release="4.9")) as store:
         for _ in range(20):
