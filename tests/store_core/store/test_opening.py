@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig
+from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.dispatch_request import DispatchRequest
+from store_core.queue.index_service import IndexService
+from store_core.store.commit_log import CommitLog
 from store_core.store.dispatcher import Dispatcher
+from store_core.store.recovery import StoreRecovery
 from store_core.store.store_checkpoint import StoreCheckpoint
 from tests.store_core.store.logs import FILE_SIZE, message
 
@@ -53,29 +58,12 @@ def crashed(root: Path) -> None:
     (root / "abort").touch()
 
 
-class Traced(OsFileSystem):
-    """Notes which part of the store is looked at."""
+class SeesAbort(OsFileSystem):
+    """Calls somebody when the abort file is opened."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self._root = root
-        self.parts: list[str] = []
-        self.at_abort: Callable[[], None] = list
-
-    def _note(self, path: Path) -> None:
-        if path.is_relative_to(self._root) and path != self._root:
-            self.parts.append(path.relative_to(self._root).parts[0])
-
-    def status(self, path: Path) -> Any:  # noqa: ANN401 -- as it is
-        self._note(path)
-        return super().status(path)
-
-    def names(self, directory: Path) -> list[str]:
-        self._note(directory)
-        return super().names(directory)
+    at_abort: Callable[[], None]
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
-        self._note(path)
         if path.name == "abort":
             self.at_abort()
         return super().open(path, create=create, writable=writable)
@@ -85,13 +73,32 @@ class Traced(OsFileSystem):
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_store_is_loaded_in_the_order_of_rocketmq(tmp_path: Path, release: Release) -> None:
+def test_store_is_loaded_in_the_order_of_rocketmq(
+    tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path, 3, release=release)
-    system = Traced(tmp_path)
-    DefaultMessageStore.open(tmp_path, config(release=release), file_system=system).close()
-    loaded = ["abort", "commitlog", "consumequeue", "checkpoint", "index"]
+    steps: list[str] = []
 
-    assert loaded == [part for part in dict.fromkeys(system.parts) if part in loaded]
+    def spy(owner: type, name: str, step: str) -> None:
+        real = getattr(owner, name)
+        real = real.fget if isinstance(real, property) else real
+
+        def call(*arguments: Any, **more: Any) -> object:  # noqa: ANN401 -- whatever the method takes
+            steps.append(step)
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(owner, name, property(call) if step == "abort" else call)
+
+    spy(AbortFile, "exists", "abort")
+    spy(CommitLog, "load", "commit log")
+    spy(ConsumeQueueStore, "load", "queues")
+    spy(StoreCheckpoint, "load", "checkpoint")
+    spy(IndexService, "load", "index")
+    spy(ConsumeQueueStore, "recover", "ends of the queues")
+    spy(StoreRecovery, "_recover_log", "end of the log")
+    DefaultMessageStore.open(tmp_path, config(release=release)).close()
+
+    assert ["abort", "commit log", "queues", "checkpoint", "index", "ends of the queues", "end of the log"] == steps
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -112,7 +119,7 @@ def test_index_files_newer_than_the_checkpoint_are_gone_before_the_log_is_dispat
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_abort_is_made_when_the_services_run(tmp_path: Path, release: Release) -> None:
-    system = Traced(tmp_path)
+    system = SeesAbort()
     running: list[set[str]] = []
     before = set(threading.enumerate())
     system.at_abort = lambda: running.append({thread.name for thread in set(threading.enumerate()) - before})
