@@ -112,6 +112,8 @@ def _plan(store: str, options: dict[str, str]) -> tuple[dict[str, str], tuple[st
     plan = plan_ranges(checked.paths, checked.read)
     for note in plan.notes:
         _say(f"  note: {note}")
+    if plan.end is not None:
+        _say(f"  the log ends at offset {plan.end.end_offset}")
     _say(f"  {len(plan.ranges)} partition{'s' * (len(plan.ranges) != 1)} to read")
     if options or not plan.ranges:
         return options, plan.notes

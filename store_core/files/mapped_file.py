@@ -327,6 +327,10 @@ class MappedFile(ReferenceResource):
             return None
         return self._file.map()[position:stop]
 
+    def next_data(self, position: int) -> int:
+        """Find the first position at or after another that may hold anything but zeros."""
+        return self._file.next_data(position)
+
     def destroy(self, forcibly_after: float = 1.0) -> bool:
         """Take no more readers, and delete the file once the last has let go; False if some hold it still.
 

@@ -182,6 +182,11 @@ class SegmentFile:
                 write_all(file, memoryview(zeros), start)
             start = until
 
+    def next_data(self, position: int) -> int:
+        """Find the first position at or after another that may hold anything but zeros; the size if there is none."""
+        found = self._open().next_data(position) if position < self.size else None
+        return self.size if found is None else min(found[0], self.size)
+
     def sync(self) -> None:
         """Bring the file's data and size to disk, and the first time for a file created here also its directory.
 

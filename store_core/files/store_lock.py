@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["LOCK_FILE", "StoreLock"]
+__all__ = ["LOCK_FILE", "StoreLock", "is_lock_held"]
 
 LOCK_FILE: Final = "lock"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getLockFile``)."""
@@ -101,6 +101,28 @@ class StoreLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def is_lock_held(root: Path) -> bool:
+    """Tell whether somebody has a store open for writing; this takes no lock and writes nothing.
+
+    Without a file ``lock`` there is nobody: a broker makes it when it starts. A lock that can't be asked about counts
+    as held.
+    """
+    try:
+        descriptor = os.open(root / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind: int = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return kind != fcntl.F_UNLCK
 
 
 def _holder(file: OpenFile) -> str:

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["LogEnd", "find_log_end"]
+__all__ = ["LogEnd", "find_log_end", "find_tail_end"]
 
 _STRETCHES: Final = 64
 """How many stretches of sound records a torn tail is followed back through."""
+
+_TAIL_CHUNK: Final = 1 << 20
+"""Bytes in which the end of a torn tail is looked for at a time."""
 
 _LAST_RECORDS: Final = 1 << 16
 """How many of the last records are measured to see whether the end can be trusted: more than 4 MiB of body can hold."""
@@ -83,6 +86,34 @@ def find_log_end(
         runs = ()
     torn = _torn_tail(raw, tail) if verify_crc else None
     return LogEnd(*(torn or (walk.stop, walk.reason)), walk.stale, runs)
+
+
+def find_tail_end(raw: npt.NDArray[np.uint8], end: LogEnd, next_data: Callable[[int], int]) -> int:
+    """Find where the bytes end that lie after a log's end and are neither zeros nor records of an earlier time.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous: the whole segment.
+    end : LogEnd
+        What `find_log_end` found there.
+    next_data : callable
+        As for `store_core.format.salvage.SegmentWalk`.
+
+    Returns
+    -------
+    int
+        Position one past the last byte that is not zero; that of `end` if there is none.
+    """
+    limit = end.stale if end.stale > end.position else raw.size
+    found = position = end.position
+    while position < limit:
+        position = max(next_data(position), position)
+        chunk = raw[position : min(position + _TAIL_CHUNK, limit)]
+        if chunk.any():
+            found = position + chunk.size - int((chunk[::-1] != 0).argmax())
+        position += _TAIL_CHUNK
+    return found
 
 
 def _walk(

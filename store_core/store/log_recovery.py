@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store_core.files.segment_source import Segment
 from store_core.format.scan import StopReason, check_record
 from store_core.queue.dispatch_reader import DispatchReader
+from store_core.store.found_end import find_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
 
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import MessageCheck
     from store_core.queue.queue_rules import QueueRules
+    from store_core.store.found_end import FoundEnd
 
-__all__ = ["LogEnd", "find_log_end"]
+__all__ = ["LogEnd", "find_end_of_files", "find_log_end"]
 
 
 @dataclass(slots=True)
@@ -30,7 +37,10 @@ class LogEnd:
     Attributes
     ----------
     end_offset : int
-        Behind the last record; a blank record there is not counted (RocketMQ: ``processOffset``).
+        Where the next record goes, by RocketMQ's count (``processOffset``): after the last record, or where the next
+        file begins if a blank record leads there.
+    record_end : int or None
+        One past the last record; None if none was found.
     last_record : int or None
         Start of the last record; None if none was found.
     records : int
@@ -43,6 +53,7 @@ class LogEnd:
     """
 
     end_offset: int = 0
+    record_end: int | None = None
     last_record: int | None = None
     records: int = 0
     path: Path | None = None
@@ -80,6 +91,29 @@ def find_log_end(
     return found
 
 
+def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> FoundEnd:
+    """Find where the log in loaded files ends for those who read on after damage, which a recovery does not."""
+    by_path = {str(file.path): file for file in files}
+    segments = [Segment(path, file.file_from_offset, file.file_size) for path, file in by_path.items()]
+    return find_end(segments, verify_crc=verify_crc, open_bytes=lambda segment: _FileBytes(by_path[segment.path]))
+
+
+class _FileBytes:
+    """The bytes of a loaded file, which stays open."""
+
+    def __init__(self, file: MappedFile) -> None:
+        self.raw: npt.NDArray[np.uint8] = np.frombuffer(file.select(0) or b"", np.uint8)
+        self.next_data = file.next_data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
 def _follow_file(
     file: MappedFile,
     rules: QueueRules,
@@ -102,6 +136,7 @@ def _follow_file(
         for batch in reader:
             found.records += len(batch)
             found.last_record = file.file_from_offset + int(batch.starts[-1]) + drift
+            found.record_end = file.file_from_offset + reader.position + drift
             on_batch(batch)
         end, position = reader.end, reader.position
         if on_half is None or end.is_success or end.size <= 0:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,8 +17,9 @@ from store_core.format.decode import corrupt_record_error
 from store_core.format.decode_batch import decode_records
 from store_core.format.records import Records
 from store_core.format.salvage import Damage, Run, SegmentWalk
-from store_core.format.scan import StopReason
+from store_core.format.scan import StopReason, check_record
 from store_core.store.memory import keep_freed_memory
+from store_core.store.read_chunk import ReadChunk
 from store_core.store.read_options import ReadOptions
 from store_core.store.read_plan import plan_and_walk
 from store_core.store.row_filter import RowFilter
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["read_messages", "read_range"]
 
 _log: Final = logging.getLogger("store_core")
-
-_BATCH_BYTES: Final = 64 << 20
-"""Most bytes of records in a batch, if it has more than one: what is held beside the mapping is a few times as much."""
 
 _DAMAGED_PIECE: Final = 16 << 20
 """Most damaged bytes in one row."""
@@ -120,37 +118,6 @@ def _read_range(
         yield from _RangeReader(part, options, segment, mine, watch).batches()
 
 
-@dataclass(slots=True)
-class _Chunk:
-    """What becomes one batch: records, and damaged ranges between them, as positions in the segment."""
-
-    records: list[Records] = field(default_factory=list)
-    damaged: list[tuple[int, int]] = field(default_factory=list)
-    rows: int = 0
-    size: int = 0
-
-    def room(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
-        """Tell how many of the records between `bounds` there is room for; in an empty chunk for one at least."""
-        by_size = int(np.searchsorted(bounds, bounds[0] + _BATCH_BYTES - self.size, "right")) - 1
-        return max(min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1)), 0)
-
-    def take(self, records: Records, size: int) -> None:
-        """Take records of so many bytes."""
-        if len(records):
-            self.records.append(records)
-            self.rows += len(records)
-            self.size += size
-
-    def take_damage(self, begin: int, end: int, most_rows: int) -> bool:
-        """Take a damaged range if there is room for it; an empty chunk always does."""
-        if self.rows and (self.rows >= most_rows or self.size + end - begin > _BATCH_BYTES):
-            return False
-        self.damaged.append((begin, end))
-        self.rows += 1
-        self.size += end - begin
-        return True
-
-
 class _RangeReader:
     def __init__(
         self,
@@ -162,11 +129,10 @@ class _RangeReader:
     ) -> None:
         self._range = part
         self._options = options
-        self._start_offset = part.segment.start_offset
-        self._begin = part.begin - self._start_offset
-        self._end = part.end - self._start_offset
-        raw = segment.raw if walked is None else walked.raw
-        self._raw = raw[: part.data_end - self._start_offset]
+        start = self._start_offset = part.segment.start_offset
+        self._begin, self._end, self._data_end = part.begin - start, part.end - start, part.data_end - start
+        self._whole = segment.raw if walked is None else walked.raw
+        self._raw = self._whole[: max(part.data_end, part.torn_end) - start]
         self._known = () if walked is None else walked.runs
         self._next_data = segment.next_data
         self._filter = RowFilter(options, watch)
@@ -191,11 +157,11 @@ class _RangeReader:
 
     # -------------------------------------------------------------------------------------------------------- chunks
 
-    def _chunks(self) -> Iterator[_Chunk]:
+    def _chunks(self) -> Iterator[ReadChunk]:
         """Cut the walk into what becomes batches; in mode FAILFAST, raise at damage behind the chunk before it."""
-        chunk = _Chunk()
+        chunk = ReadChunk()
         walk = SegmentWalk(
-            self._raw,
+            self._raw[: self._data_end],
             self._start_offset,
             only_newer=self._range.is_last,
             until=self._end,
@@ -204,7 +170,7 @@ class _RangeReader:
             known=self._known,
             start=self._range.walk_start,
         )
-        for part in walk:
+        for part in chain(walk, self._torn_tail()):
             if isinstance(part, Run):
                 bounds = self._bounds(part)
                 while bounds.size > 1:
@@ -215,7 +181,7 @@ class _RangeReader:
                         break
                     if bounds.size > 1:
                         yield chunk
-                        chunk = _Chunk()
+                        chunk = ReadChunk()
                 continue
             error = self._damage_error(part)
             if error is not None:
@@ -224,11 +190,19 @@ class _RangeReader:
             for begin, end in self._damaged_rows(part):
                 if not chunk.take_damage(begin, end, self._options.max_records_per_batch):
                     yield chunk
-                    chunk = _Chunk()
+                    chunk = ReadChunk()
                     chunk.take_damage(begin, end, self._options.max_records_per_batch)
         yield chunk
 
-    def _take(self, chunk: _Chunk, bounds: npt.NDArray[np.int64], *, is_proven: bool) -> tuple[int, bool]:
+    def _torn_tail(self) -> Iterator[Damage]:
+        """Find what lies after the records, unless a writer has finished the record since the plan was made."""
+        at, verify_crc = self._data_end, self._options.verify_crc
+        if self._raw.size > at < self._end:
+            check = check_record(self._whole.data, at, self._start_offset, verify_crc=verify_crc)
+            if check.reason is not None:
+                yield Damage(at, self._raw.size, check, is_followed=False)
+
+    def _take(self, chunk: ReadChunk, bounds: npt.NDArray[np.int64], *, is_proven: bool) -> tuple[int, bool]:
         """Hand a chunk the next records; tell how many, and whether the one behind them is not sound."""
         count = chunk.room(bounds, self._options.max_records_per_batch)
         records = self._records(bounds[:count])
@@ -286,7 +260,7 @@ class _RangeReader:
 
     # ---------------------------------------------------------------------------------------------------------- rows
 
-    def _rows(self, chunk: _Chunk) -> Iterator[pa.RecordBatch]:
+    def _rows(self, chunk: ReadChunk) -> Iterator[pa.RecordBatch]:
         records, faults = self._select(self._joined(chunk.records))
         damaged = chunk.damaged
         while len(records) or faults or damaged:

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import heapq
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import open_segment
+from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import layout_problems, list_segments, usual_size
-from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, unit_dtype
-from store_core.format.log_end import find_log_end
+from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.salvage import store_timestamps
 from store_core.format.scan import Scan, StopReason, check_record
 from store_core.format.walk_start import find_walk_starts
+from store_core.store.coverage import Check, Coverage
+from store_core.store.found_end import FoundEnd, segment_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +34,9 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.format.log_end import LogEnd
     from store_core.format.salvage import Run
     from store_core.format.walk_start import WalkStart
+    from store_core.store.found_end import SegmentEnd
     from store_core.store.read_options import ReadOptions
 
 __all__ = ["ReadPlan", "ReadRange", "WalkedSegment", "plan_and_walk", "plan_ranges"]
@@ -61,7 +64,9 @@ class ReadRange:
     begin, end : int
         Physical offsets; the end is exclusive.
     data_end : int
-        Physical offset in the segment behind which nothing is read, the same for all ranges of a plan.
+        Physical offset in the segment after which there are no records, the same for all ranges of the segment.
+    torn_end : int
+        Physical offset where the torn tail ends that begins at `data_end` and becomes rows; 0 without any.
     is_last : bool
         Whether the log ends in this segment, so that bytes of an earlier time may lie in it.
     is_cut : bool
@@ -74,6 +79,7 @@ class ReadRange:
     begin: int
     end: int
     data_end: int
+    torn_end: int = 0
     is_last: bool = False
     is_cut: bool = False
     walk_start: WalkStart | None = None
@@ -81,10 +87,22 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """Ranges in the order of the log, and what was found that a user should know."""
+    """Ranges in the order of the log, and what was found that a user should know.
+
+    Attributes
+    ----------
+    ranges : tuple of ReadRange
+    notes : tuple of str
+    end : FoundEnd or None
+        Where the log ends, and what lies after that; None if the read ends in an earlier segment: nobody looked then.
+    coverage : Coverage
+        What planning checked, and what it did not; records are checked again when they are read.
+    """
 
     ranges: tuple[ReadRange, ...]
     notes: tuple[str, ...]
+    end: FoundEnd | None = None
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +160,8 @@ class _Planner:
         self._segments, notes = list_segments(paths)
         self._notes = list(notes)
         self._usual_size = usual_size(self._segments)
+        self._ends: list[SegmentEnd] = []
+        self._is_live = False
         self.walked: WalkedSegment | None = None
 
     def plan(self) -> ReadPlan:
@@ -149,7 +169,8 @@ class _Planner:
         whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
         clipped = [self._clip(part) for part in self._up_to_log_end(whole)]
         kept = self._within_time([part for part in clipped if part.begin < part.end])
-        return ReadPlan(tuple(self._with_walk_starts(list(_split(kept, self._options)))), tuple(self._notes))
+        ranges = tuple(self._with_walk_starts(list(_split(kept, self._options))))
+        return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage())
 
     def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
         """Spare readers the way to ranges inside the segment that was walked here."""
@@ -182,37 +203,81 @@ class _Planner:
         return ReadRange(segment, segment.start_offset, end, data_end=end, is_cut=is_cut)
 
     def _up_to_log_end(self, parts: list[ReadRange]) -> list[ReadRange]:
-        """Pin the end of the log; segments at the end without a single record are only pre-allocated."""
+        """Pin the end of the log; segments at the end without a single record are only made ahead."""
+        torn: list[ReadRange] = []
         while parts:
             last = parts.pop()
-            with open_segment(last.segment) as opened:
-                if self._is_behind(last) and _has_record(opened.raw, last.begin):
-                    return parts
-                end = find_log_end(
-                    opened.raw, last.begin, verify_crc=self._options.verify_crc, next_data=opened.next_data
-                )
-                is_foreign = not parts and end.position == 0 and _is_foreign(opened.raw, last.begin)
-            self._note_end(last, end)
-            self.walked = WalkedSegment(last.segment, opened.raw, end.runs) if end.runs else None
-            is_lost = last.is_cut and end.reason is StopReason.TORN  # no writer leaves a record that runs past its file
-            position = last.segment.size if is_foreign or is_lost else end.position
-            if position:
-                data_end = last.begin + position
-                return [*parts, replace(last, end=data_end, data_end=data_end, is_last=True)]
-        return []
+            if self._is_behind(last) and _has_record(last.segment):
+                self._ends.clear()
+                return parts
+            end = segment_end(
+                last.segment,
+                is_first=not parts,
+                verify_crc=self._options.verify_crc,
+                has_tail=self._options.is_permissive,
+                open_bytes=open_segment,
+            )
+            self._ends.append(end)
+            part = self._up_to(last, end)
+            if part.data_end > part.begin:
+                self.walked = WalkedSegment(last.segment, end.raw, end.found.runs) if end.found.runs else None
+                return [*parts, part, *torn]
+            if part.torn_end:
+                torn.insert(0, part)
+        return torn
+
+    def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
+        """End a range where its segment's records end, or its torn tail, if that becomes rows."""
+        is_live = end.tail is not None and is_lock_held(Path(part.segment.path).parent.parent)
+        self._is_live = self._is_live or is_live
+        self._note_end(end, is_live=is_live)
+        if end.is_foreign or (part.is_cut and end.found.reason is StopReason.TORN):
+            # No writer leaves a record that runs past its file.
+            return replace(part, end=part.segment.end_offset, data_end=part.segment.end_offset, is_last=True)
+        is_shown = self._options.is_permissive and end.tail is not None and not is_live
+        torn_end = part.begin + end.tail_end if is_shown else 0
+        return replace(
+            part, end=max(end.end_offset, torn_end), data_end=end.end_offset, torn_end=torn_end, is_last=True
+        )
 
     def _is_behind(self, part: ReadRange) -> bool:
         """Tell whether the whole range lies behind what is asked for."""
         return self._options.end.physical is not None and self._options.end.physical <= part.begin
 
-    def _note_end(self, last: ReadRange, end: LogEnd) -> None:
-        where = f"at offset {last.begin + end.position} of {last.segment.path}"
-        if end.reason.is_damage:
-            self._note(f"the log ends {where}: {end.reason.value}; no newer record follows.")
-        if end.stale >= 0:
-            text = f"the log ends {where}; the records from offset {last.begin + end.stale} on are older, so no data."
+    def _note_end(self, end: SegmentEnd, *, is_live: bool) -> None:
+        found = end.found
+        where = f"at offset {end.end_offset} of {end.segment.path}"
+        if is_live:
+            text = f"the log ends {where}, where a record may be being written: somebody holds the store's lock."
             self._notes.append(text)
             _log.info(text)
+        elif end.tail is not None:
+            reason = f"{end.tail.size} bytes there are no record" if not found.reason.is_damage else found.reason.value
+            self._note(f"the log ends {where}: {reason}; no newer record follows.")
+        if found.stale >= 0:
+            stale = end.segment.start_offset + found.stale
+            text = f"the log ends {where}; the records from offset {stale} on are older, so no data."
+            self._notes.append(text)
+            _log.info(text)
+
+    def _found_end(self) -> FoundEnd | None:
+        """Return where the log ends; of a live one without what is being written."""
+        found = FoundEnd.of(self._ends) if self._ends else None
+        return replace(found, tails=()) if found is not None and self._is_live else found
+
+    def _coverage(self) -> Coverage:
+        """Say what was checked until now: all but the last segment is checked when it is read."""
+        is_walked = bool(self._ends)
+        return Coverage.of(
+            {
+                Check.SEGMENT_SIZES: True,
+                Check.LENGTHS_OF_LAST_SEGMENT: is_walked,
+                Check.LAST_BODY_CHECKSUMS: is_walked and self._options.verify_crc,
+                Check.LENGTHS: False,
+                Check.BODY_CHECKSUMS: False,
+                Check.PROPERTY_CHECKSUMS: False,
+            }
+        )
 
     def _clip(self, part: ReadRange) -> ReadRange:
         """Narrow a range to the physical offsets asked for."""
@@ -243,22 +308,19 @@ def _joined(runs: Sequence[Run], end: int) -> Scan:
     return Scan(np.concatenate([run.starts for run in needed]), needed[-1].stop, StopReason.LIMIT)
 
 
-def _has_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
+def _has_record(segment: Segment) -> bool:
+    with open_segment(segment) as opened:
+        return _begins_with_record(opened.raw, segment.start_offset)
+
+
+def _begins_with_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
     return check_record(raw.data, 0, start_offset).reason is None
-
-
-def _is_foreign(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
-    """Tell whether a segment, of which not one record can be read, is none: another kind of file, or a renamed one."""
-    reason = check_record(raw.data, 0, start_offset).reason
-    if reason is StopReason.BAD_MAGIC:
-        return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])
-    return reason is StopReason.WRONG_OFFSET
 
 
 def _first_store_timestamp(segment: Segment) -> int | None:
     """Read the store time of a segment's first record, in ms; None if it can't be told."""
     with open_segment(segment) as opened:
-        if not _has_record(opened.raw, segment.start_offset):
+        if not _begins_with_record(opened.raw, segment.start_offset):
             return None
         time = int(store_timestamps(opened.raw, np.zeros(1, np.int64))[0])
     return time if time > 0 else None

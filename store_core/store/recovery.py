@@ -27,14 +27,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from store_core.errors import SegmentLayoutError
 from store_core.format.delayed import SCHEDULE_TOPIC
 from store_core.queue.dispatch_request import DispatchRequest
 from store_core.store.dispatcher import select_rows
-from store_core.store.log_recovery import LogEnd, find_log_end
-from store_core.store.recovery_report import RecoveryDecision, RecoveryReport
+from store_core.store.log_recovery import LogEnd, find_end_of_files, find_log_end
+from store_core.store.recovery_gate import RecoveryGate
+from store_core.store.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
 from store_core.store.recovery_start import abnormal_start, normal_start
 
 if TYPE_CHECKING:
@@ -245,8 +244,11 @@ class StoreRecovery:
         )
         self._tell_start(files[start.number], start)
         confirmed = self._log.confirm_offset
+        found = find_end_of_files(files, verify_crc=self._rules.check_crc)
         end = self._scan(files[start.number :], cover, last_exit_ok=last_exit_ok)
-        self._note(records=end.records, reason=end.reason)
+        kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
+        self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
+        self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.release == "5.3":
             self._confirm(end, files[start.number].file_from_offset, confirmed, last_exit_ok=last_exit_ok)
             self._queues.flush()
@@ -264,7 +266,7 @@ class StoreRecovery:
     def _scan(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> LogEnd:
         # 4.9 knows no delay levels yet, so units of delayed messages get the hash of their tags.
         rules = replace(self._rules, delay_levels=()) if self._rules.release == "4.9" else self._rules
-        gate = _Gate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
+        gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
         on_half = self._dispatch_empty if rules.release == "4.3" and not last_exit_ok else None
         end = find_log_end(files, rules, gate.take, on_half)
         self._dispatcher.write_back()
@@ -363,38 +365,3 @@ class StoreRecovery:
             start = file.file_from_offset
             if file.end_offset > confirmed:
                 find_log_end([file], self._rules, take)
-
-
-class _Gate:
-    """Lets those records through to the dispatchers that a release dispatches while it checks the log."""
-
-    def __init__(
-        self, dispatcher: Dispatcher, rules: QueueRules, checkpoint: StoreCheckpoint, cover: int, *, last_exit_ok: bool
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._rules = rules
-        self._confirmed = checkpoint.confirm_physical_offset if rules.release == "5.3" else -1
-        self._cover = cover
-        self._last_exit_ok = last_exit_ok
-        self.left_out: int | None = None
-
-    def take(self, batch: DispatchBatch) -> None:
-        """Dispatch what is to be dispatched of a batch."""
-        if self._last_exit_ok and self._rules.release != "5.3":
-            return
-        chosen = select_rows(batch, self._chosen(batch))
-        if chosen is not None:
-            self._dispatcher.dispatch_batch(chosen, gather=True)
-
-    def _chosen(self, batch: DispatchBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        offsets = batch.physical_offset
-        if self._last_exit_ok:
-            skipped = (offsets == self._cover) & batch.is_queued
-            if skipped.any():
-                self.left_out = self._cover
-            return offsets > self._cover
-        if not self._rules.is_duplication_enabled:
-            return np.ones(len(batch), bool)
-        if self._rules.release == "5.3":
-            return offsets + batch.message_size <= self._confirmed
-        return offsets < self._confirmed

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from store_core.store.coverage import Check, Coverage
+from store_core.store.found_end import FoundEnd
 
 if TYPE_CHECKING:
     from store_core.files.overlay_file_system import FileChange
     from store_core.format.scan import StopReason
+    from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["RecoveryDecision", "RecoveryReport"]
+__all__ = ["RecoveryDecision", "RecoveryReport", "recovery_coverage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,14 @@ class RecoveryReport:
     records : int
         Records that were checked: those from `start_offset` on.
     min_offset, max_offset : int
-        Physical offsets between which the log lies.
+        Physical offsets between which the log lies after recovery, as RocketMQ counts (``getMaxPhyOffset``): the next
+        record goes to `max_offset`, which is where a new file begins if a blank record closed the one before.
+    recovery_end_offset : int
+        One past the last record that this release keeps; see ADR 0005.
+    end : FoundEnd
+        Where the log ended before anything was cut, and what lay after that; other reports say the same of it.
+    coverage : Coverage
+        What was checked, and what was not.
     reason : StopReason or None
         Why it ends there; None without a file.
     truncated_files : int
@@ -85,6 +96,9 @@ class RecoveryReport:
     records: int = 0
     min_offset: int = -1
     max_offset: int = 0
+    recovery_end_offset: int = 0
+    end: FoundEnd = field(default_factory=FoundEnd)
+    coverage: Coverage = field(default_factory=Coverage)
     reason: StopReason | None = None
     truncated_files: int = 0
     notes: tuple[str, ...] = ()
@@ -101,6 +115,11 @@ class RecoveryReport:
     changes: tuple[FileChange, ...] = ()
 
     @property
+    def end_offset(self) -> int:
+        """One past the last sound record, whatever damage lies before it: physical offset, before anything was cut."""
+        return self.end.end_offset
+
+    @property
     def is_refused(self) -> bool:
         """Whether the store can't be opened."""
         return bool(self.refusal)
@@ -110,7 +129,40 @@ class RecoveryReport:
         lines = [f"RocketMQ {self.release}: the store was {exit_}", *map(str, self.decisions), *self.notes]
         if self.refusal:
             return "\n".join([*lines, f"refused: {self.refusal}"])
+        lines += [*map(str, self.end.tails), *self._lost()]
         lines.append(
             f"log {self.min_offset} to {self.max_offset} in {self.files} files, {self.records} records checked"
         )
-        return "\n".join([*lines, *map(str, self.changes)])
+        return "\n".join([*lines, *self.coverage.lines, *map(str, self.changes)])
+
+    def _lost(self) -> list[str]:
+        """Say what a recovery cuts although it can be read."""
+        if self.recovery_end_offset >= self.end_offset:
+            return []
+        ends = f"the last sound record ends at {self.end_offset}, and this recovery ends the log at"
+        return [f"{ends} {self.recovery_end_offset}: what lies between is cut, and can be read until then"]
+
+
+def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:
+    """Say what a recovery checks, which is what the release checks.
+
+    Parameters
+    ----------
+    rules : QueueRules
+    is_whole : bool
+        Whether the check begins at the log's first segment.
+    """
+    earlier = {} if is_whole else {Check.LENGTHS_OF_EARLIER_SEGMENTS: False}
+    has_property_crc = rules.release == "5.3" and rules.check_crc and rules.verify_property_crc
+    return Coverage.of(
+        {
+            Check.SEGMENT_SIZES: True,
+            Check.LENGTHS: True,
+            **earlier,
+            Check.BODY_CHECKSUMS: rules.check_crc,
+            Check.PROPERTY_CHECKSUMS: has_property_crc,
+            Check.PLACES: False,
+            Check.QUEUES: False,
+            Check.INDEX: False,
+        }
+    )

@@ -25,6 +25,7 @@ from store_core.queue.consume_queue_store import RefusedUnit
 from store_core.queue.index_files import INDEX_DIRECTORY
 from store_core.store.rebuild.compare import QueueDifferences, UnitDifference
 from store_core.store.rebuild.files import QUEUE_KINDS, IndexReport, QueueReport
+from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, settle
 from store_core.store.rebuild.segment_part import SegmentOutcome, SegmentPart, merge_outcomes, split_segments
 from store_core.store.rebuild.unit_gaps import UnitGap
 
@@ -121,7 +122,7 @@ def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, an
     buckets = max(_BUCKETS_A_CORE * cores, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
     tasks = RebuildTasks(split_segments(segments, _PARTS_A_CORE * cores), rules, store, target, buckets, compared)
     report = _run_as_told(run, tasks)
-    report = replace(report, problems=problems + report.problems, notes=listing.notes)
+    report = replace(_judged(report, tasks), problems=problems + report.problems, notes=listing.notes)
     if len(report.queues) > rules.max_queues:
         clear(target, rules)
         raise UnsafeSizeError(
@@ -143,6 +144,16 @@ def _run_as_told(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
     return replace(again, inferred_topics=topics)
 
 
+def _judged(report: RebuildReport, tasks: RebuildTasks) -> RebuildReport:
+    """Add to a report where the log ends, and what was checked."""
+    segments = list({part.segment.path: part.segment for part in tasks.parts}.values())
+    is_live = tasks.compared is not None and tasks.compared.is_live
+    outcomes = settle(segments, report.outcomes) if is_live else report.outcomes
+    end = find_rebuilt_end(segments, outcomes, is_live=is_live)
+    coverage = rebuild_coverage(tasks.rules, is_comparison=tasks.compared is not None)
+    return replace(report, outcomes=tuple(outcomes), end=end, coverage=coverage)
+
+
 def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
     """Run the tasks; once more if it turns out that segments have no part in the log, or can't be cut into parts."""
     report = _run(run, tasks)
@@ -158,7 +169,7 @@ def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
     again = _run_to_end(run, replace(tasks, parts=tuple(p for p in tasks.parts if p.segment.path in kept)))
     is_race = tasks.compared is not None and tasks.compared.is_live and last.is_unwritten
     count = len(report.outcomes) - end
-    problem = f"{count} segments with records lie behind the log's end at {last.end_offset}, and do not count"
+    problem = f"{count} segments with records lie after what is no record at {last.end_offset}, and do not count"
     return again if is_race else replace(again, problems=(*again.problems, problem))
 
 

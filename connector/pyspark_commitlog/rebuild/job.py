@@ -16,10 +16,10 @@ from pyspark_commitlog.rebuild.driver import clear, rebuild
 from pyspark_commitlog.rebuild.inferred import inference_notes
 from pyspark_commitlog.rebuild.progress import RebuildStages
 from pyspark_commitlog.rebuild.wanted import check_wanted
-from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import LOCK_FILE, StoreLock
+from store_core.files.store_lock import StoreLock, is_lock_held
 from store_core.format.iso_time import iso_time
 from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
@@ -80,7 +80,7 @@ class RebuildJob:
             If a task failed for good.
         """
         if self.plan.is_verified:
-            return self._verify(is_live=self._is_locked())
+            return self._verify(is_live=is_lock_held(self.plan.store))
         if not self.plan.is_replaced and self.plan.is_discarded:
             with self._locked():
                 return self._discard(ExitCode.DONE)
@@ -98,20 +98,6 @@ class RebuildJob:
             if swap is not None:
                 self._note(f"finished the replacement that an earlier run began; the old files are in {swap.kept}")
             yield
-
-    def _is_locked(self) -> bool:
-        """Tell whether a broker has the store, without leaving anything behind."""
-        if self._file_system.status(self.plan.store / LOCK_FILE) is None:
-            return False
-        lock = StoreLock(self.plan.store, self._file_system)
-        try:
-            lock.acquire()
-        except StoreLockedError:
-            return True
-        except OSError:
-            return False  # nobody writes where even we can't
-        lock.release()
-        return False
 
     # ---- the steps
 
@@ -242,7 +228,7 @@ class RebuildJob:
         self.report = report = replace(
             report,
             differences=(*report.differences, *self._unexpected(known, bounds)),
-            excess_index=0 if is_live else self._excess_index(report.end_offset),
+            excess_index=0 if is_live else self._excess_index(report.read_end_offset),
             notes=self._notes(report),
         )
         if is_live:

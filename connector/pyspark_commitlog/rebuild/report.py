@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.format.iso_time import iso_time
+from store_core.store.coverage import Check, Coverage
+from store_core.store.found_end import FoundEnd
+from store_core.store.rebuild.read_end import read_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +46,10 @@ class RebuildReport:
         Of a comparison: index files that point behind the log's end.
     inferred_topics : tuple of str
         Topics whose queues are batch queues because their records say so, and nothing else did.
+    end : FoundEnd
+        Where the log ends, and what lies after that; the same in all reports, see ADR 0005.
+    coverage : Coverage
+        What was checked, and what was not.
     """
 
     outcomes: tuple[SegmentOutcome, ...]
@@ -54,6 +61,8 @@ class RebuildReport:
     unlogged: tuple[tuple[str, int], ...] = ()
     excess_index: int = 0
     inferred_topics: tuple[str, ...] = ()
+    end: FoundEnd = field(default_factory=FoundEnd)
+    coverage: Coverage = field(default_factory=Coverage)
 
     @property
     def records(self) -> int:
@@ -62,8 +71,13 @@ class RebuildReport:
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends; physical offset."""
-        return self.outcomes[-1].end_offset if self.outcomes else 0
+        """Physical offset one past the last sound record, whatever damage lies before it."""
+        return self.end.end_offset
+
+    @property
+    def read_end_offset(self) -> int:
+        """Physical offset one past the last record that counts here."""
+        return read_end(self.outcomes)
 
     @property
     def last_store_timestamp(self) -> int:
@@ -108,7 +122,7 @@ class RebuildReport:
     @property
     def is_damaged(self) -> bool:
         """Whether the log is not whole: it ends in bytes that are no record, lacks a segment, or goes on behind."""
-        return bool(self.problems) or any(outcome.is_damaged for outcome in self.outcomes)
+        return bool(self.problems or _damage(self))
 
     @property
     def has_differences(self) -> bool:
@@ -128,7 +142,10 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         **more,
         "records": report.records,
         "end_offset": report.end_offset,
+        "read_end_offset": report.read_end_offset,
+        "torn": [asdict(tail) | {"reason": tail.reason.name.lower()} for tail in report.end.tails],
         "is_damaged": report.is_damaged,
+        **report.coverage.as_json(),
         "problems": [*report.problems, *_damage(report)],
         "notes": list(report.notes),
         "light_record": report.light_record if report.light_record >= 0 else None,
@@ -168,12 +185,13 @@ def as_text(report: RebuildReport, *, is_comparison: bool) -> str:
 
 def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
     units = sum(queue.units for queue in report.queues)
-    yield f"{report.records:,} records up to offset {report.end_offset}, in {len(report.outcomes)} segments"
+    yield f"{report.records:,} records up to offset {report.read_end_offset}, in {len(report.outcomes)} segments"
     if report.queues:
         yield f"{units:,} units in {len(report.queues):,} queues"
     if report.index is not None:
         yield f"{report.index.entries:,} index entries in {report.index.files} files"
     yield from (f"damaged: {text}" for text in [*report.problems, *_damage(report)])
+    yield from _verdict(report)
     yield from (f"note: {text}" for text in report.notes)
     yield from _cut("queue offset that does not go on by one", _gaps(report), report.gap_count)
     yield from _cut("unit refused", _refused(report), report.refused_count)
@@ -184,11 +202,22 @@ def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
 
 
 def _damage(report: RebuildReport) -> list[str]:
-    return [
-        f"{found.path} has bytes that are no record at offset {found.end_offset}, and the log ends there"
+    """Name the places where the log is damaged: in segments, and after its end."""
+    tails = {tail.begin for tail in report.end.tails}
+    broken = [
+        f"{found.path} has bytes that are no record at offset {found.end_offset}"
         for found in report.outcomes
-        if found.is_damaged
+        if found.is_damaged and found.end_offset not in tails
     ]
+    return [*broken, *map(str, report.end.tails)]
+
+
+def _verdict(report: RebuildReport) -> Iterator[str]:
+    """Say where the log ends, and what that rests on."""
+    yield f"the log ends at offset {report.end_offset}{'' if report.is_damaged else '; no damage in what was checked'}"
+    yield from report.coverage.lines
+    if Check.BODY_CHECKSUMS in report.coverage.not_checked:
+        yield "checksums of bodies were not checked, but for the last records: --check-crc checks all"
 
 
 def _gaps(report: RebuildReport) -> list[str]:

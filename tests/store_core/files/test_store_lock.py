@@ -17,7 +17,7 @@ import pytest
 
 from store_core.errors import StoreError, StoreLockedError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import LOCK_FILE, StoreLock
+from store_core.files.store_lock import LOCK_FILE, StoreLock, is_lock_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +70,26 @@ def test_a_second_open_in_the_same_process_is_refused(tmp_path: Path, disk: Faul
 
     with StoreLock(tmp_path, disk):
         pass
+
+
+def test_who_asks_for_the_lock_neither_takes_nor_makes_it(tmp_path: Path, disk: FaultyFileSystem) -> None:
+    assert not is_lock_held(tmp_path)
+    assert not is_lock_held(tmp_path / "no" / "store")
+    assert [] == list(tmp_path.iterdir())
+    with StoreLock(tmp_path, disk):
+        before = descriptors()
+        assert is_lock_held(tmp_path)
+        assert is_lock_held(tmp_path)
+        assert before == descriptors()
+    assert not is_lock_held(tmp_path)
+    with StoreLock(tmp_path, disk) as lock:
+        assert lock.is_held
+
+
+def test_a_lock_that_can_not_be_asked_about_counts_as_held(tmp_path: Path) -> None:
+    (tmp_path / LOCK_FILE).symlink_to(LOCK_FILE)
+
+    assert is_lock_held(tmp_path)
 
 
 def test_a_lock_is_taken_once(tmp_path: Path, disk: FaultyFileSystem) -> None:
@@ -167,6 +187,15 @@ def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
         StoreLock(tmp_path, OsFileSystem()).acquire()
 
     assert descriptors() == before
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_broker_that_runs_is_seen_and_keeps_its_lock(tmp_path: Path) -> None:
+    with java_lock(tmp_path):
+        assert is_lock_held(tmp_path)
+        assert is_lock_held(tmp_path)
+    assert not is_lock_held(tmp_path)
 
 
 @needs_compiler

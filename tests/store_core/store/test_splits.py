@@ -41,7 +41,7 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "small windows":
         monkeypatch.setattr("store_core.format.salvage._LONGEST_WINDOW", 500)
         monkeypatch.setattr("store_core.format.salvage._SHORTEST_WINDOW", 100)
-        monkeypatch.setattr("store_core.store.message_reader._BATCH_BYTES", 700)
+        monkeypatch.setattr("store_core.store.read_chunk._BATCH_BYTES", 700)
         monkeypatch.setattr("store_core.format.log_end._LAST_RECORDS", 2)
 
 
