@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from store_core.queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
 from store_core.queue.gathered_units import MOST_GATHERED, GatheredUnits
 from store_core.queue.light_units import UnfitListsError, is_light, light_units
+from store_core.queue.refused_unit import RefusedUnit
 from store_core.queue.unit_sequences import UnitSequences
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import QueueRules
     from store_core.queue.unit_rows import UnitRows
 
-__all__ = ["ConsumeQueueStore", "RefusedUnit"]
+__all__ = ["ConsumeQueueStore"]
 
 _LOG: Final = logging.getLogger("store_core")
 _REFUSED_KEPT: Final = 1000
@@ -40,24 +41,6 @@ _FILES_RECOVERED: Final = 3
 
 def _yes() -> bool:
     return True
-
-
-class RefusedUnit(NamedTuple):
-    """A unit that is not written, whatever the log says.
-
-    Attributes
-    ----------
-    topic : str
-    queue_id : int
-    physical_offset : int
-        Position of the record.
-    reason : str
-    """
-
-    topic: str
-    queue_id: int
-    physical_offset: int
-    reason: str
 
 
 class ConsumeQueueStore:
@@ -210,6 +193,12 @@ class ConsumeQueueStore:
             self._on_put(request.store_timestamp)
             if isinstance(queue, ConsumeQueue):
                 self._put_light(request)
+
+    def put_nameless(self, request: DispatchRequest) -> None:
+        """Put what release 4.3 makes of a record of the wrong size into a queue that is kept in memory."""
+        self.put_gathered()
+        if self._table.obtain_nameless().put_message_position_info_wrapper(request):
+            self._on_put(request.store_timestamp)
 
     def _put_light(self, request: DispatchRequest) -> None:
         try:

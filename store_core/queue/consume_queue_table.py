@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import names_in
+from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_kind import check_store_kind
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue import ConsumeQueue
@@ -36,6 +37,8 @@ Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
 MAX_QUEUES: Final = 1_000_000
 """Queues that a log may make; a real broker has some ten thousands at most."""
+
+_NAMELESS: Final = ("", 0)
 
 
 class ConsumeQueueTable:
@@ -147,6 +150,21 @@ class ConsumeQueueTable:
             if len(self._queues) >= self._max_queues:
                 return f"there are {len(self._queues)} queues, and no more are made"
             queue = self._queues.setdefault((topic, queue_id), self._make(topic, queue_id))
+        self.in_use.use(queue)
+        return queue
+
+    def obtain_nameless(self) -> ConsumeQueue:
+        """Give queue 0 of the topic with no name, which is kept in memory.
+
+        Release 4.3 writes it to ``consumequeue/0``, where the next start takes its file for an empty queue of a topic
+        named 0. So it lasts as long as the process there, too.
+        """
+        with self._lock:
+            queue = self._queues.get(_NAMELESS)
+            if not isinstance(queue, ConsumeQueue):
+                memory = OverlayFileSystem(self._file_system, self._clock)
+                queue = ConsumeQueue(*_NAMELESS, self._root / CONSUME_QUEUE / "0", self._rules, memory, self._clock)
+                self._queues[_NAMELESS] = queue
         self.in_use.use(queue)
         return queue
 

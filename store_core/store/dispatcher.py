@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from store_core.queue.dispatch_batch import RequestBatch
+from store_core.queue.dispatch_request import DispatchRequest
 from store_core.queue.stored_batch import StoredBatch
 from store_core.store.index_thread import IndexThread
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from store_core.queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch_request import DispatchRequest
     from store_core.queue.index_service import IndexService
 
 __all__ = ["Dispatcher", "FilterBitMap", "select_rows"]
@@ -80,6 +80,16 @@ class Dispatcher:
         self._index.build_index(request)
         self.dispatched += 1
         return request
+
+    def dispatch_nameless(self, size: int) -> None:
+        """Give on what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
+
+        It is a message of the topic with no name: its unit in queue 0 points to the start of the log.
+        """
+        request = DispatchRequest("", 0, 0, size, 0, 0, 0, keys="", properties={})
+        self._queues.put_nameless(request)
+        self._index.build_index(request)
+        self.dispatched += 1
 
     def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
         """Give many records on, equal to `dispatch` of one after the other.

@@ -18,8 +18,10 @@ then dispatching starts at    the log's end                where the queues end,
 
 RocketMQ: ``DefaultMessageStore.load`` and ``recover``, ``CommitLog.recoverNormally`` and ``recoverAbnormally``.
 
-One thing is done otherwise. What lies behind the end of the log, or of a queue, in its last file becomes zeros.
-RocketMQ leaves it there, and the restart after next may take it for messages again.
+Two things are done otherwise. What lies behind the end of the log, or of a queue, in its last file becomes zeros.
+RocketMQ leaves it there, and the restart after next may take it for messages again. And where 4.3.0, after a crash,
+counts a record of the wrong size as a message of the topic with no name, the queue of that topic is kept in memory:
+4.3.0 writes a file that its next start takes for a queue of the topic "0".
 """
 
 from __future__ import annotations
@@ -29,7 +31,6 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentLayoutError
 from store_core.format.delayed import SCHEDULE_TOPIC
-from store_core.queue.dispatch_request import DispatchRequest
 from store_core.store.dispatcher import select_rows
 from store_core.store.log_recovery import LogEnd, find_end_of_files, find_log_end
 from store_core.store.recovery_gate import RecoveryGate
@@ -90,6 +91,7 @@ class StoreRecovery:
         self._decisions: list[RecoveryDecision] = []
         self._notes: list[str] = []
         self._is_cut = False
+        self._has_nameless = False
         self.report = RecoveryReport(release=rules.release)
 
     def run(self, *, last_exit_ok: bool) -> RecoveryReport:
@@ -280,7 +282,15 @@ class StoreRecovery:
         return end
 
     def _dispatch_empty(self, size: int) -> None:
-        self._dispatcher.dispatch(DispatchRequest("", 0, 0, size, 0, 0, 0, keys="", properties={}))
+        """Do as release 4.3 after a crash, at a record whose parts do not add up to its size."""
+        self._dispatcher.dispatch_nameless(size)
+        if not self._has_nameless:
+            self._has_nameless = True
+            why = (
+                f"a record claims {size} bytes and its parts come to others; after a crash release 4.3 counts it as a "
+                f"message there, pointing to offset 0. The queue is kept in memory"
+            )
+            self._decide("counted one message", "queue 0 of the topic with no name", why)
 
     def _confirm(self, end: LogEnd, start_offset: int, confirmed: int, *, last_exit_ok: bool) -> None:
         """Note in the checkpoint where the last record starts; 5.3 takes it for what replicas have confirmed."""

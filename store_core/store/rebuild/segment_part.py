@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from store_core.files.segment_source import Segment, SegmentBytes
-    from store_core.queue.consume_queue_store import RefusedUnit
+    from store_core.queue.refused_unit import RefusedUnit
 
 __all__ = ["SegmentOutcome", "SegmentPart", "merge_outcomes", "split_segments"]
 

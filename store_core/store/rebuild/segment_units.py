@@ -10,10 +10,10 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.queue.batch_plan import SAFE_OFFSET, BatchPlan, plan_batch
-from store_core.queue.consume_queue_store import RefusedUnit
 from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.light_units import UnfitListsError, light_units
 from store_core.queue.queue_path import refusal_of
+from store_core.queue.refused_unit import RefusedUnit
 from store_core.queue.unit_block import PlainColumns, UnitBlock
 from store_core.queue.unit_pieces import UnitGatherer
 from store_core.queue.unit_rows import LightRow, UnitRows

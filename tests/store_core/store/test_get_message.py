@@ -158,7 +158,7 @@ def test_offset_in_a_missing_file_of_the_queue_goes_on_in_the_next_file(release:
     ids=str,
 )
 def test_get_looks_at_16000_bytes_of_units_or_as_many_as_messages_are_wanted(
-    release: Release, most: int, settings: dict[str, int], following: int
+    release: Release, most: int, settings: dict[str, Any], following: int
 ) -> None:
     result = get(Queue(small(1000)), 0, most, Filter(by_queue=False), release=release, **settings)
 
@@ -196,8 +196,11 @@ def test_get_returns_as_much_as_its_limits_allow_and_always_one_message(
 @pytest.mark.parametrize("release", RELEASES)
 def test_limits_of_memory_and_disk_are_configured(release: Release) -> None:
     queue = Queue(small(50))
-    counts = {"max_transfer_count_on_message_in_memory": 5, "max_transfer_count_on_message_in_disk": 3}
-    sizes = {"max_transfer_bytes_on_message_in_memory": 700, "max_transfer_bytes_on_message_in_disk": 200}
+    counts: dict[str, Any] = {"max_transfer_count_on_message_in_memory": 5, "max_transfer_count_on_message_in_disk": 3}
+    sizes: dict[str, Any] = {
+        "max_transfer_bytes_on_message_in_memory": 700,
+        "max_transfer_bytes_on_message_in_disk": 200,
+    }
 
     assert [5, 3, 7, 2] == [
         get(queue, memory=memory, release=release, **settings).message_count
@@ -291,7 +294,7 @@ def test_unit_that_is_passed_over_ends_a_full_batch_in_5_only(
     release: Release, offsets: list[int], following: int
 ) -> None:
     units = [(2 * FILE, 600, 0), (0, 10, 0), (100, 900, 0), (2 * FILE + 600, 100, 0)]
-    limit = {"max_transfer_bytes_on_message_in_memory": 1000}
+    limit: dict[str, Any] = {"max_transfer_bytes_on_message_in_memory": 1000}
     result = get(Queue(units), log=Log(max_offset=3 * FILE, gone={0}), release=release, **limit)
 
     assert (offsets, following) == (result.message_queue_offsets, result.next_begin_offset)

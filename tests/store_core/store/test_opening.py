@@ -80,8 +80,8 @@ def test_store_is_loaded_in_the_order_of_rocketmq(
     steps: list[str] = []
 
     def spy(owner: type, name: str, step: str) -> None:
-        real = getattr(owner, name)
-        real = real.fget if isinstance(real, property) else real
+        found = getattr(owner, name)
+        real: Callable[..., object] = found.fget if isinstance(found, property) and found.fget else found
 
         def call(*arguments: Any, **more: Any) -> object:  # noqa: ANN401 -- whatever the method takes
             steps.append(step)
