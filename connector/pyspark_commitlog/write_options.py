@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 from pyspark_commitlog.option import Option, unknown_option
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
@@ -15,7 +15,7 @@ from store_core.format.encode import pack_host
 from store_core.store.config import MessageStoreConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from store_core.queue.queue_rules import Release
     from store_core.store.sink.commit import Rebuild
@@ -101,10 +101,10 @@ _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _SIZE: Final = re.compile(r"(\d{1,18})([kmg]?)b?", re.IGNORECASE)
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _SIZES: Final = {
-    "mappedfilesizecommitlog": "mapped_file_size_commit_log",
-    "mappedfilesizeconsumequeue": "mapped_file_size_consume_queue",
-    "maxhashslotnum": "max_hash_slot_num",
-    "maxindexnum": "max_index_num",
+    "mappedFileSizeCommitLog": "mapped_file_size_commit_log",
+    "mappedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
+    "maxHashSlotNum": "max_hash_slot_num",
+    "maxIndexNum": "max_index_num",
 }
 _INT: Final = 2**31 - 1
 T = TypeVar("T", bound=str)
@@ -120,8 +120,6 @@ class WriteOptions:
         The store's.
     config : MessageStoreConfig
         By the options alone; an existing store may have other sizes.
-    given_sizes : frozenset of str
-        Fields of `config` that somebody asked for.
     topic, sharding_key, commit_id : str or None
     queue_nums : int
     store_host, born_host : tuple of str and int
@@ -133,7 +131,6 @@ class WriteOptions:
 
     root: Path
     config: MessageStoreConfig
-    given_sizes: frozenset[str]
     topic: str | None
     queue_nums: int
     sharding_key: str | None
@@ -166,8 +163,7 @@ class WriteOptions:
         release = cast("Release", _one_of("release", text["release"], "4.3", "4.9", "5.3"))
         return cls(
             root=_path("path", given.get("path")),
-            config=_config(release, text),
-            given_sizes=frozenset(field for key, field in _SIZES.items() if key in given),
+            config=_config(release, text, given.keys()),
             topic=_not_empty("topic", given.get("topic")),
             queue_nums=_queue_nums(text["queuenums"]),
             sharding_key=_not_empty("shardingKey", given.get("shardingkey")),
@@ -184,19 +180,16 @@ class WriteOptions:
         )
 
 
-def _config(release: Release, text: Mapping[str, str]) -> MessageStoreConfig:
-    def size(name: str) -> int:
-        return _size(name, text[name.lower()])
-
+def _config(release: Release, text: Mapping[str, str], given: Collection[str]) -> MessageStoreConfig:
+    sizes: dict[str, Any] = {
+        field: _size(name, text[name.lower()]) for name, field in _SIZES.items() if name.lower() in given
+    }
     return MessageStoreConfig(
         release=release,
         message_delay_level=text["messagedelaylevel"],
-        mapped_file_size_commit_log=size("mappedFileSizeCommitLog"),
-        mapped_file_size_consume_queue=size("mappedFileSizeConsumeQueue"),
-        max_hash_slot_num=size("maxHashSlotNum"),
-        max_index_num=size("maxIndexNum"),
-        max_message_size=size("maxMessageSize"),
+        max_message_size=_size("maxMessageSize", text["maxmessagesize"]),
         enabled_append_prop_crc=_property_crc(text["enabledappendpropcrc"], release),
+        **sizes,
     )
 
 

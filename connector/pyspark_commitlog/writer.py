@@ -63,7 +63,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     check_root(options.root, options.config, file_system)
     check_lock(options.root, file_system)
     if not overwrite:
-        sized = with_sizes_of(options.root, options.config, options.given_sizes, file_system)
+        sized = with_sizes_of(options.root, options.config, file_system)
         options = replace(options, config=sized)
     return StagingTask(options, f"job-{uuid.uuid4().hex}", owner_text())
 

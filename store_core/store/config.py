@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Collection
 
-__all__ = ["BrokerRole", "FlushDiskType", "MessageStoreConfig", "Release"]
+__all__ = ["SMALLEST_SEGMENT", "BrokerRole", "DefaultSize", "FlushDiskType", "MessageStoreConfig", "Release"]
 
 FlushDiskType: TypeAlias = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
 BrokerRole: TypeAlias = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
@@ -47,7 +47,15 @@ _POSITIVE: Final = (
     "topic_queue_lock_num",
     "transient_store_pool_size",
 )
-_SMALLEST_SEGMENT: Final = 128
+SMALLEST_SEGMENT: Final = 128
+"""Bytes of a log file that holds a message."""
+
+
+class DefaultSize(int):
+    """A size that nobody gave: RocketMQ's default, for a new store. An existing one keeps the sizes it has.
+
+    It is an integer like any other, and ``dataclasses.replace`` hands it on, so that what was given stays known.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,9 @@ class MessageStoreConfig:
 
     Names and defaults are those of RocketMQ 5.3.3; what 4.x sets otherwise follows from `release`. Sizes are in bytes,
     intervals and time-outs in ms, unless said otherwise. `from_properties` reads a broker's file.
+
+    Sizes of log, queue and index files that are not given are taken from the files of the store that is opened; one
+    that is given and contradicts them is refused, see `store_core.store.checked_config`.
 
     Attributes
     ----------
@@ -79,10 +90,10 @@ class MessageStoreConfig:
     store_path_root_dir: str | None = None
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
-    mapped_file_size_commit_log: int = 1024 * 1024 * 1024
-    mapped_file_size_consume_queue: int = 300_000 * 20
-    mapped_file_size_consume_queue_ext: int = 48 * 1024 * 1024
-    mapper_file_size_batch_consume_queue: int = 300_000 * 46
+    mapped_file_size_commit_log: int = DefaultSize(1024 * 1024 * 1024)
+    mapped_file_size_consume_queue: int = DefaultSize(300_000 * 20)
+    mapped_file_size_consume_queue_ext: int = DefaultSize(48 * 1024 * 1024)
+    mapper_file_size_batch_consume_queue: int = DefaultSize(300_000 * 46)
     mapped_file_size_timer_log: int = 100 * 1024 * 1024
     compaction_mapped_file_size: int = 100 * 1024 * 1024
     compaction_cq_mapped_file_size: int = 10 * 1024 * 1024
@@ -92,8 +103,8 @@ class MessageStoreConfig:
     enable_dleger_commit_log: bool = False
 
     # Index
-    max_hash_slot_num: int = 5_000_000
-    max_index_num: int = 5_000_000 * 4
+    max_hash_slot_num: int = DefaultSize(5_000_000)
+    max_index_num: int = DefaultSize(5_000_000 * 4)
     max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
     message_index_enable: bool = True
@@ -197,10 +208,10 @@ class MessageStoreConfig:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise InvalidOptionError(f"MessageStoreConfig.{name} must be positive, found {getattr(self, name)}")
-        if self.mapped_file_size_commit_log < _SMALLEST_SEGMENT:
+        if self.mapped_file_size_commit_log < SMALLEST_SEGMENT:
             size = self.mapped_file_size_commit_log
             raise InvalidOptionError(
-                f"a commit log file of {size} bytes holds no message: {_SMALLEST_SEGMENT} are needed"
+                f"a commit log file of {size} bytes holds no message: {SMALLEST_SEGMENT} are needed"
             )
         parse_delay_levels(self.message_delay_level)
 

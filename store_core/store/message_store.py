@@ -8,25 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.errors import StoreError, StoreNotFoundError
+from store_core.errors import StoreError
 from store_core.files.abort_file import AbortFile
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.files.store_parts import check_is_root
 from store_core.format.append_result import PutMessageStatus
 from store_core.store.broker_config import BrokerConfig
+from store_core.store.checked_config import check_is_there, checked_config
 from store_core.store.clean.services import CleanServices
 from store_core.store.commit_log import CommitLog
-from store_core.store.config import MessageStoreConfig
 from store_core.store.derived import DerivedStructures
 from store_core.store.put_checks import default_hooks
 from store_core.store.put_outcome import as_future, wait_for
 from store_core.store.put_result import PutMessageResult
 from store_core.store.put_service import PutService
+from store_core.store.recovery_report import RecoveryReport
 from store_core.store.store_checkpoint import StoreCheckpoint
-from store_core.store.store_layout import allocate_service, check_root, disk_space, log_paths
+from store_core.store.store_layout import allocate_service, disk_space, log_paths
 from store_core.store.store_reading import StoreReading
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from store_core.format.batch_append import EncodedBatch
     from store_core.format.message import Message
     from store_core.store.bulk_append import AppendBatchResult
+    from store_core.store.config import MessageStoreConfig
     from store_core.store.dispatcher import FilterBitMap
     from store_core.store.put_checks import PutMessageHook
-    from store_core.store.recovery_report import RecoveryReport
     from store_core.store.replication import ReplicaService
     from store_core.store.running_flags import RunningFlags
     from store_core.store.store_stats import StoreStats
@@ -90,7 +90,7 @@ class DefaultMessageStore(StoreReading):
         self.is_read_only = read_only
         self._clock = clock
         self._overlay = OverlayFileSystem(file_system, clock) if read_only else None
-        self._file_system = file_system = self._overlay or file_system
+        file_system = self._overlay or file_system
         self._batch_topics = frozenset(batch_topics)
         self._is_shutdown = read_only
         self._lock = StoreLock(path, file_system)
@@ -149,6 +149,7 @@ class DefaultMessageStore(StoreReading):
         path : path-like
             The store's root.
         config : MessageStoreConfig, optional
+            Sizes of files that it does not give are taken from the files that are there.
         read_only : bool
             Take no lock, write nothing, start nothing. The same is done as for writing, but in memory; the report's
             `changes` tell what. A store that a broker is writing may be opened so, and is seen as it was then.
@@ -176,7 +177,7 @@ class DefaultMessageStore(StoreReading):
         StoreNotFoundError
             If there is nothing to read.
         InvalidOptionError
-            If the path is a file, or a part of a store and not its root; the root is named.
+            If the path is no root, or a size that the configuration gives contradicts the files.
         UnsupportedStoreError
             If it is a DLedger store, or its queues are in a RocksDB; see `store_core.files.store_kind`.
         SegmentLayoutError
@@ -184,13 +185,15 @@ class DefaultMessageStore(StoreReading):
         OSError
             As the system says.
         """
-        root = Path(path)
+        root, file_system = Path(path), file_system or OsFileSystem()
+        if read_only:
+            check_is_there(root, config, file_system)
         store = cls(
             root,
-            config or MessageStoreConfig(),
+            checked_config(root, config, file_system),
             broker or BrokerConfig(),
             clock or SystemClock(),
-            file_system or OsFileSystem(),
+            file_system,
             replicas,
             batch_topics,
             read_only=read_only,
@@ -201,7 +204,6 @@ class DefaultMessageStore(StoreReading):
         if read_only:
             store._load_to_read()
             return store
-        check_root(root, store.config, store._file_system)
         store._lock.acquire()
         try:
             store._load()
@@ -241,23 +243,18 @@ class DefaultMessageStore(StoreReading):
         OSError
             As the system says.
         """
+        root, file_system = Path(path), file_system or OsFileSystem()
+        check_is_there(root, config, file_system)
+        try:
+            config = checked_config(root, config, file_system)
+        except StoreError as error:
+            return RecoveryReport(release=config.release if config is not None else "5.3", refusal=str(error))
         store = cls(
-            Path(path),
-            config or MessageStoreConfig(),
-            BrokerConfig(),
-            clock or SystemClock(),
-            file_system or OsFileSystem(),
-            None,
-            batch_topics,
-            read_only=True,
-            broker_hooks=False,
-            cleans=False,
-        )
-        check_is_root(store.path, store._file_system, log_paths(store.path, store.config).all_paths)
+            root, config, BrokerConfig(), clock or SystemClock(), file_system, None, batch_topics,
+            read_only=True, broker_hooks=False, cleans=False,
+        )  # fmt: skip
         try:
             store._load_to_read()
-        except StoreNotFoundError:
-            raise
         except StoreError as error:
             return replace(store._derived.recovery.refuse(error), changes=store._changes)
         finally:
@@ -265,10 +262,6 @@ class DefaultMessageStore(StoreReading):
         return store.recovery_report
 
     def _load_to_read(self) -> None:
-        if not self.path.is_dir():
-            check_is_root(self.path, self._file_system)  # names the root of a file
-            raise StoreNotFoundError(f"there is no store at {self.path}")
-        check_root(self.path, self.config, self._file_system)
         self._load()
         self.recovery_report = replace(self.recovery_report, changes=self._changes)
 

@@ -10,11 +10,12 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import names_in
 from store_core.queue.index_build import index_file_size
 from store_core.queue.index_files import INDEX_DIRECTORY
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from store_core.store.derived_sizes import DerivedSizes
+from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
+from store_core.store.checked_config import with_sizes_of_files
+from store_core.store.store_layout import log_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
@@ -22,26 +23,25 @@ if TYPE_CHECKING:
 
 __all__ = ["batch_topics", "with_sizes_of"]
 
-_UNIT: Final = 20
-_NAMES: Final = {
-    "mapped_file_size_commit_log": "mappedFileSizeCommitLog",
-    "mapped_file_size_consume_queue": "mappedFileSizeConsumeQueue",
-    "max_hash_slot_num": "maxHashSlotNum",
-    "max_index_num": "maxIndexNum",
-}
+_SIZES: Final = (
+    "mapped_file_size_commit_log",
+    "mapped_file_size_consume_queue",
+    "mapped_file_size_consume_queue_ext",
+    "mapper_file_size_batch_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+)
 
 
-def with_sizes_of(
-    root: Path, config: MessageStoreConfig, given: Collection[str], file_system: FileSystem
-) -> MessageStoreConfig:
-    """Take over the sizes of a store's files.
+def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:
+    """Take over the sizes of a store's files; all sizes of what is returned count as given from then on.
+
+    So a commit is refused if another job has made the store meanwhile, with other sizes.
 
     Parameters
     ----------
     root : Path
     config : MessageStoreConfig
-    given : collection of str
-        Its sizes that somebody asked for, by field name.
     file_system : FileSystem
 
     Raises
@@ -51,29 +51,12 @@ def with_sizes_of(
     SegmentLayoutError
         If the files of a log have different sizes.
     """
-    derived = DerivedSizes.find(root)
-    found = {
-        "mapped_file_size_commit_log": _log_size(root, file_system),
-        "mapped_file_size_consume_queue": _queue_size(root, file_system),
-        "max_hash_slot_num": derived.max_hash_slot_num,
-        "max_index_num": derived.max_index_num,
-    }
-    taken: dict[str, Any] = {name: size for name, size in found.items() if size is not None}
-    for name, size in taken.items():
-        wanted = getattr(config, name)
-        if name in given and _rounded(name, wanted) != size:
-            what = f"files of {size} bytes" if "file_size" in name else f"index files with {_NAMES[name]}={size}"
-            raise InvalidOptionError(
-                f"option {_NAMES[name]} says {wanted}, but the store at {root} has {what}; leave the option out to go "
-                f"on with them"
-            )
-    config = replace(config, **taken)
-    _check_index(root, config, file_system)
-    return config
-
-
-def _rounded(name: str, size: int) -> int:
-    return -(-size // _UNIT) * _UNIT if name == "mapped_file_size_consume_queue" else size
+    _check_log(root, config, file_system)
+    sized = with_sizes_of_files(root, config, file_system)
+    fixed: dict[str, Any] = {name: int(getattr(sized, name)) for name in _SIZES}
+    sized = replace(sized, **fixed)
+    _check_index(root, sized, file_system)
+    return sized
 
 
 def _sizes(directory: Path, file_system: FileSystem) -> Iterator[int]:
@@ -83,19 +66,11 @@ def _sizes(directory: Path, file_system: FileSystem) -> Iterator[int]:
             yield status.size
 
 
-def _log_size(root: Path, file_system: FileSystem) -> int | None:
-    sizes = set(_sizes(root / "commitlog", file_system))
-    if len(sizes) > 1:
-        raise SegmentLayoutError(f"the segments of {root / 'commitlog'} have {sorted(sizes)} bytes: expected one size")
-    return sizes.pop() if sizes else None
-
-
-def _queue_size(root: Path, file_system: FileSystem) -> int | None:
-    for topic in names_in(root / CONSUME_QUEUE, file_system):
-        for queue in names_in(root / CONSUME_QUEUE / topic, file_system):
-            for size in _sizes(root / CONSUME_QUEUE / topic / queue, file_system):
-                return size
-    return None
+def _check_log(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
+    for path in log_paths(root, config).all_paths:
+        sizes = set(_sizes(path, file_system))
+        if len(sizes) > 1:
+            raise SegmentLayoutError(f"the segments of {path} have {sorted(sizes)} bytes: expected one size")
 
 
 def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:

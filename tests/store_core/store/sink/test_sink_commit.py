@@ -7,6 +7,7 @@ import errno
 import shutil
 import threading
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -213,7 +214,7 @@ def test_two_directories_change_places_in_one_step_where_the_system_can(tmp_path
 def test_sizes_of_a_store_are_taken_over_and_contradictions_named(tmp_path: Path) -> None:
     disk, default = FaultyFileSystem(), type(CONFIG)()
     make_store(tmp_path, [b"old %d" % number for number in range(9)])
-    taken = with_sizes_of(tmp_path, default, (), disk)
+    taken = with_sizes_of(tmp_path, default, disk)
 
     assert (8192, 2000) == (taken.mapped_file_size_commit_log, taken.mapped_file_size_consume_queue)
     assert (40, 4000) == (taken.max_hash_slot_num, taken.max_index_num)
@@ -224,10 +225,14 @@ def test_sizes_of_a_store_are_taken_over_and_contradictions_named(tmp_path: Path
             "max_hash_slot_num",
             "maxHashSlotNum says 5000000, but the store at .* has index files with maxHashSlotNum=40",
         ),
-        ("max_index_num", "maxIndexNum says 20000000, but .* maxIndexNum=4000; leave the option out to go on"),
+        (
+            "max_index_num",
+            "maxIndexNum says 20000000, but .* maxIndexNum=4000: found 40 slots and 4000 entries in ",
+        ),
     ):
+        given: dict[str, Any] = {field: int(getattr(default, field))}
         with pytest.raises(InvalidOptionError, match=f"option {says}"):
-            with_sizes_of(tmp_path, default, (field,), disk)
+            with_sizes_of(tmp_path, replace(default, **given), disk)
 
 
 def test_an_index_that_does_not_tell_its_sizes_needs_them(tmp_path: Path) -> None:
@@ -237,10 +242,10 @@ def test_an_index_that_does_not_tell_its_sizes_needs_them(tmp_path: Path) -> Non
         path.write_bytes(bytes(path.stat().st_size))
 
     with pytest.raises(InvalidOptionError, match="Give both as its broker has them"):
-        with_sizes_of(tmp_path, default, (), disk)
-    assert with_sizes_of(tmp_path, CONFIG, ("max_index_num",), disk).max_index_num == 4000
+        with_sizes_of(tmp_path, default, disk)
+    assert with_sizes_of(tmp_path, CONFIG, disk).max_index_num == 4000
     shutil.rmtree(tmp_path / "index")
-    assert with_sizes_of(tmp_path, default, (), disk).max_index_num == 20_000_000
+    assert with_sizes_of(tmp_path, default, disk).max_index_num == 20_000_000
 
 
 def test_staged_files_are_deleted_while_the_log_is_written_and_few_are_read_ahead(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A configuration and the store that it is to open: sizes come from the files, and a contradiction is refused.
+
+RocketMQ knows sizes by its configuration alone. With wrong ones it refuses to load log and queues (4.5 and later,
+``MappedFileQueue.load``), or takes them for empty (4.3), and it reads index files at wrong places (``IndexFile``).
+
+A size contradicts the files if there are some, and not one of them has it. A single file of another size is damage:
+then the configuration is right, and the store is opened or refused by the rules of its release. Of an index, what is
+in the files tells; where it does not, they are passed over as ever, with a note.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from store_core.errors import InvalidOptionError, StoreNotFoundError
+from store_core.files.store_parts import (
+    BATCH_CONSUME_QUEUE,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX_DIRECTORY,
+    check_is_root,
+)
+from store_core.queue.batch_consume_queue_unit import BATCH_UNIT_SIZE
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.store.config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
+from store_core.store.file_sizes import FileSizes
+from store_core.store.index_sizes import IndexSizes
+from store_core.store.store_layout import check_root, log_paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["check_is_there", "checked_config", "with_sizes_of_files"]
+
+
+class _Sizes(NamedTuple):
+    """Files of one kind: the field that says their size, and the unit to whole numbers of which it is rounded up."""
+
+    field: str
+    option: str
+    unit: int
+    smallest: int
+    directory: str
+
+
+_LOG: Final = _Sizes("mapped_file_size_commit_log", "mappedFileSizeCommitLog", 1, SMALLEST_SEGMENT, "")
+_QUEUES: Final = (
+    _Sizes(
+        "mapped_file_size_consume_queue", "mappedFileSizeConsumeQueue",
+        CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE, CONSUME_QUEUE,
+    ),
+    _Sizes(
+        "mapped_file_size_consume_queue_ext", "mappedFileSizeConsumeQueueExt", 1, CQ_STORE_UNIT_SIZE, CONSUME_QUEUE_EXT
+    ),
+    _Sizes(
+        "mapper_file_size_batch_consume_queue", "mapperFileSizeBatchConsumeQueue",
+        BATCH_UNIT_SIZE, BATCH_UNIT_SIZE, BATCH_CONSUME_QUEUE,
+    ),
+)  # fmt: skip
+
+
+def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
+    """Refuse to look at a store that is not there.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the path is a file, or a part of a store and not its root.
+    StoreNotFoundError
+        If there is nothing.
+    """
+    paths = log_paths(root, config).all_paths if config is not None else ()
+    check_is_root(root, file_system, paths)
+    if file_system.status(root) is None:
+        raise StoreNotFoundError(f"there is no store at {root}")
+
+
+def checked_config(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> MessageStoreConfig:
+    """Check that a store may be opened, or made, at a path, and return the configuration for it. Nothing is written.
+
+    Raises
+    ------
+    InvalidOptionError, UnsupportedStoreError
+        As `check_root` and `with_sizes_of_files`.
+    OSError
+        As the system says.
+    """
+    config = config or MessageStoreConfig()
+    check_root(root, config, file_system)
+    return with_sizes_of_files(root, config, file_system)
+
+
+def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:
+    """Return a configuration with the sizes that a store's files have.
+
+    Parameters
+    ----------
+    root : Path
+        The store's; it need not be there.
+    config : MessageStoreConfig
+        Its sizes count if they were given; see `DefaultSize`.
+    file_system : FileSystem
+
+    Raises
+    ------
+    InvalidOptionError
+        If a size that was given contradicts the files: option, value, file and its size are named.
+    OSError
+        As the system says.
+    """
+    taken: dict[str, Any] = {}
+    paths = log_paths(root, config).all_paths
+    log = FileSizes.of([paths], file_system, _LOG.smallest)
+    _take(taken, _LOG, log, config, root)
+    for kind in _QUEUES:
+        queues = FileSizes.of_queues(root / kind.directory, file_system, kind.smallest)
+        _take(taken, kind, queues, config, root)
+    taken |= _index_sizes(root, config, file_system)
+    return replace(config, **taken) if taken else config
+
+
+def _take(taken: dict[str, Any], kind: _Sizes, sizes: FileSizes | None, config: MessageStoreConfig, root: Path) -> None:
+    """Take the usual size of files over, unless a size is given; refuse one that no file has."""
+    if sizes is None:
+        return
+    value: int = getattr(config, kind.field)
+    if isinstance(value, DefaultSize):
+        taken[kind.field] = sizes.usual
+    elif -(-value // kind.unit) * kind.unit not in sizes.seen:
+        raise InvalidOptionError(
+            f"option {kind.option} says {value}, but the store at {root} has files of {sizes.usual} bytes: "
+            f"expected {value} bytes, found {sizes.example_size} in {sizes.example}. {_advice(kind.field)}"
+        )
+
+
+def _index_sizes(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> dict[str, int]:
+    expected = config.max_hash_slot_num, config.max_index_num
+    found = IndexSizes.find(root / INDEX_DIRECTORY, file_system, expected)
+    taken: dict[str, int] = {}
+    if found is None or (found.slots, found.entries) == expected:
+        return taken
+    fields = (("max_hash_slot_num", "maxHashSlotNum", found.slots), ("max_index_num", "maxIndexNum", found.entries))
+    for field, option, size in fields:
+        value: int = getattr(config, field)
+        if isinstance(value, DefaultSize):
+            taken[field] = size
+        elif value != size:
+            raise InvalidOptionError(
+                f"option {option} says {value}, but the store at {root} has index files with {option}={size}: found "
+                f"{found.slots} slots and {found.entries} entries in {found.example}. {_advice(field)}"
+            )
+    return taken
+
+
+def _advice(field: str) -> str:
+    return (
+        f"Nothing was changed. Leave the option (field {field} of MessageStoreConfig) out to have the size that the "
+        f"files have; if it is right, these are files of another store, or damaged: move them elsewhere"
+    )
