@@ -236,7 +236,6 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: Path, capsys:
         [],
         ["{store}", "--verify", "--replace"],
         ["{store}", "--verify", "--since-offset", "3"],
-        ["{store}", "--accept-damage"],
         ["{store}", "--release", "6.0"],
         ["{store}", "--since-offset", "-1"],
         ["{store}", "--index-num", "0"],

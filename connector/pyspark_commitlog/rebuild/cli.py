@@ -70,7 +70,11 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="DIR", help=f"where the new files go (default STORE/{OUTPUT})")
     add("--replace", action="store_true", help="put them in place of the old files, which are kept in STORE/replaced-N")
     add("--discard-old", action="store_true", help="delete the kept files, if what is in place is what the log gives")
-    add("--accept-damage", action="store_true", help="replace although the log is damaged")
+    add(
+        "--accept-damage",
+        action="store_true",
+        help="go on after damage with the next sound record; replace all the same",
+    )
     add("--verify", action="store_true", help="compare what is there with the log, and change nothing")
     add("--dry-run", action="store_true", help="say what would be done, and do nothing")
     add("--json", metavar="FILE", help="write the report to this file, or to standard output for -")
@@ -113,8 +117,6 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
     options.has_queues, options.has_index = has_queues, options.with_index
     if options.verify and (options.replace or options.discard_old or options.since_offset or options.output):
         parser.error("--verify changes nothing: it goes with no --replace, --discard-old, --since-offset, --output")
-    if options.accept_damage and not options.replace:
-        parser.error("--accept-damage goes with --replace")
     return run_command(parser.prog, lambda: _run(options), UnsafeSizeError)  # too many queues
 
 

@@ -23,9 +23,13 @@ from store_core.files.deferred_sync import sync_directories
 from store_core.files.store_path import layout_problems, list_segments
 from store_core.queue.consume_queue_store import RefusedUnit
 from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.store.read_options import ReadMode, ReadOptions
+from store_core.store.read_plan import plan_ranges
 from store_core.store.rebuild.compare import QueueDifferences, UnitDifference
 from store_core.store.rebuild.files import QUEUE_KINDS, IndexReport, QueueReport
-from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, settle
+from store_core.store.rebuild.gap_filler import MissingOffsets
+from store_core.store.rebuild.lost_ranges import LostRange
+from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, settle, without_tails
 from store_core.store.rebuild.segment_part import SegmentOutcome, SegmentPart, merge_outcomes, split_segments
 from store_core.store.rebuild.unit_gaps import UnitGap
 
@@ -120,7 +124,9 @@ def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, an
     behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
     segments = behind or list(listing.segments[-1:])
     buckets = max(_BUCKETS_A_CORE * cores, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
-    tasks = RebuildTasks(split_segments(segments, _PARTS_A_CORE * cores), rules, store, target, buckets, compared)
+    parts = _whole_parts(store, rules) if rules.is_salvaged else ()
+    parts = parts or split_segments(segments, _PARTS_A_CORE * cores)
+    tasks = RebuildTasks(parts, rules, store, target, buckets, compared)
     report = _run_as_told(run, tasks)
     report = replace(_judged(report, tasks), problems=problems + report.problems, notes=listing.notes)
     if len(report.queues) > rules.max_queues:
@@ -132,6 +138,19 @@ def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, an
     if compared is None and target.is_dir():
         sync_directories(target)
     return report
+
+
+def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:
+    """Plan whole segments up to the log's end, as a read in mode DROPMALFORMED does; none for a log without records.
+
+    After damage only the walk from a segment's first byte knows which records count.
+    """
+    plan = plan_ranges(str(store), ReadOptions(mode=ReadMode.DROPMALFORMED, verify_crc=rules.check_crc))
+    return tuple(
+        SegmentPart(part.segment, 0, part.data_end - part.segment.start_offset, is_last=part.is_last)
+        for part in plan.ranges
+        if part.segment.end_offset > rules.first_offset
+    )
 
 
 def _run_as_told(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
@@ -151,7 +170,7 @@ def _judged(report: RebuildReport, tasks: RebuildTasks) -> RebuildReport:
     outcomes = settle(segments, report.outcomes) if is_live else report.outcomes
     end = find_rebuilt_end(segments, outcomes, is_live=is_live)
     coverage = rebuild_coverage(tasks.rules, is_comparison=tasks.compared is not None)
-    return replace(report, outcomes=tuple(outcomes), end=end, coverage=coverage)
+    return replace(report, outcomes=tuple(without_tails(outcomes, end.tails)), end=end, coverage=coverage)
 
 
 def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
@@ -161,7 +180,7 @@ def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
         whole = {part.segment.path: SegmentPart(part.segment, 0, part.segment.size) for part in tasks.parts}
         return _run_to_end(run, replace(tasks, parts=tuple(whole.values())))
     end = _end(report.outcomes)
-    if end == len(report.outcomes):
+    if tasks.rules.is_salvaged or end == len(report.outcomes):
         return report
     # Units of segments behind the log's end are in the files: once more, without these segments.
     last = report.outcomes[end - 1]
@@ -169,8 +188,11 @@ def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
     again = _run_to_end(run, replace(tasks, parts=tuple(p for p in tasks.parts if p.segment.path in kept)))
     is_race = tasks.compared is not None and tasks.compared.is_live and last.is_unwritten
     count = len(report.outcomes) - end
+    if is_race:
+        return again
     problem = f"{count} segments with records lie after what is no record at {last.end_offset}, and do not count"
-    return again if is_race else replace(again, problems=(*again.problems, problem))
+    left_out = again.left_out_after + sum(outcome.records for outcome in report.outcomes[end:])
+    return replace(again, problems=(*again.problems, problem), left_out_after=left_out)
 
 
 def _end(outcomes: Sequence[SegmentOutcome]) -> int:
@@ -220,12 +242,15 @@ def _outcome(values: dict[str, Any]) -> tuple[int, SegmentOutcome]:
         "refused": tuple(RefusedUnit(*unit) for unit in values["refused"]),
         "batch_topics": tuple(values["batch_topics"]),
         "passed_over": tuple((topic, queue_id) for topic, queue_id in values["passed_over"]),
+        "lost": tuple(LostRange(*bounds) for bounds in values["lost"]),
     }
     return number, SegmentOutcome(**(values | tuples))
 
 
 def _queue(values: dict[str, Any]) -> QueueReport:
-    return QueueReport(**(values | {"gaps": tuple(UnitGap(*gap) for gap in values["gaps"])}))
+    gaps = tuple(UnitGap(*gap) for gap in values["gaps"])
+    missing = tuple(MissingOffsets(*offsets) for offsets in values["missing"])
+    return QueueReport(**(values | {"gaps": gaps, "missing": missing}))
 
 
 def _differences(values: dict[str, Any]) -> QueueDifferences:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark_commitlog.rebuild.plan import RebuildPlan
     from pyspark_commitlog.rebuild.report import RebuildReport
     from store_core.files.file_system import FileSystem
+    from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = ["RebuildJob"]
 
@@ -117,8 +118,8 @@ class RebuildJob:
             return code
         if report.is_damaged and not plan.is_damage_accepted:
             self._note(
-                f"nothing was replaced, because the log is damaged; the new files are in {plan.output}. To have "
-                f"them in place all the same, add --accept-damage"
+                f"nothing was replaced, because the log is damaged; the new files are in {plan.output}, and end at the "
+                f"damage. To go on after it, and to replace, add --accept-damage"
             )
             return ExitCode.REFUSED
         self._replace(report)
@@ -216,13 +217,15 @@ class RebuildJob:
         return places, []
 
     def _verify(self, *, is_live: bool) -> ExitCode:
-        """Compare what the store has with what its log gives."""
+        """Compare what the store has with what its log gives; across damage, so that not all behind it differs."""
         plan = self.plan
         bounds = LogBounds(plan.min_offset, is_live)
         if self._file_system.status(plan.store / JOURNAL) is not None:
             self._note("a replacement was interrupted: the next run that is not --verify finishes it")
         rules = replace(plan.rules, since_offset=0, index_since_offset=0)
-        report = self._spark("verify", lambda spark: rebuild(spark, plan.store, plan.output, rules, compared=bounds))
+        report = self._compared(rules, bounds)
+        if report.is_damaged and not rules.is_salvaged:
+            report = self._compared(replace(rules, is_salvaged=True), bounds)
         check_wanted(report, plan.store, rules, self._file_system)
         known = {(queue.topic, queue.queue_id) for queue in report.queues}
         self.report = report = replace(
@@ -238,6 +241,10 @@ class RebuildJob:
         if report.has_differences:
             return ExitCode.FINDINGS
         return ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
+
+    def _compared(self, rules: RebuildRules, bounds: LogBounds) -> RebuildReport:
+        plan = self.plan
+        return self._spark("verify", lambda spark: rebuild(spark, plan.store, plan.output, rules, compared=bounds))
 
     def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
         """Compare the queues of which the log has no record with nothing."""

@@ -153,6 +153,7 @@ def _rules(store: Path, options: argparse.Namespace, found: DerivedSizes) -> Reb
         has_index=options.has_index,
         max_queues=options.max_queues or MAX_QUEUES,
         infers_batch_topics=options.batch_inference,
+        is_salvaged=options.accept_damage,
     )
     if not options.has_index:
         return rules

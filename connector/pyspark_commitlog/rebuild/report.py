@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["RebuildReport", "as_json", "as_text"]
 
 _SHOWN: Final = 10
+_STAND_INS: Final = {
+    "repeated": "where a consumer gets the record before them once more for each",
+    "skipped": "which a consumer passes over",
+    "below": "below where the queue begins now",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class RebuildReport:
         Where the log ends, and what lies after that; the same in all reports, see ADR 0005.
     coverage : Coverage
         What was checked, and what was not.
+    left_out_after : int
+        Records in the segments behind the log's end.
     """
 
     outcomes: tuple[SegmentOutcome, ...]
@@ -63,6 +70,7 @@ class RebuildReport:
     inferred_topics: tuple[str, ...] = ()
     end: FoundEnd = field(default_factory=FoundEnd)
     coverage: Coverage = field(default_factory=Coverage)
+    left_out_after: int = 0
 
     @property
     def records(self) -> int:
@@ -120,9 +128,24 @@ class RebuildReport:
         return sum(queue.gap_count for queue in self.queues)
 
     @property
+    def left_out(self) -> int:
+        """Sound records after damage that were not taken."""
+        return self.left_out_after + sum(outcome.left_out for outcome in self.outcomes)
+
+    @property
+    def lost_count(self) -> int:
+        """Ranges of bytes that give no record, but for what lies after the log's end."""
+        return sum(outcome.lost_count for outcome in self.outcomes)
+
+    @property
+    def missing_count(self) -> int:
+        """Queue offsets whose records are lost in damage."""
+        return sum(queue.missing_count for queue in self.queues)
+
+    @property
     def is_damaged(self) -> bool:
         """Whether the log is not whole: it ends in bytes that are no record, lacks a segment, or goes on behind."""
-        return bool(self.problems or _damage(self))
+        return bool(self.problems or self.lost_count or _damage(self))
 
     @property
     def has_differences(self) -> bool:
@@ -150,8 +173,22 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "notes": list(report.notes),
         "light_record": report.light_record if report.light_record >= 0 else None,
         "inferred_batch_topics": list(report.inferred_topics),
+        "damaged_ranges": [
+            {"path": outcome.path, "begin_offset": lost.begin, "end_offset": lost.end, "reason": lost.reason}
+            for outcome in report.outcomes
+            for lost in outcome.lost
+        ],
+        "damaged_range_count": report.lost_count,
+        "damaged_bytes": sum(outcome.lost_bytes for outcome in report.outcomes),
+        "left_out_records": report.left_out,
+        "missing_offset_count": report.missing_count,
+        "missing_offsets": [
+            {"topic": queue.topic, "queue_id": queue.queue_id, **missing._asdict()}
+            for queue in report.queues
+            for missing in queue.missing
+        ],
         "segments": [_segment(outcome) for outcome in report.outcomes],
-        "queues": [asdict(queue) | {"gaps": None} for queue in report.queues],
+        "queues": [asdict(queue) | {"gaps": None, "missing": None} for queue in report.queues],
         "gap_count": report.gap_count,
         "gaps": gaps,
         "refused_count": report.refused_count,
@@ -168,7 +205,7 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
-    values = _with_time(outcome, "last_store_timestamp") | {"refused": None}  # those are together elsewhere
+    values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # together elsewhere
     del values["passed_over"]
     return values
 
@@ -191,6 +228,10 @@ def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
     if report.index is not None:
         yield f"{report.index.entries:,} index entries in {report.index.files} files"
     yield from (f"damaged: {text}" for text in [*report.problems, *_damage(report)])
+    yield from _cut("damaged range", _lost(report), report.lost_count)
+    if report.left_out:
+        yield f"damaged: {report.left_out:,} sound records after damage are left out; --accept-damage takes them"
+    yield from _cut("queue offsets missing", _missing(report), sum(len(queue.missing) for queue in report.queues))
     yield from _verdict(report)
     yield from (f"note: {text}" for text in report.notes)
     yield from _cut("queue offset that does not go on by one", _gaps(report), report.gap_count)
@@ -207,9 +248,25 @@ def _damage(report: RebuildReport) -> list[str]:
     broken = [
         f"{found.path} has bytes that are no record at offset {found.end_offset}"
         for found in report.outcomes
-        if found.is_damaged and found.end_offset not in tails
+        if found.ends_in_damage and found.end_offset not in tails
     ]
     return [*broken, *map(str, report.end.tails)]
+
+
+def _lost(report: RebuildReport) -> list[str]:
+    return [
+        f"{outcome.path}, offsets {lost.begin} to {lost.end} ({lost.end - lost.begin:,} bytes): {lost.reason}"
+        for outcome in report.outcomes
+        for lost in outcome.lost
+    ]
+
+
+def _missing(report: RebuildReport) -> list[str]:
+    return [
+        f"{missing.first} to {missing.last} in queue {queue.queue_id} of {queue.topic}, {_STAND_INS[missing.stand_in]}"
+        for queue in report.queues
+        for missing in queue.missing
+    ]
 
 
 def _verdict(report: RebuildReport) -> Iterator[str]:

@@ -25,7 +25,9 @@ from store_core.format.crc32 import crc32
 from store_core.queue.index_pieces import unpack_entries
 from store_core.store.rebuild.compare import StoredQueues, compare_queues
 from store_core.store.rebuild.files import IndexWriter, QueueWriter
+from store_core.store.rebuild.gap_filler import FillBudget
 from store_core.store.rebuild.index_compare import IndexComparison
+from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.scan import SegmentScan
 from store_core.store.rebuild.segment_units import QueuePiece
 from store_core.store.rebuild.stored_names import stored_queue_names
@@ -53,6 +55,7 @@ _FIRST_SEQUENCE = -1
 class ReportKind(IntEnum):
     """What a row is about."""
 
+    LOST = -1
     OUTCOME = 0
     QUEUE = 1
     INDEX = 2
@@ -135,6 +138,9 @@ class RebuildTasks:
             if scan.outcome is not None:
                 text = json.dumps({"part": number, **asdict(scan.outcome)})
                 yield RunKey(_FIRST_BUCKET, ReportKind.OUTCOME, "", 0, number, 0), text.encode()
+            if self.rules.is_salvaged and scan.lost.count:
+                for bucket in range(self.buckets):
+                    yield RunKey(bucket, ReportKind.LOST, "", 0, number, 0), scan.lost.packed()
 
     def _first_runs(self) -> Iterator[tuple[RunKey, bytes]]:
         """Give empty runs for what is taken over from the store, whether or not more comes: each queue, the index."""
@@ -170,28 +176,44 @@ class RebuildTasks:
             yield from self._write(((key, reader.read(run)) for key, run in runs))
 
     def _write(self, runs: Iterable[tuple[RunKey, bytes]]) -> Iterator[tuple[int, str]]:
-        if self.compared is not None:
-            yield from self._compare_all(runs, self.compared)
-            return
-        with RebuildAttempt(self.target_root) as attempt:
-            reports = list(self._write_all(runs, attempt))
-            attempt.settle()
-        yield from reports
+        grouped = groupby(runs, key=lambda run: run[0].kind == ReportKind.LOST)
+        lost: list[bytes] = []
+        for is_lost, group in grouped:
+            if is_lost:
+                lost += [payload for _, payload in group]
+            elif self.compared is not None:
+                yield from self._compare_all(group, self.compared, self._budget(lost))
+            else:
+                with RebuildAttempt(self.target_root) as attempt:
+                    reports = list(self._write_all(group, attempt, self._budget(lost)))
+                    attempt.settle()
+                yield from reports
 
-    def _write_all(self, runs: Iterable[tuple[RunKey, bytes]], attempt: RebuildAttempt) -> Iterator[tuple[int, str]]:
+    def _budget(self, lost: Iterable[bytes]) -> FillBudget | None:
+        """Give what a queue's writer must know of damage, which comes before all else."""
+        if not self.rules.is_salvaged:
+            return None
+        segments = {part.segment.start_offset: part.segment for part in self.parts}
+        return FillBudget(LostBytes(list(segments.values()), lost))
+
+    def _write_all(
+        self, runs: Iterable[tuple[RunKey, bytes]], attempt: RebuildAttempt, budget: FillBudget | None
+    ) -> Iterator[tuple[int, str]]:
         for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
             payloads = (payload for _, payload in group)
             if kind == ReportKind.OUTCOME:
                 yield from ((kind, payload.decode()) for payload in payloads)
             elif kind == ReportKind.QUEUE:
                 root = attempt.new_root() if self.rules.since_offset else attempt.root
-                yield kind, _text(self._write_queue(topic, queue_id, payloads, root))
+                yield kind, _text(self._write_queue(topic, queue_id, payloads, root, budget))
             else:
                 yield kind, _text(self._write_index(payloads, attempt.root))
 
-    def _write_queue(self, topic: str, queue_id: int, payloads: Iterable[bytes], root: Path) -> QueueReport:
+    def _write_queue(
+        self, topic: str, queue_id: int, payloads: Iterable[bytes], root: Path, budget: FillBudget | None
+    ) -> QueueReport:
         clock, files = SystemClock(), DeferredSyncFileSystem()
-        writer = QueueWriter(topic, queue_id, self.rules, self.store_root, root, files, clock)
+        writer = QueueWriter(topic, queue_id, self.rules, self.store_root, root, files, clock, budget)
         form = self.rules.piece_format(topic)
         for payload in payloads:
             if payload:
@@ -207,7 +229,9 @@ class RebuildTasks:
 
     # ---- comparing
 
-    def _compare_all(self, runs: Iterable[tuple[RunKey, bytes]], bounds: LogBounds) -> Iterator[tuple[int, str]]:
+    def _compare_all(
+        self, runs: Iterable[tuple[RunKey, bytes]], bounds: LogBounds, budget: FillBudget | None
+    ) -> Iterator[tuple[int, str]]:
         with tempfile.TemporaryDirectory(prefix="commitlog-compared-") as scratch:
             roots = (Path(scratch, str(number)) for number in count())
             for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
@@ -216,7 +240,7 @@ class RebuildTasks:
                     yield from ((kind, payload.decode()) for payload in payloads)
                     continue
                 root = next(roots)
-                yield kind, _text(self._write_queue(topic, queue_id, payloads, root))
+                yield kind, _text(self._write_queue(topic, queue_id, payloads, root, budget))
                 yield ReportKind.DIFFERENCE, _text(self._compare(topic, queue_id, root, bounds))
                 shutil.rmtree(root, ignore_errors=True)
 

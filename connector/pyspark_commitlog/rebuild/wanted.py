@@ -66,4 +66,8 @@ def _check_queue_id(queues: Collection[tuple[str, int]], where: str, rules: Rebu
 def _read_part(report: RebuildReport, rules: RebuildRules) -> str:
     """Say which part of the log was read, if that was not all of it."""
     begin = f" from offset {rules.since_offset} on" if rules.since_offset else ""
-    return begin + (f" up to offset {report.end_offset}, where it is damaged," if report.is_damaged else "")
+    return begin + (
+        f" up to offset {report.end_offset}, where it is damaged,"
+        if report.is_damaged and not rules.is_salvaged
+        else ""
+    )

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import errno
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index_files import INDEX_DIRECTORY
 from store_core.queue.index_service import IndexService
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
+from store_core.store.rebuild.gap_filler import GapFiller
 from store_core.store.rebuild.kept_index import KeptIndex
 from store_core.store.rebuild.queue_cut import cut_queue
 from store_core.store.rebuild.unit_gaps import UnitGap, UnitGaps
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue_table import Queue
     from store_core.queue.index_pieces import IndexEntries
     from store_core.queue.unit_rows import UnitRows
+    from store_core.store.rebuild.gap_filler import FillBudget, MissingOffsets
     from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = ["QUEUE_KINDS", "IndexReport", "IndexWriter", "QueueReport", "QueueWriter"]
@@ -52,6 +55,10 @@ class QueueReport:
         Where the queue offsets of the log do not go on by one; a broker files such records as is done here.
     gaps : tuple of UnitGap
         The first of them.
+    missing_count : int
+        Queue offsets whose records are lost in damage.
+    missing : tuple of MissingOffsets
+        The first ranges of them.
     """
 
     topic: str
@@ -61,6 +68,8 @@ class QueueReport:
     max_offset: int
     gap_count: int = 0
     gaps: tuple[UnitGap, ...] = ()
+    missing_count: int = 0
+    missing: tuple[MissingOffsets, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,9 @@ class QueueWriter:
         The store; with `since_offset` its queue is taken over up to there.
     root : Path
         Gets the queue, below ``consumequeue`` and so on. Of no other writer with `since_offset`.
+    budget : FillBudget, optional
+        Of a log that is read across damage: what is lost of it. Without, a unit after a gap comes to stand at the end
+        of the queue, as in a broker.
     """
 
     def __init__(  # noqa: PLR0913 -- which queue, by what rules, and where
@@ -100,6 +112,7 @@ class QueueWriter:
         root: Path,
         file_system: FileSystem,
         clock: Clock,
+        budget: FillBudget | None = None,
     ) -> None:
         self._topic = topic
         self._queue_id = queue_id
@@ -113,6 +126,10 @@ class QueueWriter:
             self._take_over(store_root, file_system, rules.since_offset)
         expected = self._queue.max_offset_in_queue if rules.since_offset else 0
         self._gaps = UnitGaps(expected or None)
+        queue = self._queue
+        self._filler: GapFiller | None = None
+        if budget is not None and isinstance(queue, ConsumeQueue):  # units of batch queues say their own index
+            self._filler = GapFiller(queue, budget)
 
     def _fail(self) -> None:
         self._failed = True
@@ -138,9 +155,21 @@ class QueueWriter:
     def add(self, units: UnitRows) -> None:
         """Put units behind those before."""
         self._units += len(units.row)
+        begin = 0
+        for place in self._filler.places(units) if self._filler is not None else ():
+            self._put(units.slice(begin, place))
+            self._bridge(int(units.queue_offset[place]), int(units.physical_offset[place]))
+            begin = place
+        self._put(units.slice(begin, len(units.row)))
+
+    def _put(self, units: UnitRows) -> None:
         if not isinstance(self._queue, BatchConsumeQueue):
             self._gaps.look_at(units)
         self._queues.put_units(self._topic, self._queue_id, units)
+
+    def _bridge(self, queue_offset: int, physical_offset: int) -> None:
+        if self._filler is not None and self._filler.bridge(queue_offset, physical_offset):
+            self._gaps.expect(queue_offset)
 
     def finish(self) -> QueueReport:
         """Let go of the queue's files, which are whole now, and tell what is in them.
@@ -155,8 +184,11 @@ class QueueWriter:
         queue = self._queue
         bounds = queue.min_offset_in_queue, queue.max_offset_in_queue
         self._queues.close()
-        gaps = self._gaps
-        return QueueReport(self._topic, self._queue_id, self._units, *bounds, gaps.count, tuple(gaps.first))
+        gaps, filler = self._gaps, self._filler
+        report = QueueReport(self._topic, self._queue_id, self._units, *bounds, gaps.count, tuple(gaps.first))
+        if filler is None:
+            return report
+        return replace(report, missing_count=filler.count, missing=tuple(filler.first))
 
 
 def _ignore(_store_timestamp: int) -> None:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store_core.files.segment_source import Segment
-    from store_core.store.found_end import FoundEnd
+    from store_core.store.found_end import FoundEnd, TornTail
     from store_core.store.rebuild.rules import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentOutcome
 
-__all__ = ["find_rebuilt_end", "read_end", "rebuild_coverage", "settle"]
+__all__ = ["find_rebuilt_end", "read_end", "rebuild_coverage", "settle", "without_tails"]
 
 
 def read_end(outcomes: Sequence[SegmentOutcome]) -> int:
@@ -52,13 +52,35 @@ def settle(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> l
     Damage is only what a sound record follows, and what still is no record then.
     """
     by_path = {segment.path: segment for segment in segments}
-    end_offset = find_end(segments).end_offset if any(found.is_damaged for found in outcomes) else 0
+    end_offset = find_end(segments).end_offset if any(found.ends_in_damage for found in outcomes) else 0
     return [
-        replace(found, is_unwritten=True)
-        if found.is_damaged and (end_offset <= found.end_offset or _is_written(by_path[found.path], found.end_offset))
+        _without_end(found)
+        if found.ends_in_damage
+        and (end_offset <= found.end_offset or _is_written(by_path[found.path], found.end_offset))
         else found
         for found in outcomes
     ]
+
+
+def _without_end(outcome: SegmentOutcome) -> SegmentOutcome:
+    """Take an outcome's end for one that is not written yet."""
+    after = {lost.begin for lost in outcome.lost if lost.begin >= outcome.end_offset}
+    return _without_lost(replace(outcome, is_unwritten=True, left_out=0), after)
+
+
+def without_tails(outcomes: Sequence[SegmentOutcome], tails: Sequence[TornTail]) -> list[SegmentOutcome]:
+    """Take what lies after the log's end out of the lost ranges: it is told apart from damage inside the log."""
+    begins = {tail.begin for tail in tails}
+    return [_without_lost(found, begins) for found in outcomes]
+
+
+def _without_lost(outcome: SegmentOutcome, begins: set[int]) -> SegmentOutcome:
+    """Return an outcome without the lost ranges that begin at some places."""
+    dropped = [lost for lost in outcome.lost if lost.begin in begins]
+    kept = tuple(lost for lost in outcome.lost if lost.begin not in begins)
+    size = sum(lost.end - lost.begin for lost in dropped)
+    count = outcome.lost_count - len(dropped)
+    return replace(outcome, lost=kept, lost_count=count, lost_bytes=outcome.lost_bytes - size)
 
 
 def _is_written(segment: Segment, offset: int) -> bool:
@@ -78,7 +100,7 @@ def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:
             Check.LAST_BODY_CHECKSUMS: True,
             Check.BODY_CHECKSUMS: rules.check_crc,
             Check.PROPERTY_CHECKSUMS: has_property_crc,
-            Check.PLACES: False,
+            Check.PLACES: rules.is_salvaged,
             Check.QUEUES: is_comparison and rules.has_queues,
             Check.INDEX: is_comparison and rules.has_index,
         }

@@ -42,6 +42,9 @@ class RebuildRules:
     infers_batch_topics : bool
         Whether a topic with records that only a batch topic can have is rebuilt as one, even if `queue_rules` do not
         name it.
+    is_salvaged : bool
+        Go on after damage with the next record that proves itself, as reading in mode DROPMALFORMED does. Otherwise the
+        log ends at the first bytes that are no record, as for a broker.
     """
 
     queue_rules: QueueRules
@@ -54,6 +57,7 @@ class RebuildRules:
     has_index: bool = False
     max_queues: int = MAX_QUEUES
     infers_batch_topics: bool = False
+    is_salvaged: bool = False
 
     @property
     def first_offset(self) -> int:

@@ -8,11 +8,16 @@ them together in log order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.files.segment_source import open_segment
+from store_core.format.salvage import Damage, SegmentWalk
+from store_core.format.scan import StopReason
+from store_core.format.walk_start import WalkStart
 from store_core.queue.dispatch_reader import DispatchReader
 from store_core.queue.index_pieces import IndexEntries, pack_entries
+from store_core.store.rebuild.lost_ranges import LostRanges
+from store_core.store.rebuild.salvaged_reader import SalvagedReader
 from store_core.store.rebuild.segment_part import SegmentOutcome
 from store_core.store.rebuild.segment_units import PlainUnits, WholeUnits
 from store_core.store.rebuild.told_kinds import ToldKinds
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from store_core.files.segment_source import SegmentBytes
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.store.rebuild.index_compare import IndexComparison
     from store_core.store.rebuild.rules import RebuildRules
@@ -51,12 +57,15 @@ class SegmentScan:
         Gets the index entries, which are not given then.
     outcome : SegmentOutcome or None
         None until the iteration is over.
+    lost : LostRanges
+        What gives no record; whole when the iteration is over.
     """
 
     part: SegmentPart
     rules: RebuildRules
     comparison: IndexComparison | None = None
     outcome: SegmentOutcome | None = None
+    lost: LostRanges = field(default_factory=LostRanges)
     _units: PlainUnits | WholeUnits = field(init=False)
     _kinds: ToldKinds = field(init=False)
 
@@ -65,20 +74,52 @@ class SegmentScan:
         self._kinds = ToldKinds(self.rules)
 
     def __iter__(self) -> Iterator[QueuePiece | IndexPiece]:
-        segment, rules = self.part.segment, self.rules
-        with open_segment(segment) as opened:
-            raw = opened.raw
-            reader = DispatchReader(
-                raw, segment.start_offset, self.part.begin, rules.queue_rules,
-                check_crc=rules.check_crc, read_body=rules.check_crc, limit=self.part.end,
-            )  # fmt: skip
-            records = last_time = 0
+        with open_segment(self.part.segment) as opened:
+            reader, rules = self._reader(opened), self.rules
+            records = last_start = last_time = 0
             for batch in reader:
                 records += len(batch)
-                last_time = int(batch.store_timestamp[-1])
+                last_start, last_time = int(batch.starts[-1]), int(batch.store_timestamp[-1])
                 yield from self._pieces(batch)
             yield from self._units.rest()
-            self.outcome = self._outcome(raw, reader, records, last_time)
+            end = self._end(reader, opened.raw)
+            is_cut = end.is_damaged and not rules.is_salvaged
+            left_out = self._note_lost(opened, reader, last_start if records else -1) if is_cut else 0
+            self.outcome = self._outcome(end, records, last_time, left_out)
+
+    def _reader(self, opened: SegmentBytes) -> DispatchReader | SalvagedReader:
+        raw, first, rules = opened.raw, self.part.segment.start_offset, self.rules
+        if not rules.is_salvaged:
+            return DispatchReader(
+                raw, first, self.part.begin, rules.queue_rules,
+                check_crc=rules.check_crc, read_body=rules.check_crc, limit=self.part.end,
+            )  # fmt: skip
+        reader = SalvagedReader(
+            raw[: self.part.end], first, rules.queue_rules,
+            check_crc=rules.check_crc, is_last=self.part.is_last, next_data=opened.next_data,
+        )  # fmt: skip
+        self.lost = reader.lost
+        return reader
+
+    def _note_lost(self, opened: SegmentBytes, reader: DispatchReader | SalvagedReader, last_sound: int) -> int:
+        """Note what gives no record from where reading ended; tell how many sound records follow, which are left out.
+
+        Where a broker ends the log at a record that is sound, it is noted as a lost range, too.
+        """
+        first, left_out = self.part.segment.start_offset, 0
+        start = WalkStart(reader.position, last_sound)
+        for found in SegmentWalk(opened.raw, first, only_newer=True, next_data=opened.next_data, start=start):
+            if isinstance(found, Damage):
+                reason = (found.check.reason or StopReason.BAD_MAGIC).value
+                self.lost.add(first + found.begin, first + found.end, reason)
+                continue
+            is_refused = int(found.starts[0]) == reader.position
+            if is_refused:
+                stop = int(found.starts[1]) if found.starts.size > 1 else found.stop
+                why = f"a broker of release {self.rules.queue_rules.release} takes the record for damaged"
+                self.lost.add(first + reader.position, first + stop, why)
+            left_out += found.starts.size - is_refused
+        return left_out
 
     def _pieces(self, batch: DispatchBatch) -> Iterator[QueuePiece | IndexPiece]:
         if self.comparison is not None:
@@ -91,21 +132,27 @@ class SegmentScan:
             self._kinds.look_at(batch)
             yield from self._units.add(batch)
 
-    def _outcome(
-        self, raw: npt.NDArray[np.uint8], reader: DispatchReader, records: int, last_time: int
-    ) -> SegmentOutcome:
+    def _end(self, reader: DispatchReader | SalvagedReader, raw: npt.NDArray[np.uint8]) -> _End:
         head = raw[reader.position : reader.position + len(_NOTHING)].tobytes()
-        end_offset = self.part.segment.start_offset + reader.position
+        is_unwritten = head == _NOTHING[: len(head)]
+        if isinstance(reader, DispatchReader):
+            is_continued = reader.end.is_blank
+            return _End(reader.position, is_continued, is_unwritten and not is_continued, reader.is_at_limit)
+        is_inside = not self.part.is_last  # the walk has named all that is damaged up to the next segment
+        return _End(reader.position, reader.is_continued, is_unwritten or is_inside, is_at_limit=False)
+
+    def _outcome(self, end: _End, records: int, last_time: int, left_out: int) -> SegmentOutcome:
+        end_offset = self.part.segment.start_offset + end.position
         missing, extra = self.comparison.finish(end_offset) if self.comparison is not None else (0, 0)
         return SegmentOutcome(
             self.part.segment.path,
             self.part.segment.start_offset + self.part.begin,
             end_offset,
             records,
-            reader.end.is_blank,
-            not reader.end.is_blank and head == _NOTHING[: len(head)],
+            end.is_continued,
+            end.is_unwritten,
             last_time,
-            reader.is_at_limit,
+            end.is_at_limit,
             self._units.refused_count,
             tuple(self._units.refused),
             missing,
@@ -113,4 +160,21 @@ class SegmentScan:
             self._kinds.light_record,
             tuple(sorted(self._kinds.batch_topics)),
             tuple(sorted(self._units.passed_over)),
+            self.lost.count,
+            self.lost.size,
+            tuple(self.lost.first),
+            left_out,
         )
+
+
+class _End(NamedTuple):
+    """How the reading of a part ended, see `SegmentOutcome`."""
+
+    position: int
+    is_continued: bool
+    is_unwritten: bool
+    is_at_limit: bool
+
+    @property
+    def is_damaged(self) -> bool:
+        return not any(self[1:])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.queue.refused_unit import RefusedUnit
+    from store_core.store.rebuild.lost_ranges import LostRange
 
 __all__ = ["SegmentOutcome", "SegmentPart", "merge_outcomes", "split_segments"]
 
@@ -36,11 +37,14 @@ class SegmentPart:
     segment : Segment
     begin, end : int
         Positions in the file; its first record starts at `begin`.
+    is_last : bool
+        Whether the log ends in this segment, as far as that is known beforehand.
     """
 
     segment: Segment
     begin: int
     end: int
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,12 @@ class SegmentOutcome:
         What its records tell of kinds of queues, see `store_core.store.rebuild.told_kinds.ToldKinds`.
     passed_over : tuple of (str, int)
         Topic and id of the first queues that were not asked for.
+    lost_count, lost_bytes : int
+        Ranges that give no record, and bytes in them.
+    lost : tuple of LostRange
+        The first of them.
+    left_out : int
+        Sound records after damage that were not taken, because the log ends at damage by the rules asked for.
     """
 
     path: str
@@ -90,11 +100,20 @@ class SegmentOutcome:
     light_record: int = -1
     batch_topics: tuple[str, ...] = ()
     passed_over: tuple[tuple[str, int], ...] = ()
+    lost_count: int = 0
+    lost_bytes: int = 0
+    lost: tuple[LostRange, ...] = ()
+    left_out: int = 0
 
     @property
     def is_damaged(self) -> bool:
-        """Whether bytes follow the last record that are no record, no blank and no zeros."""
-        return not self.is_continued and not self.is_unwritten and not self.is_at_limit
+        """Whether there are bytes that are no record, no blank and no zeros, between records or after the last."""
+        return self.lost_count > 0 or self.ends_in_damage
+
+    @property
+    def ends_in_damage(self) -> bool:
+        """Whether the last record is followed by bytes that are no record, no blank and no zeros."""
+        return not (self.is_continued or self.is_unwritten or self.is_at_limit)
 
 
 def split_segments(segments: Iterable[Segment], tasks: int) -> tuple[SegmentPart, ...]:
@@ -172,4 +191,8 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         light_record=second.light_record if first.light_record < 0 else first.light_record,
         batch_topics=tuple(sorted({*first.batch_topics, *second.batch_topics})),
         passed_over=tuple(sorted({*first.passed_over, *second.passed_over})),
+        lost_count=first.lost_count + second.lost_count,
+        lost_bytes=first.lost_bytes + second.lost_bytes,
+        lost=first.lost + second.lost,
+        left_out=first.left_out + second.left_out,
     )

@@ -59,6 +59,10 @@ class UnitGaps:
         self.count = 0
         self.first: list[UnitGap] = []
 
+    def expect(self, queue_offset: int) -> None:
+        """Expect this offset next: those before it are known to be missing."""
+        self._expected = queue_offset
+
     def look_at(self, units: UnitRows) -> None:
         """Look at the next units."""
         offsets = units.queue_offset

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which bytes of a log give no record, and how many of them lie between two records."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment
+
+__all__ = ["LostBytes", "LostRange", "LostRanges"]
+
+_SHOWN: Final = 1000
+"""Ranges of a segment that are named one by one."""
+
+_CARRIED: Final = 10_000
+"""Ranges of a segment whose ends are known exactly; a segment with more was made to have them."""
+
+
+class LostRange(NamedTuple):
+    """Bytes of a segment that give no record.
+
+    Attributes
+    ----------
+    begin, end : int
+        Physical offsets.
+    reason : str
+        Why there is no record at `begin`.
+    """
+
+    begin: int
+    end: int
+    reason: str
+
+
+class LostRanges:
+    """Collects the lost ranges of one segment, in ascending order.
+
+    Attributes
+    ----------
+    count, size : int
+        Ranges, and bytes in them.
+    first : list of LostRange
+        The first of them.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.size = 0
+        self.first: list[LostRange] = []
+        self._bounds: list[tuple[int, int]] = []
+
+    def add(self, begin: int, end: int, reason: str) -> None:
+        """Add a range that begins at or after the end of the one before."""
+        self.count += 1
+        self.size += end - begin
+        if len(self.first) < _SHOWN:
+            self.first.append(LostRange(begin, end, reason))
+        if len(self._bounds) < _CARRIED:
+            self._bounds.append((begin, end))
+        else:
+            self._bounds[-1] = (self._bounds[-1][0], end)
+
+    def packed(self) -> bytes:
+        """Pack the bounds of all ranges for `LostBytes`; after 10,000 of them, what lies between ranges counts too."""
+        return np.array(self._bounds, np.int64).tobytes()
+
+
+class LostBytes:
+    """Says how much of a log is lost between two of its places: in damaged ranges, and in segments that are missing.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Those of the log, in order.
+    packed : iterable of bytes
+        As of `LostRanges.packed`.
+
+    Attributes
+    ----------
+    total : int
+        Bytes lost in all.
+    """
+
+    def __init__(self, segments: Sequence[Segment], packed: Iterable[bytes] = ()) -> None:
+        holes = [(before.end_offset, after.start_offset) for before, after in pairwise(segments)]
+        listed = np.array([hole for hole in holes if hole[0] < hole[1]], np.int64).reshape(-1, 2)
+        found = [np.frombuffer(each, np.int64).reshape(-1, 2) for each in packed]
+        ranges = np.concatenate([listed, *found])
+        ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+        self._begins, self._ends = ranges[:, 0], ranges[:, 1]
+        self._before = np.concatenate(([0], np.cumsum(self._ends - self._begins)))
+        self._starts = np.array([segment.start_offset for segment in segments], np.int64)
+        self.total = int(self._before[-1])
+
+    def between(self, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Count the lost bytes from each `begin` to its `end`, both physical offsets; int64, shape (n,)."""
+        return self._up_to(end) - self._up_to(begin)
+
+    def _up_to(self, offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        number = np.searchsorted(self._begins, offset, "right")
+        if not self._ends.size:
+            return np.zeros(len(offset), np.int64)
+        excess = np.where(number > 0, self._ends[number - 1] - offset, 0)
+        up_to: npt.NDArray[np.int64] = self._before[number] - np.maximum(excess, 0)
+        return up_to
+
+    @property
+    def log_start(self) -> int:
+        """Physical offset of the log's first byte."""
+        return int(self._starts[0]) if self._starts.size else 0
+
+    def segment_start(self, offset: int) -> int:
+        """Return the physical offset of the first byte of the segment that holds a place."""
+        number = int(np.searchsorted(self._starts, offset, "right"))
+        return int(self._starts[max(number - 1, 0)]) if self._starts.size else 0

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a segment of the log for those who index it, across damage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.salvage import Run, SegmentWalk
+from store_core.format.scan import StopReason, check_record
+from store_core.queue.dispatch_batch import RequestBatch
+from store_core.queue.dispatch_reader import DispatchReader
+from store_core.store.rebuild.lost_ranges import LostRanges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from store_core.queue.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["SalvagedReader"]
+
+_RETRIES: Final = 16
+"""Records of a run that can't be dispatched before the rest of it is asked one by one."""
+
+_BATCH_ROWS: Final = 1 << 14
+_BAD_BODY: Final = StopReason.BAD_CRC.value
+
+
+class SalvagedReader:
+    """Iterates over the records of one segment that prove themselves, `DispatchBatch` by `DispatchBatch`.
+
+    These are the records that reading in mode DROPMALFORMED comes by (`store_core.format.salvage.SegmentWalk`), without
+    those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous: the segment up to the log's end.
+    start_offset : int
+        Physical offset of its first byte.
+    rules : QueueRules
+    check_crc : bool
+        Leave out records whose bodies do not match their checksums.
+    is_last : bool
+        Whether the log ends here, see `SegmentWalk`.
+    next_data : callable
+        As for `SegmentWalk`.
+
+    Attributes
+    ----------
+    position : int
+        After the iteration: where the segment's records end.
+    is_continued : bool
+        After the iteration: whether a blank record leads to the next segment.
+    lost : LostRanges
+        What gave no record, before `position`.
+    """
+
+    def __init__(  # noqa: PLR0913 -- the bytes, and how to read them
+        self,
+        raw: npt.NDArray[np.uint8],
+        start_offset: int,
+        rules: QueueRules,
+        *,
+        check_crc: bool,
+        is_last: bool,
+        next_data: Callable[[int], int],
+    ) -> None:
+        self.position = 0
+        self.is_continued = False
+        self.lost = LostRanges()
+        self._raw = raw
+        self._start_offset = start_offset
+        self._rules = rules
+        self._check_crc = check_crc
+        self._walk = SegmentWalk(raw, start_offset, only_newer=is_last, next_data=next_data)
+
+    def __iter__(self) -> Iterator[DispatchBatch]:
+        for part in self._walk:
+            if isinstance(part, Run):
+                yield from self._dispatched(part)
+            else:
+                self._lose(part.begin, part.end, part.check.reason or StopReason.BAD_MAGIC)
+        self.position = self._walk.stop
+        self.is_continued = self._walk.reason is StopReason.END_OF_FILE
+
+    def _lose(self, begin: int, end: int, reason: StopReason | str) -> None:
+        text = reason.value if isinstance(reason, StopReason) else reason
+        self.lost.add(self._start_offset + begin, self._start_offset + end, text)
+
+    def _reader(self, position: int, stop: int) -> DispatchReader:
+        crc = self._check_crc
+        return DispatchReader(self._raw[:stop], self._start_offset, position, self._rules, check_crc=crc, read_body=crc)
+
+    def _dispatched(self, run: Run) -> Iterator[DispatchBatch]:
+        """Give the records of a run, but for those that can't be dispatched."""
+        starts = run.starts
+        for _ in range(_RETRIES):
+            reader = self._reader(int(starts[0]), run.stop)
+            yield from reader
+            if reader.position >= run.stop:
+                return
+            starts = starts[int(np.searchsorted(starts, reader.position)) :]
+            self._lose_record(int(starts[0]), int(starts[1]) if starts.size > 1 else run.stop)
+            starts = starts[1:]
+            if not starts.size:
+                return
+        yield from self._one_by_one(starts, run.stop)
+
+    def _one_by_one(self, starts: npt.NDArray[np.int64], stop: int) -> Iterator[DispatchBatch]:
+        reader = self._reader(int(starts[0]), stop)
+        bounds = np.append(starts, stop)
+        for first in range(0, starts.size, _BATCH_ROWS):
+            kept: list[int] = []
+            requests: list[DispatchRequest] = []
+            for at in range(first, min(first + _BATCH_ROWS, starts.size)):
+                request = reader.check(int(starts[at])).request
+                if request is None:
+                    self._lose_record(int(bounds[at]), int(bounds[at + 1]))
+                else:
+                    kept.append(int(starts[at]))
+                    requests.append(request)
+            if kept:
+                yield RequestBatch(requests, kept)
+
+    def _lose_record(self, begin: int, end: int) -> None:
+        """Note a whole record that is not dispatched, and why."""
+        is_bad = self._check_crc and check_record(self._raw.data, begin, None, verify_crc=True).reason is not None
+        why = _BAD_BODY if is_bad else f"a broker of release {self._rules.release} takes the record for damaged"
+        self._lose(begin, end, why)
