@@ -120,7 +120,7 @@ def test_damage_never_ends_a_read_that_is_to_go_on(tmp_path: Path, log: Log, mod
 
 @one_directory
 @given(broken_logs)
-def test_permissive_leaves_no_byte_out_up_to_the_end_of_the_torn_tail(tmp_path: Path, log: Log) -> None:
+def test_permissive_leaves_no_byte_out_before_the_end_of_the_log(tmp_path: Path, log: Log) -> None:
     path = write(log, tmp_path)
     position = log.start_offset
     for row in read_whole(path, mode="PERMISSIVE")[0]:
@@ -131,7 +131,7 @@ def test_permissive_leaves_no_byte_out_up_to_the_end_of_the_torn_tail(tmp_path: 
             position = row["physical_offset"]
         position += row["store_size"]
     parts = plan_ranges(path, ReadOptions.parse(mode="PERMISSIVE")).ranges
-    assert not parts or position == max(parts[-1].data_end, parts[-1].torn_end)
+    assert not parts or position == parts[-1].data_end
 
 
 @one_directory
@@ -139,9 +139,7 @@ def test_permissive_leaves_no_byte_out_up_to_the_end_of_the_torn_tail(tmp_path: 
 def test_failfast_has_the_rows_before_the_first_damage(tmp_path: Path, log: Log) -> None:
     path = write(log, tmp_path)
     rows, error = read_whole(path)
-    parts = plan_ranges(path, ReadOptions.parse(mode="PERMISSIVE")).ranges
-    torn = {part.data_end for part in parts if part.torn_end}  # no error: every crash leaves a torn tail
-    every = [row for row in read_whole(path, mode="PERMISSIVE")[0] if row["physical_offset"] not in torn]
+    every, _ = read_whole(path, mode="PERMISSIVE")
 
     assert rows == every[: len(rows)]
     assert bool(error) == (len(rows) < len(every))
