@@ -18,7 +18,7 @@ import numpy as np
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import open_segment
-from store_core.files.store_lock import is_lock_held
+from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import layout_problems, list_segments, usual_size
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.salvage import store_timestamps
@@ -228,17 +228,28 @@ class _Planner:
 
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""
-        is_live = end.tail is not None and is_lock_held(Path(part.segment.path).parent.parent)
+        root = Path(part.segment.path).parent.parent
+        is_live = end.tail is not None and is_lock_held(root)
         self._is_live = self._is_live or is_live
         self._note_end(end, is_live=is_live)
         if end.is_foreign or (part.is_cut and end.found.reason is StopReason.TORN):
             # No writer leaves a record that runs past its file.
             return replace(part, end=part.segment.end_offset, data_end=part.segment.end_offset, is_last=True)
-        is_shown = self._options.is_permissive and end.tail is not None and not is_live
+        is_shown = self._options.is_permissive and end.tail is not None and not is_live and self._has_lock(root)
         torn_end = part.begin + end.tail_end if is_shown else 0
         return replace(
             part, end=max(end.end_offset, torn_end), data_end=end.end_offset, torn_end=torn_end, is_last=True
         )
+
+    def _has_lock(self, root: Path) -> bool:
+        """Tell whether there is a lock to go by; note it if not, for then the log may be being written."""
+        is_there = (root / LOCK_FILE).exists()
+        if not is_there:
+            self._note(
+                f"the bytes after the log's end have no row, because no file {root / LOCK_FILE} shows that nobody is "
+                f"writing them. If this is a copy, make an empty file of that name to see them."
+            )
+        return is_there
 
     def _is_behind(self, part: ReadRange) -> bool:
         """Tell whether the whole range lies behind what is asked for."""

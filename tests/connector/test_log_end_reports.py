@@ -88,6 +88,7 @@ def crashed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[LogBuilder,
         log.flip(last.physical_offset + (BODY_AT if request.param == "torn body" else MAGIC_AT), 2)
     root = log.write(tmp_path / "store", preallocated=0 if request.param == "whole" else 1)
     (root / "abort").touch()
+    (root / "lock").touch()
     return log, root, end
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from store_core import ReadOptions, plan_ranges, read_messages, read_range
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import StoreLock
+from store_core.files.store_lock import LOCK_FILE, StoreLock
 from store_core.files.store_path import list_segments
 from store_core.format.columns import COLUMNS
 from store_core.format.scan import StopReason
@@ -63,6 +63,13 @@ def torn(request: pytest.FixtureRequest, log: LogBuilder) -> Record:
     return log.records[-1]
 
 
+def closed(log: LogBuilder, root: Path, *, preallocated: int = 0) -> Path:
+    """Write a store that nobody has open: its lock is there and free."""
+    log.write(root, preallocated=preallocated)
+    root.joinpath(LOCK_FILE).touch()
+    return root
+
+
 def stored(log: LogBuilder, record: Record) -> bytes:
     """Return what is left of a record, up to its last byte that is not zero."""
     data = b"".join(log.segments().values())
@@ -87,7 +94,7 @@ def in_parts(root: Path, **options: Any) -> list[tuple[int, bytes | None]]:  # n
 
 
 def test_the_end_is_one_past_the_last_sound_record(log: LogBuilder, torn: Record, tmp_path: Path) -> None:
-    root = log.write(tmp_path, preallocated=2)
+    root = closed(log, tmp_path, preallocated=2)
     found = find_end(list_segments(root).segments)
     (tail,) = found.tails
 
@@ -101,7 +108,7 @@ def test_the_end_is_one_past_the_last_sound_record(log: LogBuilder, torn: Record
 def test_files_made_ahead_and_blank_records_do_not_move_the_end(log: LogBuilder, tmp_path: Path) -> None:
     end = log.end
     log.roll()
-    segments = list_segments(log.write(tmp_path, preallocated=3)).segments
+    segments = list_segments(closed(log, tmp_path, preallocated=3)).segments
 
     assert find_end(segments) == FoundEnd(end, segments[1].path)
     assert plan_ranges(tmp_path, ReadOptions()).end == FoundEnd(end, segments[1].path)
@@ -120,13 +127,13 @@ def test_a_tail_ends_where_records_of_an_earlier_time_begin(log: LogBuilder, tmp
     log.append(b"new", topic="t", store_timestamp=FIRST_STORE_TIMESTAMP + 60_000)
     end = log.end
     log.append_raw(stale[end - keep :])
-    (tail,) = find_end(list_segments(log.write(tmp_path)).segments).tails
+    (tail,) = find_end(list_segments(closed(log, tmp_path)).segments).tails
 
     assert (tail.begin, tail.end) == (end, keep + len(stale) // 2)
 
 
 def test_a_plan_says_what_it_checked(log: LogBuilder, tmp_path: Path) -> None:
-    root = log.write(tmp_path)
+    root = closed(log, tmp_path)
     every, few = (plan_ranges(root, ReadOptions.parse(verify_crc=crc)).coverage for crc in (True, False))
     elsewhere = plan_ranges(root, ReadOptions.parse(ending_offsets=100))
 
@@ -140,7 +147,7 @@ def test_a_plan_says_what_it_checked(log: LogBuilder, tmp_path: Path) -> None:
 
 
 def test_permissive_gives_a_torn_tail_a_row(log: LogBuilder, torn: Record, tmp_path: Path) -> None:
-    root = log.write(tmp_path, preallocated=1)
+    root = closed(log, tmp_path, preallocated=1)
     sound = [record.physical_offset for record in log.records[:-1]]
     *before, last = rows(root, mode="PERMISSIVE")
 
@@ -156,7 +163,7 @@ def test_permissive_gives_a_torn_tail_a_row(log: LogBuilder, torn: Record, tmp_p
 
 
 def test_a_torn_tail_has_a_row_whatever_columns_are_read(log: LogBuilder, torn: Record, tmp_path: Path) -> None:
-    root = log.write(tmp_path)
+    root = closed(log, tmp_path)
 
     assert torn in log.records
     for column in COLUMNS:
@@ -168,7 +175,7 @@ def test_a_torn_tail_is_the_same_in_all_splits(
     log: LogBuilder, torn: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
     monkeypatch.setattr("store_core.store.message_reader._DAMAGED_PIECE", piece)
-    root = log.write(tmp_path, preallocated=1)
+    root = closed(log, tmp_path, preallocated=1)
     whole = in_parts(root)
 
     assert b"".join(found or b"" for _, found in whole) == stored(log, torn)
@@ -182,7 +189,7 @@ def test_a_torn_tail_that_begins_a_segment_has_a_row(tmp_path: Path) -> None:
     log.append_all(b"one", b"two")
     log.roll()
     zero_second_half(log, log.append(b"torn" * 20))
-    root = log.write(tmp_path, preallocated=1)
+    root = closed(log, tmp_path, preallocated=1)
     *before, (offset, data) = in_parts(root, min_partitions=5)
 
     assert [(record.physical_offset, None) for record in log.records[:-1]] == before
@@ -194,11 +201,11 @@ def test_a_store_of_one_torn_record_has_one_row(tmp_path: Path) -> None:
     log = LogBuilder(SIZE)
     garble_body(log, log.append(b"torn" * 20))
 
-    assert [(0, stored(log, log.records[0]))] == in_parts(log.write(tmp_path), min_partitions=3)
+    assert [(0, stored(log, log.records[0]))] == in_parts(closed(log, tmp_path), min_partitions=3)
 
 
 def test_a_torn_tail_outside_the_offsets_asked_for_has_no_row(log: LogBuilder, torn: Record, tmp_path: Path) -> None:
-    root, begin = log.write(tmp_path), torn.physical_offset
+    root, begin = closed(log, tmp_path), torn.physical_offset
 
     assert len(log.records) - 1 == len(rows(root, mode="PERMISSIVE", ending_offsets=begin))
     assert len(log.records) == len(rows(root, mode="PERMISSIVE", ending_offsets=begin + 1))
@@ -208,7 +215,7 @@ def test_a_torn_tail_outside_the_offsets_asked_for_has_no_row(log: LogBuilder, t
 
 def test_a_torn_body_is_a_row_like_others_where_checksums_do_not_count(log: LogBuilder, tmp_path: Path) -> None:
     garble_body(log, log.records[-1])
-    found = rows(log.write(tmp_path), mode="PERMISSIVE", verify_crc=False)
+    found = rows(closed(log, tmp_path), mode="PERMISSIVE", verify_crc=False)
 
     assert ["t"] * len(log.records) == [row["topic"] for row in found]
     assert FoundEnd(log.end, found_path(tmp_path)) == plan_ranges(tmp_path, ReadOptions.parse(verify_crc=False)).end
@@ -222,7 +229,7 @@ def found_path(root: Path) -> str:
 
 
 def test_what_a_writer_is_writing_is_no_damage(log: LogBuilder, torn: Record, tmp_path: Path) -> None:
-    root = log.write(tmp_path, preallocated=1)
+    root = closed(log, tmp_path, preallocated=1)
     with StoreLock(root, OsFileSystem()):
         plan = plan_ranges(root, ReadOptions.parse(mode="PERMISSIVE"))
 
@@ -232,14 +239,26 @@ def test_what_a_writer_is_writing_is_no_damage(log: LogBuilder, torn: Record, tm
     assert len(log.records) == len(rows(root, mode="PERMISSIVE"))
 
 
+def test_without_a_lock_to_go_by_a_tail_has_no_row_and_a_note(log: LogBuilder, torn: Record, tmp_path: Path) -> None:
+    root = log.write(tmp_path)
+    plan = plan_ranges(root, ReadOptions.parse(mode="PERMISSIVE"))
+
+    assert len(log.records) - 1 == len(rows(root, mode="PERMISSIVE"))
+    assert plan.end is not None
+    assert [torn.physical_offset] == [tail.begin for tail in plan.end.tails]
+    assert any("make an empty file of that name" in note for note in plan.notes)
+    root.joinpath(LOCK_FILE).touch()
+    assert len(log.records) == len(rows(root, mode="PERMISSIVE"))
+
+
 def test_a_record_that_was_finished_since_the_plan_is_no_damage(log: LogBuilder, tmp_path: Path) -> None:
     options = ReadOptions.parse(mode="PERMISSIVE", columns="physical_offset,_corrupt_record")
     last = log.records[-1]
     whole = log.truncate(last.physical_offset)
     log.append_raw(whole[: len(whole) // 2])
-    plan = plan_ranges(log.write(tmp_path), options)
+    plan = plan_ranges(closed(log, tmp_path), options)
     log.append_raw(whole[len(whole) // 2 :])
-    log.write(tmp_path)
+    closed(log, tmp_path)
     found = [row for part in plan.ranges for batch in read_range(part, options) for row in batch.to_pylist()]
 
     assert len(plan.ranges[-1:]) == 1
@@ -253,7 +272,7 @@ def test_older_garbage_far_behind_the_end_is_found_across_holes(log: LogBuilder,
     log.append(b"sound")
     end = log.end
     log.append_raw(bytes(5 << 20) + b"left")
-    (tail,) = find_end(list_segments(log.write(tmp_path)).segments).tails
+    (tail,) = find_end(list_segments(closed(log, tmp_path)).segments).tails
 
     assert (tail.begin, tail.end) == (end, log.end)
     assert "it begins with zeros" in str(tail)
@@ -262,7 +281,7 @@ def test_older_garbage_far_behind_the_end_is_found_across_holes(log: LogBuilder,
 def test_magic_codes_after_the_end_prove_nothing(log: LogBuilder, tmp_path: Path) -> None:
     log.flip(log.records[-1].physical_offset + MAGIC_AT)
     log.append_raw(log.records[0].encode())
-    found = find_end(list_segments(log.write(tmp_path)).segments)
+    found = find_end(list_segments(closed(log, tmp_path)).segments)
 
     assert found.end_offset == log.records[-1].physical_offset
     assert found.tails[0].end == log.end
