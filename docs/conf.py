@@ -20,7 +20,7 @@ ROOT = HERE.parent
 sys.path[:0] = [str(HERE / "_ext"), str(ROOT), str(ROOT / "connector")]
 
 project = "pyspark-commitlog"
-author = "the pyspark-commitlog maintainers"
+author = "the pyspark-commitlog developers"
 version = release = version_of("pyspark-commitlog")
 
 extensions = [

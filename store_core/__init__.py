@@ -8,6 +8,8 @@ Examples
 ...     print(batch.num_rows)
 """
 
+from typing import Final
+
 from store_core.errors import (
     CorruptRecordError,
     FilterError,
@@ -69,8 +71,12 @@ __all__ = [
     "StoreNotFoundError",
     "UnsafeSizeError",
     "UnsupportedStoreError",
+    "__version__",
     "plan_ranges",
     "read_messages",
     "read_range",
     "unwrap_inner_batch",
 ]
+
+__version__: Final = "0.1.0"
+"""The version of the distribution, which takes it from here."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,13 @@ import pytest
 
 from pyspark_commitlog import options_document
 from store_core.format import layout
+from tests.documents.blocks import documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 def test_generated_documents_are_current(document: str, generate: Callable[[], str]) -> None:
     """`make docs` writes them anew."""
     assert DOCS.joinpath(document).read_text(encoding="utf-8") == generate()
+
+
+def test_nobody_is_told_to_install_from_an_index_on_which_the_project_is_not() -> None:
+    """On an index the name may belong to anybody."""
+    sources = [path for name in ("connector", "store_core", "jobs", "tools") for path in ROOT.glob(f"{name}/**/*.py")]
+    texts = {path: path.read_text(encoding="utf-8") for path in (*(ROOT / name for name in documents()), *sources)}
+
+    assert [] == [path for path, text in texts.items() if re.search(r"pip install \S*pyspark-commitlog", text)]

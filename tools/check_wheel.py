@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel, checks what is in it, and reads a store with it in an empty environment.
+"""Builds the wheel, checks what is in it, and reads stores with it in empty environments, without PySpark and with it.
 
 Usage: check_wheel.py [--dependencies {borrow,fetch}]
 `borrow` takes numpy, pyarrow and PySpark from the environment that runs this script, which takes seconds;
@@ -24,8 +24,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 # Import package -> where its source is.
 PACKAGES: Final = {"store_core": ROOT / "store_core", "pyspark_commitlog": ROOT / "connector" / "pyspark_commitlog"}
 METADATA: Final = frozenset({"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"})
-JOBS: Final = ROOT / "jobs"
-REQUIREMENTS: Final = frozenset({"numpy", "pyarrow", "pyspark"})
+# Where the jobs are installed, by the name that each has in the tree.
+JOBS: Final = {
+    "append.py": "pyspark-commitlog-append.py",
+    "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
+    "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
+}
+REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
 # What is no module: the type markers, the sample store, and the settings that silence Spark's log.
 DATA: Final = frozenset({"py.typed", "orders.tar.xz", "quiet-log4j2.properties"})
 STORE: Final = ROOT / "tests" / "golden" / "rocketmq-4.9.7" / "lmq.tar.xz"
@@ -59,7 +64,7 @@ def expected_files(distribution: str) -> set[str]:
         for file in source.rglob("*")
         if file.suffix == ".py" or file.name in DATA
     }
-    jobs = {f"{distribution}.data/scripts/{file.name}" for file in JOBS.glob("*.py")}
+    jobs = {f"{distribution}.data/scripts/{JOBS[file.name]}" for file in ROOT.glob("jobs/*.py")}
     return modules | jobs | {f"{distribution}.dist-info/{name}" for name in METADATA}
 
 
@@ -79,18 +84,44 @@ def check_contents(wheel: Path) -> int:
     return len(found)
 
 
-def install(wheel: Path, environment: Path, dependencies: str) -> Path:
-    """Install the wheel into a new environment, and return that environment's Python."""
+def install(wheel: Path, environment: Path, dependencies: str, extra: str = "") -> Path:
+    """Install the wheel into a new environment, with an extra or without; return that environment's Python."""
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     python = environment / "bin" / "python"
     pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if dependencies == "borrow":
-        # A path in a .pth file is searched, but the .pth files in it are not read: the editable install stays out.
-        site = next(environment.glob("lib/python*/site-packages"))
-        site.joinpath("borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+        borrow(environment, () if extra else ("numpy", "pyarrow"))
         pip += ["--no-deps", "--no-index", "--ignore-installed"]
-    subprocess.run([*pip, wheel], check=True)
+    subprocess.run([*pip, f"{wheel}{extra}"], check=True)
     return python
+
+
+def borrow(environment: Path, names: tuple[str, ...]) -> None:
+    """Let an environment use packages of the one that runs this script: those that are named, or all.
+
+    A path in a .pth file is searched, but the .pth files in it are not read: the editable install stays out.
+    """
+    site = next(environment.glob("lib/python*/site-packages"))
+    lent = Path(sysconfig.get_path("purelib"))
+    if not names:
+        site.joinpath("borrowed.pth").write_text(f"{lent}\n", encoding="utf-8")
+    for name in names:
+        for path in (*lent.glob(name), *lent.glob(f"{name}.libs")):
+            site.joinpath(path.name).symlink_to(path)
+
+
+def environment_of(python: Path) -> dict[str, str]:
+    """Return the variables of a shell that knows nothing of other Pythons."""
+    kept = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    return kept | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+
+
+def check_core(python: Path, directory: Path) -> int:
+    """Use what is installed without PySpark, and return the number of messages that it read."""
+    command: list[str | Path] = [python, ROOT / "tools" / "try_core.py"]
+    environment = environment_of(python)
+    output = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return int(output.stdout)
 
 
 def unpack_store(directory: Path) -> tuple[Path, int]:
@@ -105,9 +136,8 @@ def unpack_store(directory: Path) -> tuple[Path, int]:
 def check_reading(python: Path, directory: Path) -> int:
     """Read a store with the installed wheel, and return the number of its rows."""
     store, records = unpack_store(directory)
-    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
-    environment |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
     command: list[str | Path] = [python, ROOT / "tools" / "count_rows.py", store]
+    environment = environment_of(python)
     output = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     rows = output.stdout.strip()
     if rows != str(records):
@@ -125,11 +155,15 @@ def main() -> int:
         try:
             wheel = build(directory)
             files = check_contents(wheel)
-            records = check_reading(install(wheel, directory / "environment", dependencies), directory)
+            messages = check_core(install(wheel, directory / "core", dependencies), directory)
+            records = check_reading(install(wheel, directory / "spark", dependencies, "[spark]"), directory)
         except (WheelError, subprocess.CalledProcessError) as error:
             print(f"wheel: {error}", file=sys.stderr)
             return 1
-    print(f"{wheel.name}: {files} files; found by Spark without register, and read {records} records")
+    print(
+        f"{wheel.name}: {files} files; without PySpark it read {messages} messages, and commands said what to install"
+    )
+    print(f"with PySpark it was found by Spark without register, and read {records} records")
     return 0
 
 

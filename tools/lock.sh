@@ -14,7 +14,7 @@ compile() {
         --universal --python-version 3.11 --fork-strategy fewest \
         --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 }
-compile dev pyproject.toml --group dev
+compile dev pyproject.toml --extra spark --group dev
 compile build --group build --constraints requirements/dev.lock
 # The lowest versions that pyproject.toml names, for `make test-lowest`.
-compile lowest pyproject.toml --group test --resolution lowest-direct
+compile lowest pyproject.toml --extra spark --group test --resolution lowest-direct

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pyspark_commitlog.session import spark_session
     from pyspark_commitlog.source import CommitLogDataSource
     from pyspark_commitlog.source import CommitLogDataSource as DefaultSource
+    from store_core import __version__
 
-__all__ = ["MINIMUM_PYSPARK", "CommitLogDataSource", "DefaultSource", "spark_session"]
+__all__ = ["MINIMUM_PYSPARK", "CommitLogDataSource", "DefaultSource", "__version__", "spark_session"]
 
 MINIMUM_PYSPARK: Final = "4.1"
 """The oldest PySpark that the tests are run with."""
@@ -30,6 +31,7 @@ MINIMUM_PYSPARK: Final = "4.1"
 _HOMES: Final = {
     "CommitLogDataSource": ("pyspark_commitlog.source", "CommitLogDataSource"),
     "DefaultSource": ("pyspark_commitlog.source", "CommitLogDataSource"),
+    "__version__": ("store_core", "__version__"),
     "spark_session": ("pyspark_commitlog.session", "spark_session"),
 }
 """Name here -> the module that has it, and its name there."""

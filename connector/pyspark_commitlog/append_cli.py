@@ -10,20 +10,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.append_source import AppendSource
-from pyspark_commitlog.command import run_command
+from pyspark_commitlog.command import add_version, run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
-from pyspark_commitlog.java import require_java
 from pyspark_commitlog.job_output import words_beside, write_json
-from pyspark_commitlog.job_session import job_session
-from pyspark_commitlog.progress import spark_progress
-from pyspark_commitlog.write_options import WriteOptions
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_commitlog.append_source import SourceFormat
+    from pyspark_commitlog.append_source import AppendSource, SourceFormat
 
 __all__ = ["append"]
 
@@ -53,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=exit_code_help(_REMARK) + _EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_version(parser)
     add = parser.add_argument
     add("store", metavar="STORE", help="store root; it is made if it is not there")
     source = parser.add_mutually_exclusive_group(required=True)
@@ -74,6 +70,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.job_session import job_session  # noqa: PLC0415
+    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
+    from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
+
     source = _source(options)
     with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
         written = Path(directory) / "report.json"
@@ -102,6 +103,8 @@ def _write_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _source(options: argparse.Namespace) -> AppendSource:
+    from pyspark_commitlog.append_source import AppendSource  # noqa: PLC0415 -- PySpark need not be installed
+
     read = _pairs("--read-option", options.read_option)
     if options.from_store is None:
         if options.topic or options.where:

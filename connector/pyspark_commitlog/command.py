@@ -8,12 +8,10 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
+from pyspark_commitlog import MINIMUM_PYSPARK
 from pyspark_commitlog.exit_code import ExitCode
 from pyspark_commitlog.spark_errors import quoted_error, spark_words
-from pyspark_commitlog.typed_rows import wrong_row
+from store_core import __version__
 from store_core.errors import (
     FilterError,
     InvalidOptionError,
@@ -24,9 +22,10 @@ from store_core.errors import (
 )
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
 
-__all__ = ["error_end", "run_command"]
+__all__ = ["add_version", "error_end", "run_command"]
 
 _CODES: Final = {
     FilterError: ExitCode.USAGE,
@@ -36,6 +35,10 @@ _CODES: Final = {
     StoreLockedError: ExitCode.REFUSED,
 }
 """All other errors mean that the command could not look."""
+
+
+_SPARK: Final = ("pyspark", "py4j")
+_OF_SPARK: Final = ("PySparkException", "Py4JError")
 
 
 def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreError]) -> int:
@@ -59,15 +62,33 @@ def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreErro
     logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark's, of what is raised
     try:
         return int(run())
-    except (StoreError, OSError, PySparkException, Py4JError) as error:
-        code, text = error_end(error, *refused)
+    except Exception as error:  # noqa: BLE001 -- a bug is no finding
+        code, text = _end(error, *refused)
         sys.stderr.write(f"{name}: {text}\n")
         return int(code)
-    except Exception:  # noqa: BLE001 -- a bug is no finding
-        sys.stderr.write(
-            f"{name}: this should not happen; please report it with what follows\n{traceback.format_exc()}"
+
+
+def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
+    """Choose the exit code and the words for whatever a command raised."""
+    if isinstance(error, (StoreError, OSError)) or _is_of_spark(error):
+        return error_end(error, *refused)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _SPARK:
+        return ExitCode.FAILED, (
+            f"this command runs on Spark, and PySpark is not installed for {sys.executable}: "
+            f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
         )
-        return int(ExitCode.FAILED)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return ExitCode.FAILED, f"this should not happen; please report it with what follows\n{text}"
+
+
+def _is_of_spark(error: Exception) -> bool:
+    """Tell whether an error is one of PySpark's or of Py4J's, which need not be installed."""
+    return any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__)
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Let a command say its version by ``--version``."""
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
 
 
 def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
@@ -81,7 +102,9 @@ def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, s
     """
     codes = {kind.__name__: code for kind, code in (_CODES | dict.fromkeys(refused, ExitCode.REFUSED)).items()}
     name, text = type(error).__name__, str(error)
-    if isinstance(error, (PySparkException, Py4JError)):
+    if _is_of_spark(error):
+        from pyspark_commitlog.typed_rows import wrong_row  # noqa: PLC0415 -- PySpark need not be installed
+
         row = wrong_row("\n".join(str(each) for each in _causes(error)))
         if row is not None:
             return ExitCode.USAGE, row

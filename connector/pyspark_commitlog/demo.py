@@ -14,16 +14,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 -- Spark's own custom
-
-from pyspark_commitlog.asked_for import check_asked_for
-from pyspark_commitlog.command import run_command
+from pyspark_commitlog.command import add_version, run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
-from pyspark_commitlog.java import require_java
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
-from pyspark_commitlog.session import spark_session
 from store_core.errors import InvalidOptionError
 from store_core.store.read_plan import plan_ranges
 
@@ -75,10 +70,16 @@ def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
         with quiet_start(notes):
             spark = _start_spark()
         stack.callback(spark.stop)
-        check_asked_for(spark, store, options)
+        _check(spark, store, options)
         _show(spark, store, options, head)
         _say(_NEXT_STEPS.format(store=given or "/path/to/store"))
     return ExitCode.DONE
+
+
+def _check(spark: SparkSession, store: str, options: dict[str, str]) -> None:
+    from pyspark_commitlog.asked_for import check_asked_for  # noqa: PLC0415 -- PySpark need not be installed
+
+    check_asked_for(spark, store, options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=exit_code_help("Without STORE it shows a store that comes with the package."),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_version(parser)
     parser.add_argument("store", nargs="?", metavar="STORE", help="store root, commitlog directory or segment file")
     parser.add_argument("option", nargs="*", metavar="OPTION=VALUE", help="options of the data source: topic=orders")
     return parser
@@ -121,6 +123,9 @@ def _plan(store: str, options: dict[str, str]) -> tuple[dict[str, str], tuple[st
 
 
 def _start_spark() -> SparkSession:
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.session import spark_session  # noqa: PLC0415
+
     require_java()
     _say("Starting Spark ...")
     begin = time.perf_counter()
@@ -145,6 +150,8 @@ def _show(spark: SparkSession, store: str, options: dict[str, str], head: dict[s
 
 
 def _first_rows(messages: DataFrame) -> list[Row]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- Spark's own custom; it need not be installed
+
     return (
         messages.select(
             "topic",
@@ -162,6 +169,8 @@ def _first_rows(messages: DataFrame) -> list[Row]:
 
 
 def _topics(messages: DataFrame) -> list[Row]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
     return (
         messages.groupBy("topic")
         .agg(

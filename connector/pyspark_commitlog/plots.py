@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots for operators, drawn by matplotlib, which ``pip install 'pyspark-commitlog[plots]'`` brings.
+"""Plots for operators, drawn by matplotlib, which the extra ``plots`` brings.
 
 Each function gives a `matplotlib.figure.Figure` without background, to be read on light and on dark paper: a notebook
 shows it as the value of a cell, and ``figure.savefig("rates.png")`` keeps it.

@@ -95,7 +95,7 @@ def new_figure(
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
         raise ModuleNotFoundError(
-            "plots are drawn by matplotlib, which is not installed: pip install 'pyspark-commitlog[plots]'",
+            "plots are drawn by matplotlib, which is not installed: pip install 'matplotlib>=3.9'",
             name="matplotlib",
         ) from None
 

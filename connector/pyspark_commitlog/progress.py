@@ -64,7 +64,7 @@ def spark_progress(
     Shown is the oldest running stage of the session's application, whoever started it: its number, how many of its
     tasks are done, how many a second, and how long it will take. In Jupyter that is a bar in the cell, on a terminal a
     bar on standard error; where standard error is a file or a pipe, nothing. Bars are drawn by tqdm
-    (``pip install 'pyspark-commitlog[progress]'``); without it there is a line of text. Inside a block that shows
+    (the extra ``progress``); without it there is a line of text. Inside a block that shows
     progress, another one shows nothing.
 
     Nothing is shown either on a terminal where Spark draws its own bar, which can't be switched off later: start the

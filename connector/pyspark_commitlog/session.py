@@ -152,7 +152,7 @@ def _pythons(spark: SparkSession) -> list[str]:
     context = spark.sparkContext
     getenv = context._jvm.java.lang.System.getenv  # type: ignore[union-attr]  # noqa: SLF001 -- there is no other way
     found = [getenv("PYSPARK_DRIVER_PYTHON") or getenv(_PYTHON) or "python3"]
-    if context.master.startswith("local"):
+    if str(context.master).startswith("local"):
         found.append(context.pythonExec)
     return [python for python in dict.fromkeys(found) if python != sys.executable]
 

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import pyspark_commitlog
+import store_core
+from pyspark_commitlog.exit_code import ExitCode
+from pyspark_commitlog.sample import orders_store
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,8 +87,79 @@ def test_the_package_has_no_other_attributes() -> None:
         pyspark_commitlog.CommitLogDatasource  # noqa: B018
 
 
-def test_the_minimum_of_pyspark_is_the_one_that_is_installed_with_us() -> None:
-    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+def test_the_minimum_of_pyspark_is_the_one_that_the_extra_brings() -> None:
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
     (bound,) = (match[1] for line in dependencies if (match := re.fullmatch(r"pyspark>=([\d.]+)", line)))
 
     assert bound == pyspark_commitlog.MINIMUM_PYSPARK
+
+
+def test_the_core_s_dependencies_are_numpy_and_pyarrow_alone() -> None:
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+    assert [re.split("[>=]", line)[0] for line in dependencies] == ["numpy", "pyarrow"]
+
+
+def test_both_packages_say_the_version_of_the_distribution() -> None:
+    assert store_core.__version__ == pyspark_commitlog.__version__ == version("pyspark-commitlog")
+
+
+COMMANDS = """
+import contextlib, io, json, sys
+sys.modules |= {"pyspark": None, "py4j": None}
+from pyspark_commitlog import append_cli, demo
+from pyspark_commitlog.rebuild import cli
+
+store, *flags = sys.argv[1:]
+runs = {
+    "commitlog-append": (append_cli.append, [store, "--from-store", store]),
+    "commitlog-rebuild-consume-queue": (cli.rebuild_consume_queue, [store]),
+    "commitlog-rebuild-index": (cli.rebuild_index, [store]),
+    "python -m pyspark_commitlog.demo": (demo.main, [store]),
+}
+ends = {}
+for name, (command, arguments) in runs.items():
+    with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            code = command(flags or arguments)
+        except SystemExit as ended:
+            code = ended.code
+    ends[name] = code, out.getvalue(), err.getvalue()
+print(json.dumps(ends))
+"""
+
+
+def run_commands_without_pyspark(directory: Path, *flags: str) -> dict[str, tuple[int, str, str]]:
+    """Run all commands as if there were no PySpark; give exit codes and what they say."""
+    arguments = f"import sys; sys.argv[1:] = {[str(orders_store(directory)), *flags]!r}\n"
+    ends = json.loads(run_python(arguments + COMMANDS, directory))
+    assert len(ends) == len(("append", "consume queue", "index", "demo"))
+    return {name: tuple(end) for name, end in ends.items()}
+
+
+def test_without_pyspark_a_command_says_in_one_sentence_what_to_install(tmp_path: Path) -> None:
+    for code, _, err in run_commands_without_pyspark(tmp_path).values():
+        assert code == ExitCode.FAILED
+        assert err.count("\n") == 1
+        assert f"PySpark is not installed for {sys.executable}: pip install 'pyspark>=4.1'" in err
+
+
+def test_without_pyspark_a_command_says_its_version(tmp_path: Path) -> None:
+    for name, end in run_commands_without_pyspark(tmp_path, "--version").items():
+        assert end == (0, f"{name} {store_core.__version__}\n", "")
+
+
+def test_without_pyspark_a_command_explains_itself(tmp_path: Path) -> None:
+    for name, (code, out, _) in run_commands_without_pyspark(tmp_path, "--help").items():
+        assert (code, out.startswith(f"usage: {name}")) == (0, True)
+
+
+def test_without_pyspark_the_session_helper_says_what_is_needed(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "try:\n from pyspark_commitlog import spark_session\nexcept ImportError as error: print(error)"
+    )
+    said = run_python(code, tmp_path)
+
+    assert said.startswith("pyspark_commitlog needs PySpark 4.1 or later: ")
+    assert said.endswith("pip install 'pyspark>=4.1'")

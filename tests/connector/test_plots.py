@@ -400,7 +400,7 @@ def test_without_matplotlib_the_way_to_get_it_is_told(table: pa.Table, monkeypat
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'pyspark-commitlog\[plots\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'matplotlib>=3\.9'"):
         plots.message_rates(table)
 
 

@@ -11,7 +11,7 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 
@@ -45,6 +45,7 @@ _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "commitlog-append": append,
     "commitlog-rebuild-consume-queue": rebuild_consume_queue,
     "commitlog-rebuild-index": rebuild_index,
+    "pyspark-commitlog-rebuild-consume-queue.py": rebuild_consume_queue,
     "append.py": append,
     "rebuild_consume_queue.py": rebuild_consume_queue,
     "rebuild_index.py": rebuild_index,
@@ -166,7 +167,7 @@ def _check_submit(command: str, world: World) -> None:
     program, *arguments = words
     name = program.rpartition("/")[2]
     assert name in _JOBS, program
-    assert ROOT.joinpath("jobs", name).exists(), program
+    assert ROOT.joinpath("jobs", name).exists() or name in _installed_jobs(), program
     with world.listening():
         code = _run_job(name, arguments)
     assert 0 == code, world.printed
@@ -190,10 +191,18 @@ def _check_install(command: str, _world: World) -> None:
         assert set(filter(None, extras.split(","))) <= _extras(), word
 
 
-@cache
 def _extras() -> set[str]:
-    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return set(project["optional-dependencies"])
+    return set(_pyproject()["project"]["optional-dependencies"])
+
+
+def _installed_jobs() -> set[str]:
+    """Give the names under which the wheel installs the jobs."""
+    return set(_pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-scripts"].values())
+
+
+@cache
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))
 
 
 def _check_nothing(_command: str, _world: World) -> None:

@@ -7,11 +7,9 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.command import run_command
+from pyspark_commitlog.command import add_version, run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
-from pyspark_commitlog.java import require_java
 from pyspark_commitlog.job_output import words_beside, write_json
-from pyspark_commitlog.rebuild.job import RebuildJob
 from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
 from pyspark_commitlog.rebuild.report import as_json, as_text
 from store_core.errors import UnsafeSizeError
@@ -58,6 +56,7 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
         epilog=exit_code_help(_REMARK),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_version(parser)
     parser.add_argument("store", metavar="STORE", help="store root, on a file system that every worker sees")
     _add_results(parser)
     _add_rules(parser)
@@ -132,6 +131,9 @@ def _run(options: argparse.Namespace) -> ExitCode:
         say(line)
     if options.dry_run:
         return ExitCode.DONE
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.rebuild.job import RebuildJob  # noqa: PLC0415
+
     require_java()
     began = time.monotonic()
     job = RebuildJob(plan, say)

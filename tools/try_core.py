@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uses what is installed without PySpark, and prints the number of messages of the sample store.
+
+Usage: try_core.py
+check_wheel.py runs this in an environment that has numpy, pyarrow and the wheel.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import pyspark_commitlog
+import store_core
+from pyspark_commitlog.sample import orders_store
+
+COMMANDS: Final = ("commitlog-append", "commitlog-rebuild-consume-queue", "commitlog-rebuild-index")
+PROGRAMS: Final = Path(sys.executable).parent
+FAILED: Final = 3
+
+
+class CoreError(Exception):
+    """What is installed does not do without PySpark what it should."""
+
+
+def commands(store: Path) -> dict[str, tuple[list[str | Path], list[str | Path]]]:
+    """Return how each command is called, and arguments with which it would need Spark."""
+    scripts: dict[str, tuple[list[str | Path], list[str | Path]]] = {
+        name: ([PROGRAMS / name], [store]) for name in COMMANDS
+    }
+    scripts["commitlog-append"][1].extend(["--from-store", store])
+    scripts["demo"] = ([sys.executable, "-m", "pyspark_commitlog.demo"], [])
+    return scripts
+
+
+def said(command: list[str | Path], code: int) -> str:
+    """Run a command that ends with this exit code; return what it says, on either stream."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != code:
+        raise CoreError(f"{command} ended with {done.returncode}, expected {code}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def check_command(name: str, command: list[str | Path], arguments: list[str | Path], release: str) -> None:
+    """See that a command explains itself, says its version, and what to install."""
+    if "usage:" not in said([*command, "--help"], 0):
+        raise CoreError(f"{name} --help shows no usage")
+    if not said([*command, "--version"], 0).strip().endswith(f" {release}"):
+        raise CoreError(f"{name} --version does not say {release}")
+    text = said([*command, *arguments], FAILED)
+    if "pip install 'pyspark>=" not in text or "Traceback" in text:
+        raise CoreError(f"{name} does not say what to install: {text}")
+
+
+def main() -> int:
+    """Try everything, print the number of messages, and return the exit code."""
+    release = version("pyspark-commitlog")
+    if importlib.util.find_spec("pyspark") is not None:
+        raise CoreError("this environment has PySpark")
+    if hasattr(pyspark_commitlog, "DefaultSource"):
+        raise CoreError("there is a data source without PySpark")
+    if {store_core.__version__, pyspark_commitlog.__version__} != {release}:
+        raise CoreError(f"the packages do not say version {release}")
+    with tempfile.TemporaryDirectory(prefix="commitlog-core-") as directory:
+        store = orders_store(directory)
+        for name, (command, arguments) in commands(store).items():
+            check_command(name, command, arguments, release)
+        print(store_core.read_messages(store).read_all().num_rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
