@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from store_core.broker.message_filter import ExpressionMessageFilter
 from store_core.broker.pull_request import PullSysFlag
 from store_core.broker.response_code import ForbiddenType, ResponseCode
 from store_core.broker.topic_config import Permission
@@ -277,6 +278,24 @@ def test_resets_are_not_served_in_4_and_if_switched_off(
     broker.offsets.assign_reset_offset("orders", "billing", 0, 12)
 
     assert 0 == broker.pull(queue_offset=20).code
+
+
+# ---- retries
+
+
+@pytest.mark.parametrize(("supports_retry", "expected"), [(True, [False, True]), (False, [True, True])])
+def test_retries_are_filtered_by_what_the_group_registered_for_their_topic_if_configured(
+    supports_retry: bool, expected: list[bool], tmp_path: Path
+) -> None:
+    store = FakeStore(release="4.9")
+    broker = PullBroker(store, tmp_path, enable_property_filter=True, filter_support_retry=supports_retry)
+    broker.topic("%RETRY%billing")
+    broker.register("billing", "orders", "a > 5")
+    broker.pull(topic="%RETRY%billing")
+    wanted = store.filters[-1]
+
+    assert isinstance(wanted, ExpressionMessageFilter)
+    assert expected == [wanted.is_matched_by_properties({"RETRY_TOPIC": "orders", "a": number}) for number in "56"]
 
 
 # ---- slaves and suggestions
