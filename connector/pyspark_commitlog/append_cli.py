@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, Final
 from pyspark_commitlog.command import add_version, run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.job_output import words_beside, write_json
-from store_core.errors import InvalidOptionError
+from pyspark_commitlog.options import CommitLogOptions
+from pyspark_commitlog.path_checks import check_report, check_source, check_writable
+from store_core.errors import InvalidOptionError, StoreError
+from store_core.files.store_path import list_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_commitlog.append_source import AppendSource, SourceFormat
+    from pyspark_commitlog.write_options import WriteOptions
 
 __all__ = ["append"]
 
 _REMARK: Final = """\
 With 1 all rows are in the store but those that were left out (badRows=skip), which are listed in \
-STORE/commitlog-sink/refused. With 2 or more nothing was appended.
+STORE/commitlog-sink/refused. With 2 or more nothing was appended, unless the error says that it was.
 """
 _EXAMPLES: Final = """
 examples:
@@ -79,7 +83,8 @@ def _run(options: argparse.Namespace) -> ExitCode:
     with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
         written = Path(directory) / "report.json"
         given = _write_options(options) | {"path": options.store, "report": str(written)}
-        WriteOptions.from_spark(given)
+        writes = WriteOptions.from_spark(given)
+        _check_paths(options, source, writes)
         require_java()
         began = time.monotonic()
         with job_session(f"append to {options.store}") as spark, spark_progress(spark):
@@ -87,8 +92,24 @@ def _run(options: argparse.Namespace) -> ExitCode:
             source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
         report = json.loads(written.read_text(encoding="utf-8"))
     report |= {"source": source.path, "seconds": round(time.monotonic() - began, 3)}
-    _write(report, options.report)
+    try:
+        _write(report, options.report)
+    except OSError as error:
+        raise StoreError(f"the messages are appended, but the report is not written: {error}") from error
     return ExitCode.FINDINGS if report["left_out"] else ExitCode.DONE
+
+
+def _check_paths(options: argparse.Namespace, source: AppendSource, writes: WriteOptions) -> None:
+    """Refuse paths at which this would fail, before Spark is started, which takes seconds."""
+    check_report("--report", options.report)
+    if source.format == "store":
+        list_segments(CommitLogOptions.from_spark({**source.read_options, "path": source.path}).paths)
+    else:
+        check_source(f"--{source.format}", source.path)
+    if not writes.dry_run:
+        check_writable(writes.root)
+    if writes.staging is not None:
+        check_writable(writes.staging)
 
 
 def _write_options(options: argparse.Namespace) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog import MINIMUM_PYSPARK
 from pyspark_commitlog.exit_code import ExitCode
-from pyspark_commitlog.spark_errors import quoted_error, spark_words
+from pyspark_commitlog.spark_errors import quoted_error, spark_words, system_words
 from store_core import __version__
 from store_core.errors import (
     FilterError,
@@ -36,6 +36,8 @@ _CODES: Final = {
 }
 """All other errors mean that the command could not look."""
 
+_NO_PATH: Final = "PATH_NOT_FOUND"
+"""Spark's name for an error that corresponds to `StoreNotFoundError`."""
 
 _SPARK: Final = ("pyspark", "py4j")
 _OF_SPARK: Final = ("PySparkException", "Py4JError")
@@ -101,6 +103,7 @@ def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, s
         As for `run_command`.
     """
     codes = {kind.__name__: code for kind, code in (_CODES | dict.fromkeys(refused, ExitCode.REFUSED)).items()}
+    codes[_NO_PATH] = ExitCode.USAGE
     name, text = type(error).__name__, str(error)
     if _is_of_spark(error):
         from pyspark_commitlog.typed_rows import wrong_row  # noqa: PLC0415 -- PySpark need not be installed
@@ -109,8 +112,14 @@ def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, s
         if row is not None:
             return ExitCode.USAGE, row
         quoted = next((found for each in _causes(error) if (found := quoted_error(str(each)))), None)
-        name, text = quoted or ("", spark_words(error))
-    return codes.get(name, ExitCode.FAILED), text
+        name, text = quoted or (_condition(error), spark_words(error))
+    return codes.get(name, ExitCode.FAILED), system_words(text)
+
+
+def _condition(error: Exception) -> str:
+    """Return the name that Spark has for an error; empty without."""
+    condition = getattr(error, "getCondition", None)  # of a PySparkException
+    return (condition() or "") if callable(condition) else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog.quiet_spark import spark_configuration
 from store_core.errors import StoreError
 
-__all__ = ["JavaNotFoundError", "require_java"]
+__all__ = ["JavaNotFoundError", "is_spark_running", "require_java"]
 
 MINIMUM_JAVA: Final = 17
 _ADVICE: Final = f"Spark needs Java {MINIMUM_JAVA} or later; install a JDK, or set JAVA_HOME to one"
@@ -35,7 +35,7 @@ def require_java() -> None:
     JavaNotFoundError
         If there is no Java where Spark looks for it, or it is too old.
     """
-    if SparkSession.getActiveSession() is not None or not _starts_java():
+    if is_spark_running() or _chooses_java():
         return
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
@@ -49,12 +49,16 @@ def require_java() -> None:
         raise JavaNotFoundError(f"{java} is Java {version[1]}. {_ADVICE}")
 
 
-def _starts_java() -> bool:
-    """Whether a session would start a Java of the environment's: not below ``spark-submit``, nor for Spark Connect."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
-        return False
+def is_spark_running() -> bool:
+    """Whether a Spark is there already: a session, what ``spark-submit`` started, or a server of Spark Connect."""
+    is_given = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
+    return is_given or SparkSession.getActiveSession() is not None
+
+
+def _chooses_java() -> bool:
+    """Whether a file of Spark's may set ``JAVA_HOME``."""
     conf = spark_configuration()
-    return conf is None or not (conf / "spark-env.sh").exists()  # which may set JAVA_HOME
+    return conf is not None and (conf / "spark-env.sh").exists()
 
 
 def _version_text(java: str) -> str:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an error of Spark's says to a person."""
+"""What an error of Spark's, or of the operating system's, says to a person."""
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Final
 
-__all__ = ["quoted_error", "spark_words"]
+__all__ = ["quoted_error", "spark_words", "system_words"]
 
 _AROUND: Final = re.compile(r"\s*(?:\n\tat |\n== |\n\nJVM stacktrace:|\n\nDriver stacktrace:).*", re.DOTALL)
 """Where the stack begins, or the place in PySpark's or this project's code that the call came from."""
@@ -16,12 +17,48 @@ _CALL: Final = re.compile(r"\AAn error occurred while calling \S+\n: (?:[\w$]+\.
 _QUOTED: Final = re.compile(r"\bstore_core\.errors\.(\w+): (.+)")
 
 
+_OF_SYSTEM: Final = re.compile(r"^(\w+Error): (\[Errno \d+\] .+)", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
+_WAYS_ON: Final = {
+    errno.ENOENT: "Check the path",
+    errno.EACCES: "Run this as a user who may, or change the permissions",
+    errno.EPERM: "Run this as a user who may, or change the permissions",
+    errno.EROFS: "Give a path on a disk that can be written",
+    errno.ENOSPC: "Make room, and run this again",
+    errno.EDQUOT: "Make room, and run this again",
+}
+_LAST_LINE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+((?:[\w]+\.)*\w+: .+)")
+
+
 def quoted_error(text: str) -> tuple[str, str] | None:
-    """Find the error of ours that a text of Spark's quotes, with Python's traceback above: its class and its words."""
-    found = _QUOTED.search(text)
+    """Find the error that a text of Spark's quotes, with Python's traceback above: its class and its words.
+
+    It is one of ours if there is one, else one of the operating system's.
+    """
+    found = _QUOTED.search(text) or _OF_SYSTEM.search(text)
     return None if found is None else (found[1], found[2])
 
 
 def spark_words(error: Exception) -> str:
-    """Give the text of an error without classes, stacks and places in code around it."""
-    return _AROUND.sub("", _CALL.sub("", str(error))).strip()
+    """Return the text of an error without classes, stacks and places in code around it.
+
+    Of an error of Python's in a task that is the last line of its traceback.
+    """
+    text = str(error)
+    of_python = _LAST_LINE.search(text)
+    return of_python[1] if of_python else _AROUND.sub("", _CALL.sub("", text)).strip()
+
+
+def system_words(text: str) -> str:
+    """Return an error of the operating system's as a sentence that begins with the path; other texts as they are.
+
+    Examples
+    --------
+    >>> system_words("[Errno 28] No space left on device: '/data/store/lock'")
+    '/data/store/lock: No space left on device. Make room, and run this again'
+    """
+    found = _NUMBERED.fullmatch(text)
+    if found is None:
+        return text
+    way_on = _WAYS_ON.get(int(found[1]))
+    return f"{found[4]}: {found[2]}" + (f". {way_on}" if way_on else "")

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.job_owner import is_alive, owner_text
+from pyspark_commitlog.path_checks import check_writable
 from pyspark_commitlog.staging_task import StagedPartition, StagingTask
 from pyspark_commitlog.write_schema import check_columns
 from store_core.errors import InvalidOptionError, StoreError
@@ -62,6 +63,8 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     file_system = OsFileSystem()
     check_root(options.root, options.config, file_system)
     check_lock(options.root, file_system)
+    if not options.dry_run:
+        check_writable(options.root)
     if not overwrite:
         sized = with_sizes_of(options.root, options.config, file_system)
         options = replace(options, config=sized)

@@ -174,7 +174,7 @@ def test_a_named_job_is_appended_once(job: Job) -> None:
         (["--json", "BAD"], 2, "row 0 of partition 0 can't be a message: a message needs a topic"),
         (["--from-store", "NOWHERE"], 2, "no such path"),
         (["--from-store", "NOWHERE", "--where", "a >"], 2, "filter"),
-        (["--json", "NOWHERE"], 3, "PATH_NOT_FOUND"),
+        (["--json", "NOWHERE"], 2, "PATH_NOT_FOUND"),
         (["--json", "SEVEN"], 2, "seven.json: column queue_id: expected a whole number of 32 bits, found seven in the"),
         (["--json", "SEVEN"], 2, 'in the row {"body":"x","queue_id":"seven","topic":"t"} (nothing was appended)'),
         (["--json", "TORN"], 2, 'torn.json: expected an object of JSON in each line, found {"topic": (nothing was'),

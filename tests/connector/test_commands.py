@@ -87,6 +87,58 @@ def test_a_command_may_refuse_where_others_fail() -> None:
     assert 4 == error_end(UnsafeSizeError("x", "file", 0, "a", "b"), UnsafeSizeError)[0]
 
 
+TASK: Final = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/x/pyspark/worker.py", line 2044, in main
+    process()
+  File "/x/store_core/files/file_system.py", line 12, in open
+    os.open(path, flags)
+{last}
+
+	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+
+Driver stacktrace:
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "words"),
+    [
+        (
+            "PermissionError: [Errno 13] Permission denied: '/store/rebuilt/x'",
+            3,
+            "/store/rebuilt/x: Permission denied. Run this as a user who may, or change the permissions",
+        ),
+        (
+            "OSError: [Errno 28] No space left on device: '/store/rebuilt/x'",
+            3,
+            "/store/rebuilt/x: No space left on device. Make room, and run this again",
+        ),
+        ("store_core.errors.StoreLockedError: somebody has it", 4, "somebody has it"),
+        ("ZeroDivisionError: division by zero", 3, "ZeroDivisionError: division by zero"),
+        ("numpy.exceptions.AxisError: axis 1", 3, "numpy.exceptions.AxisError: axis 1"),
+    ],
+)
+def test_an_error_in_a_task_is_told_without_sparks_stack(last: str, code: int, words: str) -> None:
+    assert (code, words) == error_end(PySparkException(TASK.format(last=last)))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/s/lock"),
+            "/s/lock: Permission denied. Run this as a user who may, ",
+        ),
+        (FileNotFoundError(2, "No such file or directory", "it's"), "it's: No such file or directory. Check the path"),
+        (OSError(22, "Invalid argument", "/s"), "/s: Invalid argument"),
+        (OSError("the new index has 3 files"), "the new index has 3 files"),
+    ],
+)
+def test_an_error_of_the_system_begins_with_the_path(error: OSError, words: str) -> None:
+    assert error_end(error)[1].startswith(words)
+
+
 def test_a_bug_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
     def failing() -> ExitCode:
         raise ZeroDivisionError("oh")

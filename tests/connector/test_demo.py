@@ -97,7 +97,9 @@ def test_what_the_system_refuses_is_told_in_one_paragraph(
 
     monkeypatch.setattr(demo, "plan_ranges", refuse)
 
-    assert failure(capsys, str(store.root), code=3) == "error: [Errno 13] Permission denied: '/store/commitlog'"
+    assert failure(capsys, str(store.root), code=3) == (
+        "error: /store/commitlog: Permission denied. Run this as a user who may, or change the permissions"
+    )
 
 
 @pytest.mark.spark

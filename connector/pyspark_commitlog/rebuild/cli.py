@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_commitlog.command import add_version, run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.job_output import words_beside, write_json
+from pyspark_commitlog.path_checks import check_report, check_writable
 from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
 from pyspark_commitlog.rebuild.report import as_json, as_text
 from store_core.errors import UnsafeSizeError
@@ -131,6 +132,9 @@ def _run(options: argparse.Namespace) -> ExitCode:
         say(line)
     if options.dry_run:
         return ExitCode.DONE
+    check_report("--json", options.json)
+    if not plan.is_verified:
+        check_writable(plan.output)
     from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.rebuild.job import RebuildJob  # noqa: PLC0415
 

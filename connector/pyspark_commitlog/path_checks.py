@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the paths that a command is given can be read or written, asked before Spark is started."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
+
+__all__ = ["check_report", "check_source", "check_writable"]
+
+_NOT_LOCAL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
+_PATTERN: Final = re.compile(r"[*?\[{,\\]")
+"""What makes a path a pattern for Hadoop's file systems, or several paths."""
+
+_WAY_ON: Final = "Run this as a user who may, change its permissions, or give another path"
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a directory that can't be written, or can't be made.
+
+    Parameters
+    ----------
+    path : Path
+        Absolute; nothing need be there.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it, or what it is to be made in, is no directory.
+    StoreError
+        If there is no permission, or the file system is read-only.
+    """
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    made = "" if there == path else f"{path} can't be made: "
+    if not there.is_dir():
+        raise InvalidOptionError(f"{made}{there} is no directory: expected one. Give another path")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise StoreError(f"{made}{there} can't be written to: permission denied, or a read-only disk. {_WAY_ON}")
+
+
+def check_report(option: str, target: str | None) -> None:
+    """Refuse a file for a report that can't be written; None and ``-`` are no files.
+
+    Raises
+    ------
+    InvalidOptionError
+        If its directory is not there, or it is a directory itself.
+    StoreError
+        If there is no permission.
+    """
+    if target is None or target == "-":
+        return
+    path = Path(target).absolute()
+    if path.is_dir():
+        raise InvalidOptionError(f"{option} {target}: it is a directory: expected a file for the report")
+    if not path.parent.is_dir():
+        raise InvalidOptionError(
+            f"{option} {target}: there is no directory {path.parent}. Make it, or give another file"
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise StoreError(f"{option} {target}: it can't be written: permission denied, or a read-only disk. {_WAY_ON}")
+
+
+def check_source(option: str, path: str) -> None:
+    """Refuse a source for Spark's own readers that is not there, if it is one on this machine as far as can be told.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If nothing is there.
+    StoreError
+        If there is no permission to read it.
+    """
+    from pyspark_commitlog.java import is_spark_running  # noqa: PLC0415 -- PySpark need not be installed
+
+    if _NOT_LOCAL.match(path) or _PATTERN.search(path) or "HADOOP_CONF_DIR" in os.environ or is_spark_running():
+        return
+    local = Path(re.sub("^file:(//)?(?=/)", "", path)).absolute()
+    if not local.exists():
+        raise StoreNotFoundError(
+            f"{option}: no such path: {path!r}. Give the file, or the directory of files, with the rows"
+        )
+    if not os.access(local, os.R_OK):
+        raise StoreError(f"{option}: {local} can't be read: permission denied. {_WAY_ON}")
