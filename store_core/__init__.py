@@ -31,10 +31,12 @@ from store_core.store.broker_config import BrokerConfig
 from store_core.store.bulk_append import AppendBatchResult
 from store_core.store.config import MessageStoreConfig
 from store_core.store.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
-from store_core.store.message_reader import read_messages, read_range
+from store_core.store.message_reader import read_range
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.option_values import ReadMode
 from store_core.store.put_result import PutMessageResult
-from store_core.store.read_options import ReadMode, ReadOptions
+from store_core.store.read_messages import read_messages
+from store_core.store.read_options import ReadOptions
 from store_core.store.read_plan import ReadPlan, ReadRange, plan_ranges
 from store_core.store.recovery_report import RecoveryDecision, RecoveryReport
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
 from pyspark_commitlog.asked_for import check_asked_for
 from pyspark_commitlog.row_encoder import STORE_TIMESTAMP
+from pyspark_commitlog.session_zone import SESSION_ZONE
 from pyspark_commitlog.typed_rows import WRONG_LINE, typed_rows
 from store_core.format.property_string import DELAY
 from store_core.format.sys_flag import TRANSACTION_MASK
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AppendSource", "SourceFormat"]
+__all__ = ["AppendSource", "SourceFormat", "zone_of"]
 
 SourceFormat: TypeAlias = Literal["parquet", "json", "csv", "store"]
 
@@ -99,10 +100,17 @@ class AppendSource:
     def _of_store(self, spark: SparkSession) -> DataFrame:
         names = [*(_COPIED if self.to_topic is None else _REPLAYED)]
         names += [STORE_TIMESTAMP] * self.keeps_store_timestamp
-        options = {**self.read_options, "columns": ",".join(names)}
+        options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
         frame = spark.read.format("commitlog").options(**options).load(self.path)
         if self.to_topic is None:
             return frame
         kept = F.map_filter("properties", lambda name, _: ~name.isin(*_OF_DELIVERY))
         plain = F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK))
         return frame.withColumns({"properties": kept, "sys_flag": plain})
+
+
+def zone_of(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the session's time zone as an option if options have times: here it is known even if nobody set it."""
+    zone = spark.conf.get(SESSION_ZONE)
+    has_times = any(name.lower() in ("startingtimestamp", "endingtimestamp") for name in options)
+    return {"timeZone": zone} if has_times and zone is not None else {}

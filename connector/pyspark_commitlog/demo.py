@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-demo-")))
-        options = dict(_option(text) for text in texts)
+        options = _options(texts)
         _say(f"Looking into {given or _SHIPPED}")
         store = given or str(orders_store(scratch))
         head, notes = _plan(store, options)
@@ -91,8 +91,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_version(parser)
     parser.add_argument("store", nargs="?", metavar="STORE", help="store root, commitlog directory or segment file")
-    parser.add_argument("option", nargs="*", metavar="OPTION=VALUE", help="options of the data source: topic=orders")
+    options = "options of the data source, such as topic=orders; times without a zone are in UTC"
+    parser.add_argument("option", nargs="*", metavar="OPTION=VALUE", help=options)
     return parser
+
+
+def _options(texts: Sequence[str]) -> dict[str, str]:
+    """Return the options; as all times are shown in UTC, those that have no zone are taken for it."""
+    given = dict(_option(text) for text in texts)
+    return {"timeZone": "UTC", **given} if given else {}
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -45,9 +45,7 @@ class Option:
 
 
 def unknown_option(name: str, options: Sequence[Option], of: str) -> InvalidOptionError:
-    """Make the error for an option that is not in a table, with the nearest name that is."""
+    """Make the error for an option that is not in a table, with the nearest name that is, else with all names."""
     names = [option.name for option in options]
-    hint = did_you_mean(name, names)
-    return InvalidOptionError(
-        f"unknown option {name!r} of {of}; {hint}{' ' * bool(hint)}The options are: {', '.join(names)}"
-    )
+    known = did_you_mean(name, names) or f"the options are {', '.join(names)}"
+    return InvalidOptionError(f"unknown option {name!r} of {of}; {known}")

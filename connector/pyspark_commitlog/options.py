@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from pyspark_commitlog.option import Option, unknown_option
+from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.near_name import did_you_mean
 from store_core.store.read_options import ReadOptions
@@ -19,56 +20,107 @@ __all__ = ["OPTIONS", "CommitLogOptions"]
 
 
 OPTIONS: Final = (
-    Option("path", "(required)", "what", "store root, `commitlog` directory or segment file; `load(path)` sets it"),
-    Option("paths", "(none)", "what", "several that together are one log, as a JSON list; `load([path, ...])` sets it"),
-    Option("view", "messages", "what", "`messages` is the only one so far"),
+    Option(
+        "path",
+        "(required)",
+        "what",
+        "the store: its root, its `commitlog` directory, or one segment file. `load(path)` sets it",
+    ),
+    Option(
+        "paths",
+        "(none)",
+        "what",
+        "several paths that together are one log, as a JSON list. `load([path, ...])` sets it",
+    ),
+    Option("view", "messages", "what", "what a row is. So far there is only `messages`"),
     Option(
         "release",
         "5.3",
         "what",
-        "RocketMQ that wrote the store: `4.3`, `4.9` or `5.3`; they parse properties differently",
+        "the RocketMQ that wrote the store: `4.3`, `4.9` or `5.3`. They read some properties differently",
     ),
-    Option("topic", "(all)", "rows", "comma list of topics; not together with `topicsPattern`"),
-    Option("topicsPattern", "(all)", "rows", "regular expression (Python's) for the whole topic"),
-    Option("queueId", "(all)", "rows", "comma list of queue ids"),
-    Option("tag", "(all)", "rows", "tag expression as consumers give it: `TagA \\|\\| TagB`, or `*` for all"),
-    Option("key", "(all)", "rows", "one of the words in property KEYS, or the UNIQ_KEY"),
+    Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
+    Option(
+        "topicsPattern", "(all)", "rows", "a regular expression, as Python writes them, that must match the whole topic"
+    ),
+    Option("queueId", "(all)", "rows", "queue ids, separated by commas"),
+    Option(
+        "tag",
+        "(all)",
+        "rows",
+        "tags, written as consumers write them: `TagA \\|\\| TagB`, or `*` for all messages",
+    ),
+    Option(
+        "key", "(all)", "rows", "a key: one of the words in property KEYS, or the message's id in property UNIQ_KEY"
+    ),
     Option(
         "filter",
         "(none)",
         "rows",
-        "a consumer's filter, with the rows that RocketMQ gives such a consumer: tags, or an SQL92 expression such as "
-        "`a > 5 AND TAGS IS NOT NULL` on the properties",
+        "a consumer's filter: the rows are the messages that RocketMQ delivers to such a consumer. Either tags, or an "
+        "SQL92 expression on the properties such as `a > 5 AND TAGS IS NOT NULL`",
     ),
     Option(
         "filterType",
         "TAG",
         "rows",
-        "language of `filter`: `TAG` or `SQL92`. Messages that an expression fails on do not match, as `price < 20` "
-        "fails on the property `19.99`: beside a whole number RocketMQ reads a property as one. With `price < 20.0` "
-        "both are decimals",
+        "the language of `filter`: `TAG` or `SQL92`. A message on which an expression fails does not match. For "
+        "example, `price < 20` fails on the property `19.99`, because RocketMQ compares a whole number with whole "
+        "numbers only; write `price < 20.0`",
     ),
-    Option("startingOffsets", "earliest", "rows", 'physical offset, or queue offsets as JSON: `{"topic":{"0":12}}`'),
-    Option("endingOffsets", "latest", "rows", "the same; the end is exclusive"),
-    Option("startingTimestamp", "(none)", "rows", "store time, epoch ms or ISO 8601; wins over the offsets"),
-    Option("endingTimestamp", "(none)", "rows", "the same; the end is exclusive"),
     Option(
-        "columns", "(the default ones)", "columns", "comma list; only these are decoded. `.schema(...)` does the same"
+        "startingOffsets",
+        "earliest",
+        "rows",
+        'where to start: a physical offset, or queue offsets as JSON such as `{"topic":{"0":12}}`',
     ),
-    Option("decompress", "false", "columns", "unpack compressed bodies, with a bound on the expanded size"),
+    Option("endingOffsets", "latest", "rows", "where to stop, in the same forms. The end itself is not read"),
+    Option(
+        "startingTimestamp",
+        "(none)",
+        "rows",
+        "read messages stored at this time or later: ms since 1970, or ISO 8601 such as `2024-05-01T12:00:00+08:00`. A "
+        "time without an offset is in `timeZone`. This option wins over `startingOffsets`",
+    ),
+    Option(
+        "endingTimestamp",
+        "(none)",
+        "rows",
+        "read messages stored before this time, in the same forms. This option wins over `endingOffsets`",
+    ),
+    Option(
+        "timeZone",
+        "(the session's)",
+        "rows",
+        "the time zone of `startingTimestamp` and `endingTimestamp` where they have no offset: a region such as "
+        "`Asia/Shanghai`, or an offset such as `+08:00`. The default is `spark.sql.session.timeZone`; where that is "
+        "not set, and without Spark, a time without an offset is refused",
+    ),
+    Option(
+        "columns",
+        "(the default ones)",
+        "columns",
+        "columns, separated by commas. Only these are decoded. `.schema(...)` does the same",
+    ),
+    Option("decompress", "false", "columns", "`true` unpacks compressed bodies. How large a body may get has a limit"),
     Option(
         "mode",
         "FAILFAST",
         "damage",
-        "`DROPMALFORMED` resumes at the next sound record; `PERMISSIVE` also gives each damaged range a row, with its "
-        "bytes in the column `_corrupt_record`, which is then read by default",
+        "what to do at damage. `FAILFAST` stops with an error. `DROPMALFORMED` goes on at the next sound record. "
+        "`PERMISSIVE` does too, and adds a row for each damaged range, with its bytes in the column `_corrupt_record`, "
+        "which is then read by default",
     ),
     Option("verifyCrc", "true", "damage", "check each body that is read against its checksum"),
-    Option("failOnDataLoss", "true", "damage", "`false` goes on when a segment is missing or vanishes"),
-    Option("useIndexFiles", "auto", "speed", "`never` scans the log where an index would do; the rows are the same"),
-    Option("maxPartitionBytes", "(a segment)", "speed", "split segments, at record starts; `128m` is 128 MiB"),
-    Option("minPartitions", "(one a segment)", "speed", "split segments until there are so many partitions"),
-    Option("maxRecordsPerBatch", "16384", "speed", "most rows of an Arrow batch"),
+    Option("failOnDataLoss", "true", "damage", "`false` goes on when a segment is missing or is deleted meanwhile"),
+    Option(
+        "maxPartitionBytes",
+        "(a segment)",
+        "speed",
+        "split segments into partitions of at most this size, at record starts. `128m` is 128 MiB",
+    ),
+    Option("minPartitions", "(one a segment)", "speed", "split segments until there are at least this many partitions"),
+    Option("maxRecordsPerBatch", "16384", "speed", "the most rows in one Arrow batch"),
 )
 
 _BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
@@ -86,13 +138,17 @@ class CommitLogOptions:
     paths : tuple of str
         What to read, in the order given.
     read : ReadOptions
+        Where times have no zone, with room for all zones.
     columns : tuple of str or None
         Canonical names from option ``columns``; None without it.
+    times : SessionTimes or None
+        What tasks replace `read` by, if times have no zone.
     """
 
     paths: tuple[str, ...]
     read: ReadOptions
     columns: tuple[str, ...] | None
+    times: SessionTimes | None = None
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
@@ -116,8 +172,10 @@ class CommitLogOptions:
             _refuse_option(name)
         _check_view(given.get("view", "messages"))
         paths = _paths(given)
-        read = ReadOptions.parse(**{_BY_KEY[key].field: given[key] for key in given.keys() - _NOT_PARSED})
-        return cls(paths, read, read.columns if "columns" in given else None)
+        texts = {_BY_KEY[key].field: given[key] for key in given.keys() - _NOT_PARSED}
+        times = SessionTimes.of(texts)
+        read = ReadOptions.parse(**texts) if times is None else times.for_planning()
+        return cls(paths, read, read.columns if "columns" in given else None, times)
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
@@ -135,6 +193,8 @@ def _refuse_option(name: str) -> None:
         raise UnsupportedStoreError(
             f"option {name} configures an object store; this version reads local and mounted paths only"
         )
+    if name == "useindexfiles":
+        raise UnsupportedStoreError("option useIndexFiles is gone: reads do not use index files yet. Leave it out")
     if name in _LATER:
         raise UnsupportedStoreError(f"option {_LATER[name]} belongs to spark.readStream, which is not supported yet")
     raise unknown_option(name, OPTIONS, "format 'commitlog'")

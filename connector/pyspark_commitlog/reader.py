@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_commitlog.schema import ReadSchema
+    from pyspark_commitlog.session_zone import SessionTimes
     from store_core.store.read_options import ReadOptions
 
 __all__ = ["CommitLogReader"]
@@ -39,12 +40,17 @@ class CommitLogReader(DataSourceReader):
     options : ReadOptions
         Its columns are replaced by those of `schema`.
     schema : ReadSchema
+    times : SessionTimes, optional
+        What the options of tasks are made from, if that takes the session's time zone.
     """
 
-    def __init__(self, paths: Sequence[str], options: ReadOptions, schema: ReadSchema) -> None:
+    def __init__(
+        self, paths: Sequence[str], options: ReadOptions, schema: ReadSchema, times: SessionTimes | None = None
+    ) -> None:
         self._paths = tuple(paths)
         self._options = replace(options, columns=schema.columns)
         self._schema = schema
+        self._times = times
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
@@ -85,8 +91,13 @@ class CommitLogReader(DataSourceReader):
         if not isinstance(partition, CommitLogPartition):
             return
         try:
-            for batch in read_range(partition.read_range, self._options):
+            for batch in read_range(partition.read_range, self._task_options()):
                 yield self._schema.conform(batch)
         except StoreError as error:
             # As `without_traceback` does, which can't wrap a generator.
             raise error.with_traceback(None) from None
+
+    def _task_options(self) -> ReadOptions:
+        if self._times is None:
+            return self._options
+        return replace(self._times.for_task(), columns=self._options.columns)

@@ -76,7 +76,7 @@ class CommitLogDataSource(DataSource):
 
         options = self._options()
         columns = ReadSchema.of(schema, named=options.columns, nullable=options.read.is_permissive)
-        return CommitLogReader(options.paths, options.read, columns)
+        return CommitLogReader(options.paths, options.read, columns, options.times)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
-from store_core.store.message_reader import read_messages
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.read_messages import read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import logging
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.segment_source import open_segment
-from store_core.format.columns import CORRUPT_RECORD, arrow_schema
+from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.decode import corrupt_record_error
 from store_core.format.decode_batch import decode_records
 from store_core.format.records import Records
@@ -20,10 +20,7 @@ from store_core.format.salvage import Damage, Run, SegmentWalk
 from store_core.format.scan import StopReason, check_record
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read_chunk import ReadChunk
-from store_core.store.read_options import ReadOptions
-from store_core.store.read_plan import plan_and_walk
 from store_core.store.row_filter import RowFilter
-from store_core.store.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,11 +28,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import SegmentBytes
-    from store_core.files.store_path import StorePaths
     from store_core.format.decode_batch import DecodedBatch, Fault
+    from store_core.store.read_options import ReadOptions
     from store_core.store.read_plan import ReadRange, WalkedSegment
+    from store_core.store.stored_topics import TopicWatch
 
-__all__ = ["read_messages", "read_range"]
+__all__ = ["read_range"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -45,46 +43,23 @@ _DAMAGED_PIECE: Final = 16 << 20
 _WAYS_ON: Final = "mode=PERMISSIVE gives these bytes a row with _corrupt_record"
 
 
-def read_messages(path: StorePaths, **options: Any) -> pa.RecordBatchReader:  # noqa: ANN401 -- text or values
-    """Read the messages of a store, without a broker and without Spark.
-
-    Parameters
-    ----------
-    path : path or sequence of paths
-        A store root, a ``commitlog`` directory, a segment file, or several that together are one log.
-    **options
-        See `store_core.store.read_options.ReadOptions`; as text or as Python values.
-
-    Returns
-    -------
-    pyarrow.RecordBatchReader
-        In the order of the log. What the log held when this function was called; what a broker appends later is not
-        in it.
-
-    Raises
-    ------
-    StoreError
-        If an option can't be used, or the path has nothing to read. Damage is raised by the batch that meets it.
-
-    Examples
-    --------
-    >>> table = read_messages(store, columns=["topic", "body"], topic="orders").read_all()  # doctest: +SKIP
-    """
-    parsed = ReadOptions.parse(**options)
-    plan, walked = plan_and_walk(path, parsed)
-    watch = TopicWatch.of(path, parsed.topic)
-    batches = watch.to_end(batch for part in plan.ranges for batch in _read_range(part, parsed, walked, watch))
-    return pa.RecordBatchReader.from_batches(arrow_schema(parsed.columns, nullable=parsed.is_permissive), batches)
-
-
-def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_range(
+    part: ReadRange,
+    options: ReadOptions,
+    walked: WalkedSegment | None = None,
+    watch: TopicWatch | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Read one range of a plan; ranges can be read in any order, by any process that sees the files.
 
     Parameters
     ----------
     part : ReadRange
     options : ReadOptions
-        Those the plan was made with; the columns may differ.
+        Those the plan was made with; the columns may differ, and store times may be narrower.
+    walked : WalkedSegment, optional
+        A segment that need not be mapped and walked again, if it is the one of this range.
+    watch : TopicWatch, optional
+        What has to see the topics that are read.
 
     Yields
     ------
@@ -94,17 +69,12 @@ def read_range(part: ReadRange, options: ReadOptions) -> Iterator[pa.RecordBatch
     Raises
     ------
     CorruptRecordError
-        In mode FAILFAST, behind the rows before the damage.
+        In mode FAILFAST, after the rows before the damage.
     SegmentVanishedError
         If the segment was deleted since the plan was made, unless `fail_on_data_loss` is off.
     """
-    yield from _read_range(part, options, None, None)
-
-
-def _read_range(
-    part: ReadRange, options: ReadOptions, walked: WalkedSegment | None, watch: TopicWatch | None
-) -> Iterator[pa.RecordBatch]:
-    """Read one range; its segment need not be mapped and walked again if that is the one that was walked."""
+    if not part.may_hold(options):
+        return
     keep_freed_memory()
     try:
         segment = open_segment(part.segment)

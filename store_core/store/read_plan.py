@@ -73,6 +73,9 @@ class ReadRange:
         Whether the file is shorter than it should be.
     walk_start : WalkStart or None
         Where in the segment a reader can begin to walk; None if that is its first byte.
+    first_stored, next_stored : int or None
+        Store times in ms of the first records of this segment and of the next one; None if they were not asked for, or
+        can't be told.
     """
 
     segment: Segment
@@ -83,6 +86,15 @@ class ReadRange:
     is_last: bool = False
     is_cut: bool = False
     walk_start: WalkStart | None = None
+    first_stored: int | None = None
+    next_stored: int | None = None
+
+    def may_hold(self, options: ReadOptions) -> bool:
+        """Return whether there can be rows here, by the store times that are asked for."""
+        start, end = options.starting_timestamp, options.ending_timestamp
+        return (start is None or self.next_stored is None or self.next_stored + _CLOCK_STEP >= start) and (
+            end is None or self.first_stored is None or self.first_stored - _CLOCK_STEP < end
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +309,12 @@ class _Planner:
 
     def _within_time(self, parts: list[ReadRange]) -> list[ReadRange]:
         """Leave out segments that can't have rows, by the store times of their first records."""
-        start, end = self._options.starting_timestamp, self._options.ending_timestamp
-        if start is None and end is None:
+        if self._options.starting_timestamp is None and self._options.ending_timestamp is None:
             return parts
         times = [_first_store_timestamp(part.segment) for part in parts]
-        return [
-            part
-            for part, first, following in zip_longest(parts, times, times[1:])
-            if (start is None or following is None or following + _CLOCK_STEP >= start)
-            and (end is None or first is None or first - _CLOCK_STEP < end)
-        ]
+        timed = zip_longest(parts, times, times[1:])
+        placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
+        return [part for part in placed if part.may_hold(self._options)]
 
 
 def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:

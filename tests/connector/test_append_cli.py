@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.append_source import zone_of
 from pyspark_commitlog.command import error_end
 from store_core import DefaultMessageStore
 from store_core.format.iso_time import iso_time
@@ -124,6 +125,14 @@ def test_a_topic_of_another_store_is_copied_with_its_times(job: Job) -> None:
     assert job.run("--from-store", str(source.root), "--topic", "topic1", "--preserve-store-timestamp") == 0
     columns = ("topic", "queue_id", "body", "store_timestamp", "born_timestamp", "store_host")
     assert [row for row in rows_of(source.root, *columns) if row["topic"] == "topic1"] == rows_of(job.store, *columns)
+
+
+def test_times_without_a_zone_are_in_that_of_the_session_even_if_nobody_set_it(spark: SparkSession) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+
+    assert {"timeZone": zone} == zone_of(spark, {"STARTINGTIMESTAMP": "2024-05-01"})
+    assert {"timeZone": zone} == zone_of(spark, {"endingTimestamp": "2024-05-01", "topic": "orders"})
+    assert {} == zone_of(spark, {"topic": "orders"})
 
 
 def test_dead_letters_are_replayed_by_an_expression_on_their_properties(job: Job) -> None:

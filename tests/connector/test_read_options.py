@@ -7,15 +7,17 @@ import json
 import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 from chispa import assert_df_equality
 
+from store_core.store.store_time import store_time
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.connector.stores import WrittenStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -61,7 +63,6 @@ CASES: list[tuple[str, dict[str, str], Callable[[Record], bool]]] = [
     ("key", {"key": "k7"}, lambda r: r.flag == 7),
     ("a key of many", {"key": "all"}, lambda r: tag(r) is not None),
     ("the unique key", {"key": "uid9"}, lambda r: r.flag == 9),
-    ("useIndexFiles", {"key": "k7", "useIndexFiles": "never"}, lambda r: r.flag == 7),
     ("startingOffsets", {"startingOffsets": str(SEGMENT)}, lambda r: r.physical_offset >= SEGMENT),
     ("endingOffsets", {"endingOffsets": str(SEGMENT)}, lambda r: r.physical_offset < SEGMENT),
     ("the whole log", {"startingOffsets": "earliest", "endingOffsets": "latest"}, lambda _: True),
@@ -97,6 +98,48 @@ def test_store_times_bound_the_rows_and_win_over_offsets(
     )
 
     assert store.offsets[5:30] == found
+
+
+@pytest.fixture
+def shanghai(spark: SparkSession) -> Iterator[ZoneInfo]:
+    """Put the session into the time zone of Shanghai."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
+    yield ZoneInfo("Asia/Shanghai")
+    spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def shown(time: int, zone: ZoneInfo) -> str:
+    """Return what a clock in a zone shows at a store time."""
+    return datetime.fromtimestamp(time / 1000, zone).replace(tzinfo=None).isoformat()
+
+
+def test_times_without_a_zone_are_in_that_of_the_session(read: Reader, store: WrittenStore, shanghai: ZoneInfo) -> None:
+    first, last = (shown(store.records[number].store_timestamp, shanghai) for number in (5, 30))
+
+    assert store.offsets[5:30] == read.offsets(store.root, startingTimestamp=first, endingTimestamp=last)
+    assert store.offsets[5:] == read.offsets(store.root, startingTimestamp=first, startingOffsets=str(10**6))
+
+
+@pytest.mark.usefixtures("shanghai")
+def test_option_time_zone_wins_over_that_of_the_session(read: Reader, store: WrittenStore) -> None:
+    first = shown(store.records[5].store_timestamp, ZoneInfo("Europe/Berlin"))
+
+    assert store.offsets[5:] == read.offsets(store.root, startingTimestamp=first, timeZone="Europe/Berlin")
+
+
+def test_a_time_that_is_skipped_or_shown_twice_means_what_it_means_to_spark(spark: SparkSession) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        for text in ("2024-03-31T02:30:00", "2024-10-27T02:30:00"):
+            row = spark.sql(f"SELECT unix_millis(TIMESTAMP '{text}')").first()
+            assert row is not None
+
+            assert store_time("starting_timestamp", text, berlin) == row[0]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
 @pytest.mark.parametrize("split", [{"maxPartitionBytes": "300"}, {"maxPartitionBytes": "1k"}, {"minPartitions": "17"}])

@@ -2,19 +2,19 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.segment_source import open_segment
+from store_core.store.message_reader import read_range
 from store_core.store.read_options import ReadOptions
 from store_core.store.read_plan import ReadPlan, plan_ranges
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from store_core.files.segment_source import Segment, SegmentBytes
 
 SIZE = 1024
@@ -261,6 +261,15 @@ def test_segments_are_skipped_by_the_times_of_their_first_records(
     ranges = plan(timed, starting_timestamp=start, ending_timestamp=end).ranges
 
     assert [part.begin // SIZE for part in ranges] == segments
+
+
+def test_times_that_became_narrower_since_the_plan_skip_segments_without_opening_them(timed: Path) -> None:
+    first = plan(timed, starting_timestamp=0).ranges[0]
+    Path(first.segment.path).unlink()
+
+    assert [] == list(read_range(first, ReadOptions.parse(starting_timestamp=hour(3.5))))
+    with pytest.raises(SegmentVanishedError):
+        list(read_range(first, ReadOptions.parse(starting_timestamp=hour(0.5))))
 
 
 def test_a_segment_whose_first_record_is_broken_is_not_skipped(timed: Path) -> None:

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times without a zone: they mean ``spark.sql.session.timeZone``, which Spark tells tasks only.
+
+The processes in which Spark has Python sources parse options and plan (PySpark 4.1 to 4.3) know no setting of the
+session. Tasks know those that are set, as local properties of the query. So planning leaves room for every zone, and
+tasks narrow what they read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+
+from store_core.errors import InvalidOptionError
+from store_core.store.option_checks import shown_option
+from store_core.store.read_options import ReadOptions
+from store_core.store.store_time import local_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from typing import Self
+
+__all__ = ["SESSION_ZONE", "SessionTimes"]
+
+SESSION_ZONE: Final = "spark.sql.session.timeZone"
+
+_TIMES: Final = {"starting_timestamp": -1, "ending_timestamp": 1}
+"""The options, and which way each may lie from the same time in UTC, so that rows are left."""
+
+_LARGEST_OFFSET: Final = timedelta(hours=18)
+"""The largest difference from UTC that Spark accepts for a zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimes:
+    """Options of which at least one is a time in the session's zone; it pickles.
+
+    Attributes
+    ----------
+    texts : dict of str to str
+        All that `ReadOptions.parse` takes.
+    local : dict of str to datetime
+        Those that are in the session's zone, by name.
+    """
+
+    texts: Mapping[str, str]
+    local: Mapping[str, datetime]
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> Self | None:
+        """Return them if a time has no zone, and no option names one; else None.
+
+        Raises
+        ------
+        InvalidOptionError
+            If text is no time.
+        """
+        times = {name: local_time(name, texts[name]) for name in _TIMES if name in texts}
+        local = {name: time for name, time in times.items() if time is not None and time.utcoffset() is None}
+        return cls(texts, local) if local and "time_zone" not in texts else None
+
+    def for_planning(self) -> ReadOptions:
+        """Return options that leave in what any zone could mean.
+
+        Raises
+        ------
+        InvalidOptionError
+            As `ReadOptions.parse`.
+        """
+        return ReadOptions.parse(**{**self.texts, **{name: _widest(name, time) for name, time in self.local.items()}})
+
+    def for_task(self) -> ReadOptions:
+        """Return the options as the session means them. Call it in a task.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the session has no zone, or one that is unknown here, or the end then comes before the start.
+        """
+        context = TaskContext.get()
+        zone = None if context is None else context.getLocalProperty(SESSION_ZONE)
+        if zone is None:
+            raise InvalidOptionError(self._unknown_zone())
+        try:
+            return ReadOptions.parse(**self.texts, time_zone=zone)
+        except InvalidOptionError as error:
+            raise InvalidOptionError(f"{error} ({SESSION_ZONE} is {zone!r})") from None
+
+    def _unknown_zone(self) -> str:
+        name, time = next((name, time.isoformat()) for name, time in self.local.items())
+        return (
+            f"{shown_option(name)}: {self.texts[name]!r} has no time zone, and {SESSION_ZONE} is not set, or is not "
+            f"passed on, as with .rdd. Write '{time}Z' for UTC or '{time}+08:00' for that offset, or name the zone by "
+            f"option timeZone, such as Asia/Shanghai"
+        )
+
+
+def _widest(name: str, time: datetime) -> datetime:
+    utc = time.replace(tzinfo=UTC)
+    try:
+        return utc + _TIMES[name] * _LARGEST_OFFSET
+    except OverflowError:
+        return utc
