@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
@@ -106,9 +106,11 @@ class CommitLogDataSource(DataSource):
         return CommitLogWriter(task, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        """Refuse ``spark.readStream``. Called beside the driver when a query starts."""
+        """Make what refuses ``spark.readStream``. Called beside the driver when a query starts."""
+        from pyspark_commitlog.refused_stream import RefusedStream  # noqa: PLC0415
+
         del schema
-        _refuse("spark.readStream")
+        return RefusedStream()
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 -- Spark's
@@ -139,10 +141,3 @@ class CommitLogDataSource(DataSource):
 
         require_pyspark()
         return CommitLogOptions.from_spark(self.options)
-
-
-def _refuse(what: str) -> NoReturn:
-    from store_core.errors import UnsupportedStoreError  # noqa: PLC0415
-
-    message = f"format 'commitlog' does not support {what} yet; spark.read.format('commitlog').load(path) does"
-    raise UnsupportedStoreError(message)

@@ -59,6 +59,15 @@ class Questions:
         }
         return [row[0] for row in self._read(columns="physical_offset", **options).collect()]
 
+    def local_times(self) -> int:
+        """Count the rows from the store time of the sixth on, as the session shows that."""
+        zone = self.spark.conf.get("spark.sql.session.timeZone")
+        self.spark.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
+        times = self._read(columns="store_timestamp").selectExpr("cast(store_timestamp AS string)").collect()
+        found = self._read(startingTimestamp=times[5][0]).count()
+        self.spark.conf.set("spark.sql.session.timeZone", str(zone))
+        return int(found)
+
     def pruned(self) -> list[str]:
         frame = self.spark.read.format("commitlog").schema("body binary, topic string").load(self.store)
         row = frame.first()

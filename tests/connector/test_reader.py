@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -107,9 +107,19 @@ def test_filters_are_not_pushed() -> None:
     assert "pushFilters" not in vars(CommitLogReader)
 
 
-def test_what_is_not_supported_yet_says_what_is(store: WrittenStore) -> None:
-    with pytest.raises(UnsupportedStoreError, match=r"does not support spark.readStream yet; spark.read.format"):
-        source(store.root).streamReader(source(store.root).schema())
+@pytest.mark.parametrize("start", [(), ({}, None)], ids=["as PySpark 4.1", "as PySpark 4.3"])
+def test_a_streaming_read_is_refused_with_what_to_do_instead(
+    store: WrittenStore, start: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.tracebacklimit", None, raising=False)
+    stream = source(store.root).streamReader(source(store.root).schema())
+    stream.stop()
+    refusal = r"does not support spark.readStream yet. Read in batches, with spark.read.format\('commitlog'\).option\("
+
+    with pytest.raises(UnsupportedStoreError, match=refusal):
+        stream.initialOffset()
+    with pytest.raises(UnsupportedStoreError, match=refusal):
+        stream.latestOffset(*start)
 
 
 def test_an_error_of_the_store_reaches_spark_without_our_frames() -> None:
