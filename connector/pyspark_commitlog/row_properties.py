@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["refuse_separators", "without_property_crc"]
 
-_NAMES: Final = (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR)
-_VALUES: Final = (PROPERTY_SEPARATOR,)
+_VALUES: Final = {PROPERTY_SEPARATOR: "byte 2, which ends a property"}
+_NAMES: Final = {NAME_VALUE_SEPARATOR: "byte 1, which ends a name", **_VALUES}
+_VALUES_OF_4_3: Final = {NAME_VALUE_SEPARATOR: "byte 1, at which RocketMQ 4.3 loses the value", **_VALUES}
 
 
 def without_property_crc(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
@@ -36,7 +37,7 @@ def without_property_crc(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """
     replaced: dict[str, pa.Array] = {}
     strings, properties = columns.get("properties_string"), columns.get("properties")
-    if strings is not None and _occurs(strings, (PROPERTY_CRC,)):
+    if strings is not None and _occurs(strings, PROPERTY_CRC):
         replaced["properties_string"] = _without_item(strings.cast(pa.binary()))
     if properties is not None and pc.any(pc.equal(_used(properties, "keys"), PROPERTY_CRC)).as_py():
         replaced["properties"] = _without_name(properties)
@@ -63,22 +64,22 @@ def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
     messages : pyarrow.RecordBatch
         With lower-case names. Column `properties_string` may hold anything: it is stored as it is.
     release : str
-        4.3 drops a value with the byte between name and value, later ones keep it.
+        4.3 loses a value with the byte between name and value, or what follows it (``String.split`` in its
+        ``MessageDecoder``); 4.9 and 5.3 cut at the first, and keep it in values.
 
     Raises
     ------
     InvalidOptionError
         If there is one in any row.
     """
-    values = _NAMES if release == "4.3" else _VALUES
+    values = _VALUES_OF_4_3 if release == "4.3" else _VALUES
     for what, column, separators in _texts(messages, values):
-        if _occurs(column, separators):
-            raise InvalidOptionError(
-                f"{what} hold byte 1 or 2, which end names and values of properties: expected any other character"
-            )
+        for separator, meaning in separators.items():
+            if _occurs(column, separator):
+                raise InvalidOptionError(f"{what} hold {meaning}: expected any other character")
 
 
-def _texts(messages: pa.RecordBatch, values: tuple[str, ...]) -> Iterable[tuple[str, pa.Array, tuple[str, ...]]]:
+def _texts(messages: pa.RecordBatch, values: dict[str, str]) -> Iterable[tuple[str, pa.Array, dict[str, str]]]:
     for name in ("tags", "keys"):
         if name in messages.schema.names:
             column = messages.column(name)
@@ -97,8 +98,8 @@ def _used(properties: pa.MapArray, part: str) -> pa.Array:
     return getattr(properties, part).slice(first, last - first)
 
 
-def _occurs(column: pa.Array, texts: tuple[str, ...]) -> bool:
-    """Tell whether any value holds one of the texts; a look at all bytes at once is much faster than one a row."""
+def _occurs(column: pa.Array, text: str) -> bool:
+    """Return whether any value holds a text; a look at all bytes at once is much faster than one per row."""
     if not len(column):
         return False
     column = column.cast(pa.binary())
@@ -106,5 +107,4 @@ def _occurs(column: pa.Array, texts: tuple[str, ...]) -> bool:
     data = column.buffers()[2]
     if data is None:
         return False
-    content = memoryview(data)[ends[0] : ends[-1]].tobytes()
-    return any(text.encode() in content for text in texts)
+    return text.encode() in memoryview(data)[ends[0] : ends[-1]].tobytes()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pickle
@@ -27,6 +28,8 @@ from tests.connector.written import SMALL, append_rows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def parse(**options: str) -> WriteOptions:
@@ -201,10 +204,11 @@ def test_a_property_without_a_value_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"tags": ["\x02"]}, "tags hold byte 1 or 2"),
-        ({"keys": [["a", "\x02"]]}, "keys hold byte 1 or 2"),
-        ({"properties": maps({"\x01": "x"})}, "names of properties hold byte 1 or 2"),
-        ({"properties": maps({"x": "a\x02b"})}, "values of properties hold byte 1 or 2"),
+        ({"tags": ["\x02"]}, "tags hold byte 2, which ends a property"),
+        ({"keys": [["a", "\x02"]]}, "keys hold byte 2"),
+        ({"properties": maps({"\x01": "x"})}, "names of properties hold byte 1, which ends a name"),
+        ({"properties": maps({"a\x02": "x"})}, "names of properties hold byte 2"),
+        ({"properties": maps({"x": "a\x02b"})}, "values of properties hold byte 2"),
         ({"properties": maps({"INNER_NUM": "2"})}, "property INNER_NUM on what is no inner batch"),
         ({"properties": maps({"TIMER_DELAY_SEC": "2"})}, "goes to the timer"),
         ({"properties": maps({"DELAY": "soon"})}, "property DELAY is no 32-bit integer: 'soon'"),
@@ -221,10 +225,30 @@ def test_what_no_broker_takes_or_no_reader_would_find_again_is_refused(columns: 
         list(RowEncoder(parse(), 0, 0).encode(rows))
 
 
-def test_a_value_may_hold_the_byte_that_ends_a_name_where_readers_keep_it(tmp_path: Path) -> None:
-    assert [{"a": "b\x01c"}] == properties_of(tmp_path, {"properties": maps({"a": "b\x01c"})})
-    with pytest.raises(InvalidOptionError, match="values of properties hold byte 1"):
-        properties_of(tmp_path, {"properties": maps({"a": "b\x01c"})}, release="4.3")
+@pytest.mark.parametrize("number", [4, 10])
+@pytest.mark.parametrize("version", ["4.3.0", "4.9.7", "5.3.3"])
+def test_a_value_with_byte_1_is_written_if_rocketmq_reads_it_back(version: str, number: int, tmp_path: Path) -> None:
+    lines = GOLDEN.joinpath(f"rocketmq-{version}", "odd_properties.jsonl").read_text(encoding="utf-8").splitlines()
+    record = json.loads(lines[number])
+    items = base64.b64decode(record["propertiesRaw"]).decode().split("\x02")
+    meant = dict(item.split("\x01", 1) for item in items if item)
+    kept = {name: value for name, value in record["properties"].items() if name in meant}
+
+    assert any("\x01" in value for value in meant.values())
+    if kept == meant:
+        assert [meant] == properties_of(tmp_path, {"properties": maps(meant)}, release=version[:3])
+    else:
+        with pytest.raises(InvalidOptionError, match="values of properties hold byte 1"):
+            properties_of(tmp_path, {"properties": maps(meant)}, release=version[:3])
+
+
+@pytest.mark.parametrize("columns", [{"tags": ["a\x01b"]}, {"keys": [["a\x01b"]]}, {"keys": ["a\x01b"]}])
+def test_tags_and_keys_with_byte_1_are_as_values(columns: dict[str, Any], tmp_path: Path) -> None:
+    name = next(iter(columns))
+
+    assert [{name.upper(): "a\x01b"}] == properties_of(tmp_path, columns)
+    with pytest.raises(InvalidOptionError, match=f"{name} hold byte 1"):
+        properties_of(tmp_path, columns, release="4.3")
 
 
 @pytest.mark.parametrize("crc", ["false", "true"])
