@@ -9,6 +9,7 @@
     ├── SegmentLayoutError              the set of files is wrong: gap, size, name (ValueError)
     ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
     │   └── UnsafeSizeError             a length or count too large to be believed
+    ├── StoreAccessError                a path of a store may not be used, or is no file or directory (OSError)
     ├── StoreLockedError                a broker, or another writer, has the store open (OSError)
     ├── InvalidOptionError              an option, column or argument we can't take (ValueError)
     ├── FilterError                     a filter that does not compile, or can't be evaluated (ValueError)
@@ -29,6 +30,7 @@ __all__ = [
     "InvalidOptionError",
     "SegmentLayoutError",
     "SegmentVanishedError",
+    "StoreAccessError",
     "StoreError",
     "StoreLockedError",
     "StoreNotFoundError",
@@ -54,6 +56,10 @@ class SegmentVanishedError(StoreError, FileNotFoundError):
 
 class SegmentLayoutError(StoreError, ValueError):
     """The files of a store do not form one log: a gap, unequal sizes, a wrong name."""
+
+
+class StoreAccessError(StoreError, OSError):
+    """A path of a store may not be used, or is another kind of file than has to be there."""
 
 
 class StoreLockedError(StoreError, OSError):

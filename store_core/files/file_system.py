@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from store_core.errors import StoreAccessError
+from store_core.files.access import kind_of_file
 from store_core.files.unsynced_names import UnsyncedNames
 
 if TYPE_CHECKING:
@@ -244,7 +246,12 @@ class OsFileSystem:
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
         """Open a file; with `create`, make it if it isn't there."""
         flags = os.O_RDWR if writable else os.O_RDONLY
-        return OsOpenFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o644))
+        flags |= os.O_CLOEXEC | os.O_NONBLOCK  # a named pipe would wait for its other end, for ever
+        file = OsOpenFile(os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise StoreAccessError(f"{path}: expected a file, found {kind_of_file(mode)}. Move it elsewhere")
+        return file
 
     def status(self, path: Path) -> FileStatus | None:
         """Look at a path; None if there is nothing."""

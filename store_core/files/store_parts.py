@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, StoreAccessError
 from store_core.files.file_system import names_in
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "CONSUME_QUEUE_EXT",
     "INDEX_DIRECTORY",
     "check_is_root",
+    "check_parts",
 ]
 
 COMMIT_LOG: Final = "commitlog"
@@ -87,6 +88,26 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
             f"{COMMIT_LOG}/, found {segment}. Nothing was changed. Give the directory above {COMMIT_LOG}/; if there is "
             f"none, and these are the segments of a log, move them into {path / COMMIT_LOG}"
         )
+
+
+def check_parts(root: Path, file_system: FileSystem) -> None:
+    """Refuse a store of which a part that has to be a directory is something else.
+
+    RocketMQ takes such a part for empty, and fails when it writes there.
+
+    Raises
+    ------
+    StoreAccessError
+        Naming the path, what is expected, what is found and what to do.
+    """
+    for name in (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX_DIRECTORY):
+        status = file_system.status(root / name)
+        if status is not None and not status.is_directory:
+            raise StoreAccessError(
+                f"{root / name}: expected a directory with {_PARTS[name]} of the store at {root}, found a file of "
+                f"{status.size} bytes. Nothing was changed. Move it elsewhere: what queues and index hold is made anew "
+                f"from the log"
+            )
 
 
 def _store_around(path: Path, file_system: FileSystem) -> tuple[Path, str] | None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
+from store_core.files.access import explained_access
 from store_core.files.store_parts import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
@@ -90,8 +91,9 @@ def checked_config(root: Path, config: MessageStoreConfig | None, file_system: F
         As the system says.
     """
     config = config or MessageStoreConfig()
-    check_root(root, config, file_system)
-    return with_sizes_of_files(root, config, file_system)
+    with explained_access(root):
+        check_root(root, config, file_system)
+        return with_sizes_of_files(root, config, file_system)
 
 
 def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:

@@ -8,7 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args, get_type_hints
 
-from store_core.errors import InvalidOptionError, StoreNotFoundError
+from store_core.errors import InvalidOptionError, StoreAccessError, StoreNotFoundError
+from store_core.files.access import kind_of_file
 from store_core.store.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
@@ -63,9 +64,16 @@ def load_fields(
         If a value is not of its field's type; file, key and value are named.
     StoreNotFoundError
         If there is no such file.
+    StoreAccessError
+        If it is something else than a file.
     """
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise StoreNotFoundError(f"there is no configuration file {path}")
+    if not Path(path).is_file():
+        found = kind_of_file(Path(path).stat().st_mode)
+        raise StoreAccessError(
+            f"{path}: expected a configuration file, found {found}. Give a file, such as broker.conf"
+        )
     hints = get_type_hints(kind)
     values: dict[str, object] = {}
     others = []

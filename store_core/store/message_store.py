@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import StoreError
 from store_core.files.abort_file import AbortFile
+from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
@@ -270,7 +271,8 @@ class DefaultMessageStore(StoreReading):
         return self._overlay.changes if self._overlay is not None else ()
 
     def _load(self) -> None:
-        self.recovery_report = self._derived.recover(last_exit_ok=not self._abort.exists)
+        with explained_access(self.path):
+            self.recovery_report = self._derived.recover(last_exit_ok=not self._abort.exists)
 
     def _start(self) -> None:
         self._allocate.start()

@@ -9,7 +9,7 @@ from store_core.errors import UnsupportedStoreError
 from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import check_log_place, check_store_kind
-from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root
+from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root, check_parts
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.store.clean.disk_space import DiskSpace
 from store_core.store.log_flusher import uses_pool
@@ -52,11 +52,14 @@ def check_root(root: Path, config: MessageStoreConfig, file_system: FileSystem) 
     ------
     InvalidOptionError
         If the path is not a root, see `store_core.files.store_parts.check_is_root`.
+    StoreAccessError
+        If a part of the store is a file that has to be a directory.
     UnsupportedStoreError
         If the store, or the configuration, is of a kind that is not supported, see `store_core.files.store_kind`.
     """
     paths = log_paths(root, config).all_paths
     check_is_root(root, file_system, paths)
+    check_parts(root, file_system)
     check_store_kind(root, file_system)
     for path in paths:
         if path.parent != root:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import demo
+from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.stream_writer import plan_stream
 from pyspark_commitlog.write_options import WriteOptions
@@ -62,3 +63,17 @@ def test_the_demo_refuses_a_dledger_store_before_spark_is_started(
 
     assert 4 == demo.main([str(root)])
     assert str(data) in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["index", "consumequeue"])
+def test_a_rebuild_names_a_file_in_the_place_of_a_directory(
+    root: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if (root / name).exists():
+        (root / name).rename(root.parent / name)
+    (root / name).touch()
+    before = every_file(root)
+
+    assert 3 == rebuild_consume_queue([str(root), "--with-index", "--replace"])
+    assert f"{root / name}: expected a directory" in capsys.readouterr().err
+    assert before == every_file(root)

@@ -13,7 +13,7 @@ from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
-from store_core.files.store_parts import COMMIT_LOG, check_is_root
+from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
 from store_core.files.store_path import list_segments
 from store_core.queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
@@ -88,6 +88,7 @@ class RebuildPlan:
         """
         store = Path(os.path.abspath(options.store))  # noqa: PTH100 -- resolve() would follow links
         check_is_root(store, OsFileSystem())
+        check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
         segments = list_segments(str(store)).segments
         if not (store / COMMIT_LOG).is_dir():

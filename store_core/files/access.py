@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the system says of a store's files, in words that an operator can act on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import StoreAccessError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["explained_access", "kind_of_file"]
+
+_KINDS: Final = (
+    (stat.S_ISREG, "a file"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_EXPECTED: Final = {
+    errno.ENOTDIR: "a directory",
+    errno.EEXIST: "a directory",
+    errno.EISDIR: "a file",
+    errno.ESPIPE: "a file",
+    errno.ELOOP: "a path that leads somewhere",
+    errno.ENXIO: "a file",
+}
+
+
+def kind_of_file(mode: int) -> str:
+    """Name the kind of file that a mode says.
+
+    >>> kind_of_file(0o100644), kind_of_file(0o010644)
+    ('a file', 'a named pipe')
+    """
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+
+
+@contextmanager
+def explained_access(root: Path) -> Iterator[None]:
+    """Turn what the system says of a path that is of the wrong kind, or may not be used, into a `StoreAccessError`.
+
+    Other errors, such as a full disk or one that fails, pass as they are.
+
+    Parameters
+    ----------
+    root : Path
+        The store's; named in the error if the system names no path.
+
+    Raises
+    ------
+    StoreAccessError
+        Naming the path, what is expected, what is found and what to do.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        if error.errno not in _DENIED and error.errno not in _EXPECTED:
+            raise
+        raise _explained(root, error) from error
+
+
+def _explained(root: Path, error: OSError) -> StoreAccessError:
+    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
+    if error.errno in _DENIED:
+        return StoreAccessError(
+            f"{path}: expected to be allowed to use it as process of user {os.geteuid()}, found: {error.strerror}. "
+            f"Nothing was lost. Change owner or mode of the path, or of a directory above it, or run as its owner"
+        )
+    found = _first_wrong(path, is_directory=_EXPECTED[error.errno or 0] == "a directory")
+    return StoreAccessError(
+        f"{found[0]}: expected {_EXPECTED[error.errno or 0]}, found {found[1]}. Move what is there elsewhere"
+    )
+
+
+def _first_wrong(path: Path, *, is_directory: bool) -> tuple[Path, str]:
+    """Find the first part of a path that is no directory, or else say what the path itself is."""
+    for part in (*reversed(path.parents), *([path] if is_directory else [])):
+        try:
+            mode = part.stat().st_mode
+        except OSError:
+            break
+        if not stat.S_ISDIR(mode):
+            return part, kind_of_file(mode)
+    try:
+        return path, kind_of_file(path.stat().st_mode)
+    except OSError as error:
+        return path, error.strerror or "nothing"

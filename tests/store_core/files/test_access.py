@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths of a store that are of the wrong kind, or may not be used: named, with what is expected and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core import DefaultMessageStore, MessageStoreConfig, StoreAccessError
+from store_core.files.access import explained_access
+from store_core.files.file_system import OsFileSystem
+from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.files.store_kinds import every_file, ordinary_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return ordinary_store(tmp_path / "store")
+
+
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index"])
+def test_a_file_in_the_place_of_a_part_is_named_and_nothing_is_written(root: Path, name: str) -> None:
+    if (root / name).exists():
+        (root / name).rename(root.parent / name)
+    (root / name).write_text("not a directory")
+    before = every_file(root)
+    says = f"{root / name}: expected a directory .* found a file of 15 bytes.* Move it elsewhere"
+
+    with pytest.raises(StoreAccessError, match=says):
+        DefaultMessageStore.open(root)
+    with pytest.raises(StoreAccessError, match=says):
+        DefaultMessageStore.open(root, read_only=True)
+    assert str(root / name) in str(DefaultMessageStore.dry_run(root).refusal)
+    assert before == every_file(root)
+
+
+def test_a_file_that_may_not_be_opened_is_named_by_opening_and_by_a_dry_run(root: Path) -> None:
+    for read_only in (False, True):
+        disk = FaultyFileSystem()
+        disk.fail("open", errno.EACCES, times=99, after=0 if read_only else 1)  # after the lock
+        with pytest.raises(StoreAccessError, match=f"{root}/.*: expected to be allowed to use it .* Permission denied"):
+            DefaultMessageStore.open(root, read_only=read_only, file_system=disk)
+
+    disk = FaultyFileSystem()
+    disk.fail("open", errno.EACCES, times=99)
+    assert "Permission denied" in str(DefaultMessageStore.dry_run(root, file_system=disk).refusal)
+
+
+@pytest.mark.parametrize("name", ["checkpoint", f"commitlog/{0:020d}"])
+def test_a_named_pipe_is_no_file_and_nobody_waits_for_it(root: Path, name: str) -> None:
+    (root / name).unlink()
+    os.mkfifo(root / name)
+
+    with pytest.raises(StoreAccessError, match=f"{root / name}: expected a file, found a named pipe"):
+        OsFileSystem().open(root / name, writable=False)
+
+
+@pytest.mark.parametrize(("path", "kind"), [("pipe", "a named pipe"), ("/dev/zero", "a device"), ("", "a directory")])
+def test_a_configuration_that_is_no_file_is_named(tmp_path: Path, path: str, kind: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(StoreAccessError, match=f"expected a configuration file, found {kind}"):
+        MessageStoreConfig.from_properties(tmp_path / path)
+
+
+def test_the_part_of_a_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    says = f"{tmp_path / 'file'}: expected a directory, found a file"
+    with pytest.raises(StoreAccessError, match=says) as error, explained_access(tmp_path):
+        list((tmp_path / "file" / "below").iterdir())
+    assert str(error.value) == str(pickle.loads(pickle.dumps(error.value)))  # noqa: S301 -- our own bytes
+
+
+def test_what_is_wrong_with_the_disk_passes_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full") as error, explained_access(tmp_path):
+        raise OSError(errno.ENOSPC, "full")
+    assert not isinstance(error.value, StoreAccessError)
