@@ -338,6 +338,30 @@ def test_a_topic_asked_for_is_known_in_a_log_with_more_queues_than_are_remembere
 
 
 @pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--output", "{here}/file"), 2, "{here}/file is no directory: expected one. Give another path"),
+        (("--output", "{here}/file/new"), 2, "{here}/file is no directory: expected one. Give another path"),
+        (("--output", "{here}/lost/new"), 2, "{here}/lost is no directory: expected one. Give another path"),
+        (("--output", "/proc/no/such"), 3, "/proc/no: No such file or directory. Check the path"),
+        (("--json", "{here}"), 2, "it is a directory: expected a file"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_in_one_sentence(
+    options: tuple[str, ...], code: int, words: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "lost").symlink_to(tmp_path / "gone")
+
+    assert code == rebuild_consume_queue([str(store), *(option.format(here=tmp_path) for option in options)])
+    (error,) = capsys.readouterr().err.splitlines()
+    assert words.format(here=tmp_path) in error
+    assert "Errno" not in error
+    assert not (store / "rebuilt").exists()
+
+
+@pytest.mark.usefixtures("without_spark")
 def test_an_output_with_files_of_others_is_refused(store: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("precious")

@@ -21,8 +21,8 @@ from pyspark_commitlog.worker_objects import with_old_objects_kept
 from store_core.errors import UnsafeSizeError
 from store_core.files.deferred_sync import sync_directories
 from store_core.files.store_path import layout_problems, list_segments
-from store_core.queue.consume_queue_store import RefusedUnit
 from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.queue.refused_unit import RefusedUnit
 from store_core.store.option_values import ReadMode
 from store_core.store.read_options import ReadOptions
 from store_core.store.read_plan import plan_ranges
