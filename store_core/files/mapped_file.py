@@ -11,8 +11,7 @@ from store_core.files.reference_resource import ReferenceResource
 from store_core.files.segment_file import SegmentFile, offset_of
 from store_core.files.transient_store_pool import anonymous_memory
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
-from store_core.format.layout import head_dtype
-from store_core.format.scan import BLANK_SIZE
+from store_core.format.layout import BLANK_SIZE, head_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable

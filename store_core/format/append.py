@@ -13,16 +13,13 @@ from typing import Final
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
 from store_core.format.crc32 import crc32
 from store_core.format.host import message_id
-from store_core.format.layout import BLANK_RECORD, MagicCode, field_position, head_dtype, unit_dtype
+from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import CRC_MASK
 from store_core.format.properties import PROPERTY_CRC, property_crc_digits
 from store_core.format.property_string import CRC_RESERVED
+from store_core.format.segment_room import blank_head, has_room
 
-__all__ = ["BLANK_SIZE", "EncodedRecords", "do_append", "write_blank"]
-
-_BLANK: Final = struct.Struct(">ii")
-BLANK_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
-"""Bytes that a writer leaves at the end of every file: room for a blank record."""
+__all__ = ["EncodedRecords", "do_append", "write_blank"]
 
 
 @dataclass(slots=True)
@@ -59,14 +56,9 @@ _TIME_POSITIONS: Final = {
 
 
 def write_blank(view: memoryview) -> None:
-    """Close a file: `view` is all that is left of it. Of the blank record only the head is written (since 4.9.1).
-
-    No writer leaves fewer bytes than that; where a foreign file does, they become zeros.
-    """
-    if len(view) < BLANK_SIZE:
-        view[:] = bytes(len(view))
-    else:
-        _BLANK.pack_into(view, 0, len(view), MagicCode.BLANK)
+    """Close a segment: `view` is all that is left of it, see `blank_head`."""
+    head = blank_head(len(view))
+    view[: len(head)] = head
 
 
 def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three values that only now are known
@@ -109,7 +101,7 @@ def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three valu
     positions = [physical_offset + start for start in encoded.starts]
     ids = ",".join(message_id(encoded.store_host, position) for position in positions)
     room = len(view)
-    if len(encoded.data) + BLANK_SIZE > room:
+    if not has_room(len(encoded.data), room):
         write_blank(view)
         status = AppendMessageStatus.END_OF_FILE
         return AppendMessageResult(status, physical_offset, room, ids, store_timestamp, first)

@@ -19,6 +19,7 @@ __all__ = [
     "BATCH_CONSUME_QUEUE_UNIT",
     "BATCH_ITEM_HEAD",
     "BLANK_RECORD",
+    "BLANK_SIZE",
     "CHECKPOINT",
     "CONSUME_QUEUE_EXT_UNIT",
     "CONSUME_QUEUE_UNIT",
@@ -296,6 +297,9 @@ MIN_HEAD_SIZE: Final = head_size()
 MAX_HEAD_SIZE: Final = head_size(_V6_BITS)
 MIN_RECORD_SIZE: Final = MIN_HEAD_SIZE + 1 + 2
 """Bytes of a V1 record with no body, topic or properties: the head and the two length fields."""
+
+BLANK_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
+"""Bytes of a blank record's head, for which a writer leaves room at the end of every segment."""
 
 
 def _rows(unit: Unit, sys_flag: int) -> list[str]:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.candidates import CandidateFinder
-from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
+from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
 from store_core.format.lockstep import chain, scan
-from store_core.format.scan import BLANK_SIZE, RecordCheck, Scan, StopReason, check_record, follow_chain
+from store_core.format.scan import RecordCheck, Scan, StopReason, check_record, follow_chain
 from store_core.format.spans import Heads
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.format.walk_start import WalkStart

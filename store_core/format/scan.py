@@ -18,23 +18,21 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.layout import (
-    BLANK_RECORD,
+    BLANK_SIZE,
     MESSAGE_HEAD,
     MIN_RECORD_SIZE,
     MagicCode,
     field_position,
     head_dtype,
     head_size,
-    unit_dtype,
 )
 from store_core.format.message import body_crc
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["BLANK_SIZE", "RecordCheck", "RecordSpans", "Scan", "StopReason", "check_record", "follow_chain"]
+__all__ = ["RecordCheck", "RecordSpans", "Scan", "StopReason", "check_record", "follow_chain"]
 
-BLANK_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
 _I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
 _I64: Final = struct.Struct(">q")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core.format.delayed import SCHEDULE_TOPIC
 from store_core.format.java_hash import tags_code
 from store_core.format.java_number import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, wrap
-from store_core.format.layout import BLANK_RECORD, HOST_V4, HOST_V6, MagicCode, head_dtype, unit_dtype
+from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, MagicCode, head_dtype
 from store_core.format.message import body_crc
 from store_core.format.properties import (
     KEYS,
@@ -44,7 +44,6 @@ _DUP_INFO_PARTS: Final = 2
 _PROPERTIES_LENGTH_SIZE: Final = 2
 _ZERO_DIGIT: Final = ord("0")
 _I32: Final = struct.Struct(">i")
-_FRAME_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
 _V6_FLAGS: Final = MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
 
 
@@ -156,14 +155,14 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
 def _check_frame(view: memoryview, position: int, stop: int, release: Release) -> MessageCheck | tuple[int, MagicCode]:
     """Read size and magic code; gives them if a message may follow."""
     room = stop - position
-    if room < _FRAME_SIZE:
+    if room < BLANK_SIZE:
         return _UNREADABLE
     size: int = _I32.unpack_from(view, position)[0]
     if release == "5.3" and room - _I32.size < wrap(size - _I32.size, INT_BITS):
         return _UNREADABLE
     magic = _I32.unpack_from(view, position + _I32.size)[0]
     if magic == MagicCode.BLANK:
-        return MessageCheck(is_success=True, size=0, parsed=_FRAME_SIZE)
+        return MessageCheck(is_success=True, size=0, parsed=BLANK_SIZE)
     is_known = magic == MagicCode.MESSAGE_V1 or (magic == MagicCode.MESSAGE_V2 and release == "5.3")
     return (size, MagicCode(magic)) if is_known and size >= 0 else _UNREADABLE
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store_core.files.mapped_file import RECORD_SEAL
-from store_core.format.append import BLANK_SIZE, write_blank
+from store_core.format.append import write_blank
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.batch_append import complete_batch
+from store_core.format.segment_room import fill_segments, has_room
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.batch_append import EncodedBatch
 
@@ -86,7 +86,7 @@ def join_results(results: Sequence[AppendBatchResult]) -> AppendBatchResult:
 
 def fits(batch: EncodedBatch, file_size: int) -> bool:
     """Tell whether every record has room in a file of its own, with a blank record behind it."""
-    return len(batch) == 0 or int(np.diff(batch.starts).max()) + BLANK_SIZE <= file_size
+    return len(batch) == 0 or has_room(int(np.diff(batch.starts).max()), file_size)
 
 
 def append_records(
@@ -94,8 +94,8 @@ def append_records(
 ) -> AppendBatchResult:
     """Append all records, in order; the caller holds the put lock, and every record `fits`.
 
-    Steps, for each file: 1. give the file, making it if the last is full; 2. complete and append as many records as
-    leave room for a blank record, in one write; 3. close it with a blank record if records are left.
+    Steps, for each file: 1. if it is not the first, close the one before by a blank record; 2. complete and append as
+    many records as `fill_segments` says, in one write, and make the file before that if it is a new one.
 
     Parameters
     ----------
@@ -106,49 +106,58 @@ def append_records(
     store_timestamp : int
         ms.
     """
-    begin, row = queue.max_wrote_position, 0
+    begin, done = queue.max_wrote_position, 0
     physical = np.empty(len(batch), np.int64)
     status = PutMessageStatus.PUT_OK
-    while row < len(batch) and status is PutMessageStatus.PUT_OK:
-        file = queue.get_last_mapped_file()
-        if file is None:
-            status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
-            break
-        stop = _stop_row(batch, row, file.file_size - file.wrote_position - BLANK_SIZE)
-        offset = file.file_from_offset + file.wrote_position
-        if stop > row and not _append(file, batch, slice(row, stop), queue_offsets, store_timestamp):
+    for number, rows in enumerate(fill_segments(batch.starts, _room(queue), queue.file_size)):
+        if number and not _close(queue, store_timestamp):
             status = PutMessageStatus.UNKNOWN_ERROR
             break
-        physical[row:stop] = batch.starts[row:stop] - batch.starts[row] + offset
-        row = stop
-        if row < len(batch) and not _close(file, store_timestamp):
-            status = PutMessageStatus.UNKNOWN_ERROR
+        if rows.start == rows.stop:
+            continue
+        offset, status = _append(queue, batch, rows, queue_offsets, store_timestamp)
+        if status is not PutMessageStatus.PUT_OK:
+            break
+        physical[rows] = batch.starts[rows] - batch.starts[rows.start] + offset
+        done = rows.stop
     end = queue.max_wrote_position
-    return AppendBatchResult(status, row, begin, end, store_timestamp, physical[:row], queue_offsets[:row])
+    return AppendBatchResult(status, done, begin, end, store_timestamp, physical[:done], queue_offsets[:done])
 
 
-def _stop_row(batch: EncodedBatch, row: int, room: int) -> int:
-    """Give the first row, from `row` on, that does not fit into `room` bytes with those before it."""
-    return int(np.searchsorted(batch.starts, batch.starts[row] + room, side="right")) - 1 if room > 0 else row
+def _room(queue: MappedFileQueue) -> int:
+    """Return how many bytes are left in the file that `_append` appends to."""
+    last = queue.last_mapped_file
+    return queue.file_size if last is None or last.is_full else last.file_size - last.wrote_position
 
 
 def _append(
-    file: MappedFile, batch: EncodedBatch, rows: slice, queue_offsets: npt.NDArray[np.int64], store_timestamp: int
-) -> bool:
+    queue: MappedFileQueue,
+    batch: EncodedBatch,
+    rows: slice,
+    queue_offsets: npt.NDArray[np.int64],
+    store_timestamp: int,
+) -> tuple[int, PutMessageStatus]:
+    """Append records to the last file, made anew if that is full; returns the offset at which they begin."""
+    file = queue.get_last_mapped_file()
+    if file is None:
+        return 0, PutMessageStatus.CREATE_MAPPED_FILE_FAILED
     offset = file.file_from_offset + file.wrote_position
     try:
         file.append(complete_batch(batch, rows, offset, queue_offsets, store_timestamp), seal=RECORD_SEAL)
     except OSError:
-        return False
+        return offset, PutMessageStatus.UNKNOWN_ERROR
     file.store_timestamp = store_timestamp
-    return True
+    return offset, PutMessageStatus.PUT_OK
 
 
-def _close(file: MappedFile, store_timestamp: int) -> bool:
-    offset = file.file_from_offset + file.wrote_position
+def _close(queue: MappedFileQueue, store_timestamp: int) -> bool:
+    """Close the last file by a blank record; False if that can't be written."""
+    file = queue.last_mapped_file
+    if file is None:
+        return False
 
     def blank(_: int, view: memoryview, room: int) -> AppendMessageResult:
         write_blank(view)
-        return AppendMessageResult(AppendMessageStatus.END_OF_FILE, offset, room, "", store_timestamp)
+        return AppendMessageResult(AppendMessageStatus.END_OF_FILE, queue.max_wrote_position, room, "", store_timestamp)
 
     return file.append_with(blank).status is AppendMessageStatus.END_OF_FILE

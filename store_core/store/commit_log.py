@@ -336,6 +336,10 @@ class CommitLog:
         flush, replicas = self._ask(result.next_offset, copies, waits=waits)
         return wait_for(settle(result, flush, replicas), self.put_timeout, replace(result, status=_UNKNOWN))
 
+    def adopt(self, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
+        """Extend the log over records that something else has written to its segments, see `LogAppender.adopt`."""
+        self._appender.adopt(end_offset, store_timestamp, offsets)
+
     def encode_messages(
         self, messages: pa.RecordBatch | pa.Table, *, schedules: bool = False
     ) -> tuple[EncodedBatch, ...]:

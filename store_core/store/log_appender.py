@@ -168,6 +168,36 @@ class LogAppender:
         self._offsets.advance_all(batch.queues, counts)
         return result
 
+    def adopt(self, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
+        """Extend the log over records that something else has written, and flushed, to its segments.
+
+        Parameters
+        ----------
+        end_offset : int
+            Where the last of them ends; the segments up to there are opened, or made.
+        store_timestamp : int
+            Of the last of them, ms.
+        offsets : QueueOffsets
+            The next index of every queue after them.
+
+        Raises
+        ------
+        OSError
+            If a segment can't be opened.
+        """
+        with self._lock:
+            self._offsets.replace(offsets.as_mapping(), offsets.light_queues())
+            last = self._queue.last_mapped_file
+            while last is None or end_offset > last.end_offset:
+                if last is not None:
+                    last.set_position(last.file_size)
+                last = self._queue.get_last_mapped_file()
+                if last is None:
+                    raise self._queue.create_error or OSError(f"the segment of {end_offset} can't be opened")
+            last.set_position(end_offset - last.file_from_offset)
+            last.store_timestamp = store_timestamp
+            self._queue.flushed_where = self._queue.committed_where = end_offset
+
     def _count(self, batch: EncodedBatch, messages: int) -> None:
         sizes = np.diff(batch.starts)[:messages]
         index = batch.queue_index[:messages]

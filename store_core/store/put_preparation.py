@@ -7,19 +7,20 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.append import BLANK_SIZE, EncodedRecords
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.client_batch import decode_items
 from store_core.format.delayed import delay_level, may_be_delayed, to_schedule_topic, with_properties
 from store_core.format.encode import Refusal, encode_members, encode_message, stored_properties
 from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import DELAY, INNER_BASE, INNER_NUM, WAIT, PropertyMap
+from store_core.format.segment_room import room_for_records
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 from store_core.store.put_result import PutMessageResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from store_core.format.append import EncodedRecords
     from store_core.format.message import Message
     from store_core.store.config import MessageStoreConfig
     from store_core.store.light_queues import LightQueues
@@ -140,7 +141,7 @@ class PutPreparation:
 
     def _within_a_file(self, encoded: EncodedRecords) -> EncodedRecords | Refusal:
         """Refuse what no file has room for, where RocketMQ closes two files one after the other and stores nothing."""
-        limit = self._config.mapped_file_size_commit_log - BLANK_SIZE
+        limit = room_for_records(self._config.mapped_file_size_commit_log)
         if len(encoded.data) > limit:
             return Refusal(_ILLEGAL, f"{len(encoded.data)} bytes, where a commit log file has room for {limit}")
         return encoded

@@ -62,6 +62,12 @@ class QueueOffsets:
         self._next = dict(offsets)
         self._light = dict(light)
 
+    def copy(self) -> QueueOffsets:
+        """Copy all of it."""
+        copied = QueueOffsets()
+        copied.replace(self._next, self._light)
+        return copied
+
     def as_mapping(self) -> Mapping[tuple[str, int], int]:
         """Copy the table: topic and queue id to next index."""
         return dict(self._next)

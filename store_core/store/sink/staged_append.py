@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
 from store_core.format.crc32 import crc32
-from store_core.store.queue_offsets import QueueOffsets
-from store_core.store.running_flags import RunningFlag
+from store_core.format.segment_room import blank_head, has_room
+from store_core.store.log_adoption import LogAdoption
 from store_core.store.sink.known_records import KnownRecords
 from store_core.store.sink.staged_batch import read_staged
 from store_core.store.sink.unseen_records import LogPlace, UnseenSegments, UnseenTail
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.batch_append import EncodedBatch
     from store_core.store.message_store import DefaultMessageStore
+    from store_core.store.queue_offsets import QueueOffsets
     from store_core.store.sink.staged_batch import StagedBatch, StagedFile
     from store_core.store.sink.unseen_records import UnseenRecords
 
@@ -32,7 +33,6 @@ __all__ = ["Appended", "append_staged"]
 
 T = TypeVar("T")
 
-_LOG: Final = logging.getLogger("store_core")
 _LARGEST_TAIL: Final = 64 << 20
 """Bytes that go behind the last record of a segment. What is more gets new segments, which a broker that takes over
 after a crash deletes, where it leaves the bytes of a tail."""
@@ -114,39 +114,30 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
         As the system says; nothing is appended. If not even that can be made sure of, the store keeps its ``abort``
         file when it is closed, and the next recovery decides.
     """
-    queue = store.commit_log.mapped_file_queue
-    offsets = QueueOffsets()
-    offsets.replace(store.commit_log.queue_offsets.as_mapping(), store.commit_log.queue_offsets.light_queues())
-    place = _place_of(queue, file_system)
+    adoption = LogAdoption(store)
+    place = _place_of(store.commit_log.mapped_file_queue, file_system)
     unseen = _hide(place, sum(file.log_bytes for file in staged), work, file_system)
-    writer = _Writer(place, unseen, offsets, store.now_ms())
-    vouched = store.checkpoint.physic_msg_timestamp, store.checkpoint.logics_msg_timestamp
+    writer = _Writer(place, unseen, adoption.offsets, store.now_ms())
     try:
         _write_all(writer, staged, on_read or _keep)
         if not writer.records:
             return Appended(0, place.end_offset, place.end_offset)
         unseen.prepare()
         if unseen.new_segments > 1:
-            _vouch(store, 0, 0)
-            store.checkpoint.flush()
+            adoption.vouch_for_nothing()
         if on_prepared is not None:
             on_prepared(writer.result)
         unseen.publish()
     except BaseException:
-        _give_up(store, unseen)
-        _vouch(store, *vouched)
+        _give_up(adoption, unseen)
         raise
-    store.commit_log.queue_offsets.replace(offsets.as_mapping(), offsets.light_queues())
+    appended = writer.result
     if dispatches:
-        _follow_up(store, writer)
-        _vouch(
-            store,
-            max(vouched[0], writer.result.store_timestamp),
-            max(vouched[1], store.checkpoint.logics_msg_timestamp),
-        )
+        known = writer.known.take()
+        adoption.adopt(appended.begin_offset, appended.end_offset, appended.store_timestamp, known)
     else:
-        store.running_flags.set(RunningFlag.NOT_WRITEABLE)
-    return writer.result
+        adoption.leave_to_recovery()
+    return appended
 
 
 def _keep(_: StagedFile) -> None:
@@ -172,27 +163,18 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _follow_up(store: DefaultMessageStore, writer: _Writer) -> None:
-    """Let an open store know what is in its log now, and dispatch it; what fails is left to the next recovery."""
-    appended, service = writer.result, store.reput_message_service
-    try:
-        with service.paused():
-            is_next = service.reput_from_offset in (writer.place.end_offset, appended.begin_offset)
-            _adopt(store, appended)
-            service.run_once(gather=True, known=writer.known.take() if is_next else ())
-    except OSError as error:
-        store.running_flags.set(RunningFlag.NOT_WRITEABLE)
-        _LOG.error("%d messages are in the log, and queues and index are not up to them: %s", appended.records, error)
-
-
 def _place_of(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
     directory, size = queue.paths.paths[0], queue.file_size
     last = queue.last_mapped_file
     if last is None:
         return LogPlace(directory, size)
-    if not last.is_full:
-        return LogPlace(directory, size, last.path, last.file_from_offset, last.wrote_position)
-    # It ends in no blank record, and there is no room for one: the log goes on in the next segment, still empty.
+    position = last.wrote_position
+    if has_room(0, size - position):
+        return LogPlace(directory, size, last.path, last.file_from_offset, position)
+    # There is no room for the blank record that would close it: the log goes on in the next segment, still empty.
+    file = file_system.open(last.path)
+    write_all(file, memoryview(blank_head(size - position)), position)
+    file.sync()
     path = directory / file_name_of(last.end_offset)
     file_system.open(path, create=True).grow(size)
     file_system.sync_directory(directory)
@@ -244,29 +226,10 @@ def _fingerprint(records: EncodedBatch) -> tuple[int, int]:
     return size, crc32(records.data[:size].tobytes())
 
 
-def _vouch(store: DefaultMessageStore, physic: int, logics: int) -> None:
-    store.checkpoint.physic_msg_timestamp = physic
-    store.checkpoint.logics_msg_timestamp = logics
-
-
-def _give_up(store: DefaultMessageStore, unseen: UnseenRecords) -> None:
+def _give_up(adoption: LogAdoption, unseen: UnseenRecords) -> None:
     """Leave the log as it was, or have the next recovery decide what it is."""
     try:
         unseen.discard()
     except OSError:
-        store.running_flags.set(RunningFlag.NOT_WRITEABLE)
-
-
-def _adopt(store: DefaultMessageStore, appended: Appended) -> None:
-    queue = store.commit_log.mapped_file_queue
-    last = queue.last_mapped_file
-    end = appended.end_offset
-    while last is None or end > last.end_offset:
-        if last is not None:
-            last.set_position(last.file_size)
-        last = queue.get_last_mapped_file()
-        if last is None:
-            raise queue.create_error or OSError(f"the segment of {end} can't be opened")
-    last.set_position(end - last.file_from_offset)
-    last.store_timestamp = appended.store_timestamp
-    queue.flushed_where = queue.committed_where = end
+        adoption.leave_to_recovery()
+    adoption.vouch_again()

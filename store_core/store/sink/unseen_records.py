@@ -27,19 +27,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-import numpy as np
-
 from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
 from store_core.files.worker_thread import WorkerThread
-from store_core.format.append import BLANK_SIZE
 from store_core.format.batch_append import complete_batch
-from store_core.format.layout import BLANK_RECORD, MagicCode, unit_dtype
+from store_core.format.layout import BLANK_SIZE
+from store_core.format.segment_room import blank_head, fill_segments, has_room
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    import numpy as np
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem, OpenFile
@@ -104,7 +103,7 @@ class LogPlace:
         The head that makes them found must lie in one sector, so that a machine that loses its power writes all of it
         or nothing.
         """
-        return size + BLANK_SIZE <= self.room and self.position % _SECTOR <= _SECTOR - HEAD_SIZE
+        return has_room(size, self.room) and self.position % _SECTOR <= _SECTOR - HEAD_SIZE
 
 
 class WrittenRows(NamedTuple):
@@ -204,7 +203,7 @@ class UnseenTail:
         return [written]
 
     def _hide(self) -> None:
-        write_all(self._file, _blank(self._place.room), self._place.position)
+        write_all(self._file, memoryview(blank_head(self._place.room)), self._place.position)
         self._file.sync()
 
     def prepare(self) -> None:
@@ -254,6 +253,10 @@ class UnseenSegments:
         return len(self._files)
 
     @property
+    def _room(self) -> int:
+        return self._place.file_size - self._position if self._files else 0
+
+    @property
     def _current_start(self) -> int:
         return self.begin_offset + (len(self._files) - 1) * self._place.file_size
 
@@ -266,17 +269,13 @@ class UnseenSegments:
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
     ) -> list[WrittenRows]:
         """Put records behind those before; a segment without room for the next one is closed by a blank record."""
-        row, written = 0, []
-        while row < len(batch):
-            room = self._place.file_size - self._position - BLANK_SIZE if self._files else 0
-            stop = int(np.searchsorted(batch.starts, batch.starts[row] + room, side="right")) - 1 if room > 0 else row
-            if stop > row:
-                written.append(WrittenRows(self.end_offset, slice(row, stop)))
-                records = complete_batch(batch, slice(row, stop), self.end_offset, queue_offsets, times)
-                self._write_behind(records)
-                row = stop
-            if row < len(batch):
+        written = []
+        for number, rows in enumerate(fill_segments(batch.starts, self._room, self._place.file_size)):
+            if number:
                 self._next_segment()
+            if rows.start < rows.stop:
+                written.append(WrittenRows(self.end_offset, rows))
+                self._write_behind(complete_batch(batch, rows, self.end_offset, queue_offsets, times))
         return written
 
     def _write_behind(self, records: memoryview) -> None:
@@ -301,7 +300,7 @@ class UnseenSegments:
     def _next_segment(self) -> None:
         self._writer.wait()
         if self._files:
-            write_all(self._files[-1], _blank(self._place.file_size - self._position), self._position)
+            write_all(self._files[-1], memoryview(blank_head(self._room)), self._position)
         else:
             self._file_system.make_directories(self._work)
         file = self._file_system.open(self._work / self._name(len(self._files)), create=True)
@@ -322,7 +321,7 @@ class UnseenSegments:
             self._close_last()
 
     def _close_last(self) -> None:
-        self._write_head(_blank(self._place.room))
+        self._write_head(memoryview(blank_head(self._place.room)))
 
     def _write_head(self, head: memoryview) -> None:
         if self._place.last_path is None:
@@ -364,9 +363,3 @@ class UnseenSegments:
 
     def _name(self, number: int) -> str:
         return file_name_of(self.begin_offset + number * self._place.file_size)
-
-
-def _blank(room: int) -> memoryview:
-    """Give the head of a blank record over `room` bytes."""
-    head = np.array((room, int(MagicCode.BLANK)), unit_dtype(BLANK_RECORD))
-    return memoryview(head.tobytes())

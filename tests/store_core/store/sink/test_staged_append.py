@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
-from store_core.errors import StoreError
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
+from store_core.errors import InvalidOptionError, StoreError
+from store_core.format.encode_batch import encode_batch
+from store_core.format.segment_room import place_records
 from store_core.queue import index_storage
 from store_core.queue.dispatch_reader import DispatchReader
 from store_core.queue.index_service import IndexService
@@ -26,7 +29,15 @@ from tests.builders import Record
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.mortal_disk import MortalFileSystem
 from tests.store_core.store.logs import messages_of
-from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
+from tests.store_core.store.sink.staging import (
+    CONFIG,
+    ImpatientClock,
+    bodies_of,
+    check_queues,
+    make_store,
+    stage,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,6 +144,30 @@ def _without_born_time(data: bytes) -> list[bytes]:
     return [data[:40], data[48:size], *_without_born_time(data[size:])]
 
 
+@pytest.mark.parametrize("left", [7, 8, 9])
+@pytest.mark.parametrize("beside", ["nothing", "the third"])
+def test_each_way_of_appending_places_records_as_the_definition_says(beside: str, left: int, tmp_path: Path) -> None:
+    size, bodies = CONFIG.mapped_file_size_commit_log, [b"first", b"", b"third"]
+    ends = encode_batch(table(bodies)).starts.tolist()
+    left += 0 if beside == "nothing" else ends[3] - ends[2]
+    bodies[1] = b"x" * (size - left - ends[2])
+    expected = [size * (segment - 1) + at for segment, at in place_records(_sizes(bodies), 0, size)]
+    assert len(expected) == 3
+    make_store(tmp_path / "bulk", bodies)
+    append(tmp_path / "staged", [stage(tmp_path / "a", bodies)], FaultyFileSystem())
+    with DefaultMessageStore.open(tmp_path / "put", CONFIG, file_system=FaultyFileSystem()) as store:
+        for row in table(bodies).to_pylist():
+            assert store.put_message(Message(**row)).is_ok
+
+    for way in ("put", "bulk", "staged"):
+        assert expected == [each.physical_offset for each in messages_of(tmp_path / way / "commitlog")], way
+
+
+def _sizes(bodies: list[bytes]) -> list[int]:
+    sizes: list[int] = np.diff(encode_batch(table(bodies)).starts).tolist()
+    return sizes
+
+
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
 def test_queues_and_index_are_those_of_dispatching_record_by_record(
     release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,18 +251,39 @@ def test_store_times_are_kept_where_they_are_given(tmp_path: Path) -> None:
     assert times[-1] == appended.store_timestamp
 
 
-def test_a_segment_that_is_full_to_its_last_byte_is_followed_by_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("added", [1, 30], ids=["one segment", "several segments"])
+@pytest.mark.parametrize("left", [0, 1, 7, 8, 9])
+def test_a_segment_with_no_room_for_a_blank_record_is_followed_by_the_next(
+    left: int, added: int, tmp_path: Path
+) -> None:
     size, first = CONFIG.mapped_file_size_commit_log, Record(b"first", queue_offset=0).encode()
-    room = size - len(first) - len(Record(b"").encode())
+    room = size - left - len(first) - len(Record(b"").encode())
     data = first + Record(b"x" * room, physical_offset=len(first), queue_offset=1).encode()
-    assert size == len(data)
     path = tmp_path / "store" / "commitlog" / f"{0:020d}"
     path.parent.mkdir(parents=True)
-    path.write_bytes(data)
-    appended = append(tmp_path / "store", [stage(tmp_path / "a", [b"third"])], FaultyFileSystem())
+    path.write_bytes(data + bytes(left))
+    bodies = [b"third" * 100] * added
+    appended = append(tmp_path / "store", [stage(tmp_path / "a", bodies)], FaultyFileSystem())
 
-    assert size == appended.begin_offset
-    assert [b"first", b"x" * room, b"third"] == bodies_of(tmp_path / "store")
+    begin = size if added == 1 or left >= 8 else 2 * size  # the segment between holds nothing but its blank record
+    assert begin == appended.begin_offset
+    assert {size} == {path.stat().st_size for path in path.parent.iterdir()}
+    assert [b"first", b"x" * room, *bodies] == bodies_of(tmp_path / "store")
+
+
+def test_a_record_that_no_segment_has_room_for_is_refused_and_nothing_is_appended(tmp_path: Path) -> None:
+    root, size = tmp_path / "store", CONFIG.mapped_file_size_commit_log
+    make_store(root, [b"old"])
+    staged = [stage(tmp_path / "a", [b"new"]), stage(tmp_path / "b", [b"new", b"n" * size])]
+    disk = FaultyFileSystem()
+    with DefaultMessageStore.open(root, CONFIG, file_system=disk) as store:
+        disk.free_blocks = 20
+        with pytest.raises(InvalidOptionError, match=f"record 1 has .* bytes: expected at most {size - 8}, for which"):
+            append_staged(store, staged, root / "work", disk)
+        disk.heal()
+
+    assert [b"old"] == bodies_of(root)
+    assert 1 == check_queues(root)
 
 
 def test_nothing_staged_leaves_a_store_as_it_is(tmp_path: Path) -> None:
