@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import settings
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.golden_stores import GoldenStore
 
 _USED: Final = pytest.StashKey[set[str]]()
+_HANDED_OVER: Final = "golden stores"
 
 # `ci` is the same in every run; `soak` (--hypothesis-profile=soak) looks further, and elsewhere each time.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None)
@@ -48,6 +49,20 @@ def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Unpacke
     """Run the test with every golden store there is."""
     store: GoldenStore = request.param
     return golden(store.name)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Have a process of pytest-xdist hand over which stores it has used."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_HANDED_OVER] = sorted(session.config.stash.get(_USED, set()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 -- a class of pytest-xdist's, which may not be there
+    """Take what such a process hands over; one that died hands over nothing."""
+    output = getattr(node, "workeroutput", {})
+    node.config.stash.setdefault(_USED, set()).update(output.get(_HANDED_OVER, ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

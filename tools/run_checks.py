@@ -17,6 +17,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHON: Final = sys.executable
 PROGRAMS: Final = Path(PYTHON).parent
 
+# Each process runs whole files, and has a Spark session of its own if one of them asks for it.
+TWO_PROCESSES: Final = ("--numprocesses=2", "--dist=loadfile")
+
 # Cheap ones first; the tests last, so that their closing lines are the last thing on the screen.
 CHECKS: Final[dict[str, list[str | Path]]] = {
     "format": [PROGRAMS / "ruff", "format", "--check", "."],
@@ -32,7 +35,7 @@ CHECKS: Final[dict[str, list[str | Path]]] = {
         "TESTS=tests/test_golden.py tests/connector/test_source.py tests/connector/test_sessions.py",
     ],
     "notebooks": [PYTHON, "-m", "pytest", "tests/notebooks"],
-    "tests": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks"],
+    "tests": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks", *TWO_PROCESSES],
 }
 
 
