@@ -55,7 +55,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Have a process of pytest-xdist hand over which stores it has used."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output[_HANDED_OVER] = sorted(session.config.stash.get(_USED, set()))
+        output[_HANDED_OVER] = sorted(session.config.stash.setdefault(_USED, set()))
 
 
 @pytest.hookimpl(optionalhook=True)

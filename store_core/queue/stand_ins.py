@@ -32,7 +32,7 @@ class StandIn(NamedTuple):
 
     Notes
     -----
-    RocketMQ has no unit for "nothing here" (ADR 0014). What 4.3.0, 4.9.7 and 5.3.3 do with those that can be written:
+    RocketMQ has no unit for "nothing here" (ADR 0015). What 4.3.0, 4.9.7 and 5.3.3 do with those that can be written:
 
     * The units before a queue's first one, position 0 and size 2**31 - 1, are below its minimum offset, so nobody
       gets them. Inside a queue, position 0 has the cleaning of queues delete a file that ends with one, searches by

@@ -367,9 +367,10 @@ def test_throughput_wants_rates(values: dict[str, float | list[float]]) -> None:
 
 def test_of_several_rounds_the_median_and_the_range_are_drawn() -> None:
     from matplotlib.collections import LineCollection  # noqa: PLC0415 -- with the plots' extra
+    from matplotlib.patches import Rectangle  # noqa: PLC0415 -- with the plots' extra
 
     figure = plots.throughput({"a": [3.0, 1.0, 2.0], "b": 5.0}, unit="B/s")
-    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    widths = [bar.get_width() for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
     (line,) = (line for line in figure.axes[0].collections if isinstance(line, LineCollection))
 
     assert [2.0, 5.0] == widths
