@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -13,11 +12,11 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, TYPE_CHECKING
 
-import pyspark
 import pytest
 
 from tests.connector.cluster_rebuild import RULES
 from tests.connector.rebuilding import index_files, queue_files, rebuild_here
+from tests.connector.submitting import SECONDS, SPARK_BIN, environment, submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.golden, pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("cluster_rebuild.py")
-ROOT = Path(__file__).parents[2]
-SECONDS = 240
 LOG4J = """\
 rootLogger.level = info
 rootLogger.appenderRef.stderr.ref = stderr
@@ -38,12 +35,6 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %m%n
 """
-
-
-def environment() -> dict[str, str]:
-    path = os.pathsep.join(map(str, (ROOT / "connector", ROOT)))
-    conf = str(ROOT / "spark-conf")
-    return os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": conf}
 
 
 def run(master: str, store: Path, scratch: Path, *accidents: str) -> str:
@@ -78,7 +69,6 @@ def test_the_result_is_the_same_when_an_executor_dies_and_a_task_fails_after_wri
 @contextmanager
 def standalone_master(folder: Path) -> Iterator[str]:
     """Start a master and a worker of Spark's own cluster, and give the master's URL."""
-    launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
     started: list[subprocess.Popen[str]] = []
 
     def start(pattern: str, name: str, *arguments: str) -> str:
@@ -86,7 +76,7 @@ def standalone_master(folder: Path) -> Iterator[str]:
         conf.mkdir(exist_ok=True)
         conf.joinpath("log4j2.properties").write_text(LOG4J)
         command: list[str | Path] = [
-            launcher,
+            SPARK_BIN / "spark-class",
             f"org.apache.spark.deploy.{name}",
             "--host",
             "localhost",
@@ -141,19 +131,9 @@ def test_a_job_submitted_to_a_standalone_cluster_gives_the_same(
 ) -> None:
     store = golden("5.3.3/tx")
     copy = shutil.copytree(store.root, tmp_path / "store")
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    job: list[str | Path] = [
-        ROOT / "jobs" / "rebuild_consume_queue.py",
-        copy,
-        "--with-index",
-        "--output",
-        tmp_path / "target",
-    ]
     with standalone_master(tmp_path) as master:
-        command: list[str | Path] = [submit, "--master", master, "--conf", "spark.driver.host=localhost", *job]
-        done = subprocess.run(  # noqa: S603 -- Spark's own launcher, and our own job
-            command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        target = ("--output", tmp_path / "target")
+        done = submit(master, tmp_path, "rebuild_consume_queue.py", copy, "--with-index", *target)
 
     assert 0 == done.returncode, done.stderr[-4000:]
     assert "323 records" in done.stdout

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs submitted as users submit them: by the ``spark-submit`` of the environment's PySpark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+__all__ = ["JOBS", "SECONDS", "SPARK_BIN", "environment", "submit"]
+
+ROOT = Path(__file__).parents[2]
+JOBS = ROOT / "jobs"
+SPARK_BIN = Path(pyspark.__file__).parent / "bin"
+SECONDS = 240
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that runs Spark with this tree's packages and settings."""
+    path = os.pathsep.join(map(str, (ROOT / "connector", ROOT)))
+    conf = str(ROOT / "spark-conf")
+    return os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": conf}
+
+
+def submit(master: str, folder: Path, job: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a job of `JOBS` in `folder` until it ends; its exit code and output are in the result."""
+    command: list[str | Path] = [SPARK_BIN / "spark-submit", "--master", master]
+    command += ["--conf", "spark.driver.host=localhost", "--conf", "spark.ui.enabled=false", JOBS / job, *arguments]
+    return subprocess.run(  # noqa: S603 -- Spark's own launcher, and our own job
+        command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
+    )

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts in ``jobs/``, submitted by ``spark-submit``; what they say and do is tested with their commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.connector.rebuilding import index_files, queue_files
+from tests.connector.submitting import submit
+from tests.connector.written import SMALL, rows_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+MASTER = "local[2]"
+NUMBERS = range(300)
+
+
+def test_what_a_submitted_job_appends_a_submitted_job_indexes_anew(tmp_path: Path) -> None:
+    store, rows, report = tmp_path / "store", tmp_path / "rows.json", tmp_path / "report.json"
+    lines = [{"topic": f"topic{number % 3}", "body": f"body {number}", "keys": [f"k{number}"]} for number in NUMBERS]
+    rows.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"topic": None, "body": "refused"}]))
+    options = [f"--write-option={name}={value}" for name, value in {**SMALL, "badRows": "skip"}.items()]
+    appended = submit(MASTER, tmp_path, "append.py", store, "--json", rows, *options, "--report", report)
+
+    assert 1 == appended.returncode, appended.stderr[-4000:]  # a row was left out
+    assert {"records": 300, "left_out": 1}.items() <= json.loads(report.read_text()).items()
+    assert [line["body"] for line in lines] == [row["body"].decode() for row in rows_of(store, "body")]
+    queues, index = queue_files(store), index_files(store)
+    assert len(queues) > 3
+    assert index
+
+    shutil.rmtree(store / "index")
+    sizes = ["--hash-slot-num", SMALL["maxHashSlotNum"], "--index-num", SMALL["maxIndexNum"]]
+    rebuilt = submit(MASTER, tmp_path, "rebuild_index.py", store, *sizes, "--replace", "--json", report)
+
+    assert 0 == rebuilt.returncode, rebuilt.stderr[-4000:]
+    assert "300 records" in rebuilt.stdout
+    assert 300 == json.loads(report.read_text())["records"]
+    assert (queues, index) == (queue_files(store), index_files(store))
