@@ -55,7 +55,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Have a process of pytest-xdist hand over which stores it has used."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output[_HANDED_OVER] = sorted(session.config.stash.setdefault(_USED, set()))
+        used: set[str] = session.config.stash.get(_USED, set())
+        output[_HANDED_OVER] = sorted(used)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -78,11 +78,11 @@ def test_a_notebook_is_committed_executed_and_clean(path: Path) -> None:
 
 
 @notebooks
-def test_a_notebook_sets_python_before_spark_starts(path: Path) -> None:
+def test_a_notebook_starts_spark_in_the_one_way_that_needs_no_activated_environment(path: Path) -> None:
     first = _code_cells(_read(path))[0].source
 
-    assert first.index('os.environ["PYSPARK_PYTHON"] = sys.executable') < first.index("import SparkSession")
-    assert '"spark.ui.showConsoleProgress", "false"' in first
+    assert first.startswith("from pyspark_commitlog import spark_session\n\nspark = spark_session(")
+    assert not [cell for cell in _code_cells(_read(path)) if "SparkSession" in cell.source]
 
 
 def test_the_four_stories_are_there() -> None:
