@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
-from pyspark import TaskContext
-
 from store_core.errors import InvalidOptionError
 from store_core.store.option_checks import shown_option
 from store_core.store.read_options import ReadOptions
@@ -81,6 +79,8 @@ class SessionTimes:
         InvalidOptionError
             If the session has no zone, or one that is unknown here, or the end then comes before the start.
         """
+        from pyspark import TaskContext  # noqa: PLC0415 -- options are parsed without PySpark, too (ADR 0014)
+
         context = TaskContext.get()
         zone = None if context is None else context.getLocalProperty(SESSION_ZONE)
         if zone is None:
