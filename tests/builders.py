@@ -199,7 +199,7 @@ class LogBuilder:
         return behind
 
     def segments(self) -> dict[str, bytes]:
-        """Give file names and contents; the last segment is filled up with zeros."""
+        """Return file names and contents; the last segment is filled up with zeros."""
         size = self.segment_size
         cuts = range(0, max(len(self._data), 1), size)
         pieces = {self.start_offset + cut: bytes(self._data[cut : cut + size]) for cut in cuts}

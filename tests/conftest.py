@@ -19,7 +19,7 @@ pytest_plugins = ["tests.golden_plugin"]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Give the one session of the run, with the settings that the project recommends."""
+    """Provide the one session of the run, with the settings that the project recommends."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parents[1] / "spark-conf")
     session = (

@@ -33,7 +33,7 @@ def golden_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def golden(golden_directory: Path, request: pytest.FixtureRequest) -> Callable[[str], UnpackedStore]:
-    """Give a function that unpacks a golden store by name, once a session."""
+    """Return a function that unpacks a golden store by name, once a session."""
     used = request.config.stash.setdefault(_USED, set())
 
     def unpacked(name: str) -> UnpackedStore:

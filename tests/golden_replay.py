@@ -102,7 +102,7 @@ class Put:
 
 
 def golden_puts(store: UnpackedStore) -> Iterator[Put]:
-    """Give all puts of a store in order."""
+    """Yield all puts of a store in order."""
     with store.path.joinpath("manifest.jsonl").open(encoding="utf-8") as lines:
         for line in lines:
             yield Put(json.loads(line))
@@ -157,11 +157,11 @@ class Replay:
         return _parts(outcome)
 
     def segments(self) -> dict[str, bytes]:
-        """Give our files."""
+        """Return our files."""
         return {path.name: path.read_bytes() for path in sorted(self.directory.iterdir())}
 
     def expected_segments(self) -> dict[str, bytes]:
-        """Give RocketMQ's files: without one made ahead, and in release 4.3 without what is behind blank records.
+        """Return RocketMQ's files: without one made ahead, and in release 4.3 without what is behind blank records.
 
         4.3.0 fills a file up from a buffer that holds parts of older messages; we leave the zeros that are there.
         """

@@ -87,7 +87,7 @@ def newer_store(name: str) -> GoldenStore | None:
 
 
 def has_stores_beside() -> bool:
-    """Tell whether the larger collection beside the repository is there."""
+    """Return whether the larger collection beside the repository is there."""
     return _BESIDE_REPOSITORY.is_dir()
 
 
@@ -120,7 +120,7 @@ class UnpackedStore:
         return answer
 
     def expected(self, *, decompress: bool = False) -> list[Row]:
-        """Give RocketMQ's read-back, in log order, in the terms of our columns.
+        """Return RocketMQ's read-back, in log order, in the terms of our columns.
 
         `tags_code` of delayed messages is taken from other messages with the same tags, because RocketMQ's answer is
         their deliver time.
@@ -128,7 +128,7 @@ class UnpackedStore:
         return [dict(row) for row in _expected(self, decompress)]
 
     def raw_properties(self) -> list[bytes]:
-        """Give the stored property bytes of every record, in log order."""
+        """Return the stored property bytes of every record, in log order."""
         return [base64.b64decode(line["propertiesRaw"]) for line in _read_back(self.path)]
 
 

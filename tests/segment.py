@@ -69,7 +69,7 @@ class Segment:
         return [decode_message(data, start, self.start_offset, verify_crc=False).body for start in starts]
 
     def stop_reason(self, *, verify_crc: bool = False) -> StopReason:
-        """Tell why the chain ends."""
+        """Report why the chain ends."""
         return self.scan(verify_crc=verify_crc).reason
 
 

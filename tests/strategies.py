@@ -178,7 +178,7 @@ _head_numbers: Final = (
 
 
 def records(*, faults: bool = True) -> st.SearchStrategy[Record]:
-    """Give records of every kind; with `faults` some can't be decoded (topic not UTF-8, checksum wrong).
+    """Return records of every kind; with `faults` some can't be decoded (topic not UTF-8, checksum wrong).
 
     Their physical offsets are set by `logs`.
     """

@@ -124,7 +124,7 @@ class Outcome:
 
 
 def interpreters(version: str) -> Iterator[Path]:
-    """Give the programs that may be this Python: those on the path, then those that pyenv has."""
+    """Yield the programs that may be this Python: those on the path, then those that pyenv has."""
     name = f"python{version}"
     for directory in os.environ.get("PATH", "").split(os.pathsep):
         yield Path(directory, name)
@@ -145,7 +145,7 @@ def find_interpreter(version: str) -> tuple[Path, str] | None:
 
 
 def uv() -> str:
-    """Give the path of uv; installed where tools/lock.sh has it, if there is none."""
+    """Return the path of uv; installed where tools/lock.sh has it, if there is none."""
     found = shutil.which("uv")
     if found is not None:
         return found
@@ -252,7 +252,7 @@ def document(outcomes: dict[Cell, Outcome]) -> str:
 
 
 def _version(outcomes: dict[Cell, Outcome], python: str = "", pyspark: str = "") -> str:
-    """Give the whole version that ran, or what there is of it if none did."""
+    """Return the whole version that ran, or what there is of it if none did."""
     for cell, outcome in outcomes.items():
         if cell.python == python and outcome.python:
             return outcome.python
@@ -262,7 +262,7 @@ def _version(outcomes: dict[Cell, Outcome], python: str = "", pyspark: str = "")
 
 
 def chosen(names: Sequence[str]) -> list[Cell]:
-    """Give the cells that are named, or all of them."""
+    """Return the cells that are named, or all of them."""
     cells = [Cell(*pair) for pair in product(PYTHONS, PYSPARKS)]
     known = {f"{cell.python}/{cell.pyspark}": cell for cell in cells}
     unknown = [name for name in names if name not in known]

@@ -36,7 +36,7 @@ def draw(figure: Figure, name: str) -> list[Path]:
 
 
 def main() -> int:
-    """Draw all of them; gives the exit code."""
+    """Draw all of them; return the exit code."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     messages = read_messages(orders_store(), columns=COLUMNS).read_all()
     for path in [

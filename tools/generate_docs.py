@@ -43,7 +43,7 @@ def text_of(function: str) -> str:
 
 
 def is_current(document: str, text: str) -> bool:
-    """Tell whether the document on disk has this text, and print how it differs."""
+    """Return whether the document on disk has this text, and print how it differs."""
     path = ROOT / document
     found = path.read_text(encoding="utf-8") if path.exists() else ""
     difference = difflib.unified_diff(found.splitlines(), text.splitlines(), document, "generated", lineterm="", n=1)
@@ -60,7 +60,7 @@ def build_site(builder: str, output: Path) -> int:
 
 
 def check_documents(texts: dict[str, str]) -> int:
-    """Compare the generated documents, and make the site for nothing; gives the exit code."""
+    """Compare the generated documents, and make the site for nothing; return the exit code."""
     stale = [document for document, text in texts.items() if not is_current(document, text)]
     print(f"stale: {', '.join(stale)}; run `make docs`" if stale else f"{len(texts)} documents are current")
     with tempfile.TemporaryDirectory(prefix="site-") as site:
@@ -71,7 +71,7 @@ def check_documents(texts: dict[str, str]) -> int:
 
 
 def write_documents(texts: dict[str, str]) -> int:
-    """Write the generated documents, and make the site; gives the exit code."""
+    """Write the generated documents, and make the site; return the exit code."""
     for document, text in texts.items():
         (ROOT / document).write_text(text, encoding="utf-8")
         print(f"wrote {document}")

@@ -96,7 +96,7 @@ def names(arguments: list[str]) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Execute the named notebooks, a line each; gives the exit code."""
+    """Execute the named notebooks, a line each; return the exit code."""
     for path in names(arguments):
         started = time.monotonic()
         try:

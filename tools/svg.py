@@ -82,7 +82,7 @@ class Drawing:
         return self._add(f'<path class="arrow" d="{path}"{dash} marker-end="url(#{self._name}-tip)"/>')
 
     def svg(self) -> str:
-        """Give the file's text."""
+        """Return the file's text."""
         width, height = self._size
         light, dark = (
             "; ".join(f"--d-{name}: {colours[index]}" for name, colours in PALETTE.items()) for index in (0, 1)

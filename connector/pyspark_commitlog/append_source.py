@@ -73,7 +73,7 @@ class AppendSource:
     is_base64: bool = False
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Give the rows with the columns and types of messages; those of Parquet files as they are."""
+        """Return the rows with the columns and types of messages; those of Parquet files as they are."""
         reader = spark.read.options(**self.read_options)
         if self.format == "parquet":
             return reader.parquet(self.path)

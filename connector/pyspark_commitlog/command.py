@@ -84,7 +84,7 @@ def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
 
 
 def _is_of_spark(error: Exception) -> bool:
-    """Tell whether an error is one of PySpark's or of Py4J's, which need not be installed."""
+    """Return whether an error is one of PySpark's or of Py4J's, which need not be installed."""
     return any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__)
 
 

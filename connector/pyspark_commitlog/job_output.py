@@ -15,7 +15,7 @@ __all__ = ["words_beside", "write_json"]
 
 
 def words_beside(target: str | None) -> TextIO:
-    """Give where words go: standard output, unless the report goes there."""
+    """Return where words go: standard output, unless the report goes there."""
     return sys.stderr if target == "-" else sys.stdout
 
 

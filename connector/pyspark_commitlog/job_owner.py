@@ -39,7 +39,7 @@ def owner_text() -> str:
 
 
 def is_alive(owner: str) -> bool:
-    """Tell whether the driver that `owner_text` described may still be running.
+    """Return whether the driver that `owner_text` described may still be running.
 
     On this machine that is known; of another one it is believed for a week.
     """
@@ -66,7 +66,7 @@ def _jvm() -> int:
 
 
 def _stat(process: int) -> list[str]:
-    """Give the fields of ``/proc/PID/stat`` behind the program's name, which may hold anything."""
+    """Return the fields of ``/proc/PID/stat`` behind the program's name, which may hold anything."""
     return _read(_PROCESSES / str(process) / "stat").rpartition(")")[2].split()
 
 

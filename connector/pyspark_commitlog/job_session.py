@@ -21,7 +21,7 @@ __all__ = ["job_session", "require_classic"]
 
 @contextmanager
 def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSession]:
-    """Give the session that is there, or one of its own for as long as it is needed.
+    """Provide the session that is there, or one of its own for as long as it is needed.
 
     Its own is made by `pyspark_commitlog.spark_session`. Nothing is set that ``spark-submit`` or a configuration file
     decides, but for Spark's own progress bar: what a job says may be saved, and on a terminal it has its own

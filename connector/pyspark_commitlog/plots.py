@@ -127,7 +127,7 @@ def _stack(axes: Axes, found: Rates, values: npt.NDArray[np.int64], name: str, u
 
 
 def _merged(topics: Sequence[str], values: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-    """Give the values by topic, with the smallest topics as one if there are more than colours."""
+    """Return the values by topic, with the smallest topics as one if there are more than colours."""
     if len(topics) <= _MOST_TOPICS + 1:
         return dict(zip(topics, values, strict=True))
     layers = dict(zip(topics[:_MOST_TOPICS], values[:_MOST_TOPICS], strict=True))
@@ -317,7 +317,7 @@ def _others(lags: Sequence[GroupLag]) -> str:
 
 
 def _by_topic(queues: Sequence[QueueDepth]) -> dict[str, list[int]]:
-    """Give the messages of each queue by topic, the fullest topics first."""
+    """Return the messages of each queue by topic, the fullest topics first."""
     topics: dict[str, list[int]] = {}
     for queue in queues:
         topics.setdefault(queue.topic, []).append(queue.max_offset - queue.min_offset)

@@ -164,7 +164,7 @@ def _ranked(topics: pa.ChunkedArray, weights: pa.ChunkedArray) -> tuple[tuple[st
 
 
 def _time_axis(bins: pa.ChunkedArray, seconds: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give the begins of all bins from the first to the last, ms, and the place of each row's bin among them."""
+    """Return the begins of all bins from the first to the last, ms, and the place of each row's bin among them."""
     numbers = bins.to_numpy()
     first, last = int(numbers.min()), int(numbers.max())
     return np.arange(first, last + 1, dtype=np.int64) * (seconds * 1000), numbers - first

@@ -27,7 +27,7 @@ _MOST_BINS: Final = 120
 
 
 def column_names(messages: Messages) -> frozenset[str]:
-    """Tell which columns there are."""
+    """Report which columns there are."""
     return frozenset(messages.schema.names)
 
 
@@ -71,7 +71,7 @@ def grouped(
     bin_seconds: int = 1,
     percentiles: Sequence[float] = (),
 ) -> pa.Table:
-    """Give a row a group: its keys, `count`, and the totals under the names of their columns; times are in ms."""
+    """Return a row a group: its keys, `count`, and the totals under the names of their columns; times are in ms."""
     _require(messages, {*keys, *totals} - {"bin", "latency"})
     if isinstance(messages, pa.RecordBatchReader):
         messages = messages.read_all()

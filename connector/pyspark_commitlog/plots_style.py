@@ -136,14 +136,14 @@ def title(axes: Axes, text: str, note: str = "") -> None:
 
 
 def few_ticks() -> MaxNLocator:
-    """Give at most five round ticks."""
+    """Return at most five round ticks."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 -- an extra
 
     return MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10])
 
 
 def no_ticks() -> NullLocator:
-    """Give none."""
+    """Return none."""
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 -- an extra
 
     return NullLocator()
@@ -157,7 +157,7 @@ def quantity_formatter(unit: str) -> FuncFormatter:
 
 
 def sequential_colours() -> ListedColormap:
-    """Give viridis without its ends, which dark and light paper swallow."""
+    """Return viridis without its ends, which dark and light paper swallow."""
     from matplotlib import colormaps  # noqa: PLC0415 -- an extra
     from matplotlib.colors import ListedColormap  # noqa: PLC0415 -- an extra
 
@@ -165,7 +165,7 @@ def sequential_colours() -> ListedColormap:
 
 
 def topic_colours(topics: Sequence[str]) -> dict[str, str]:
-    """Give each topic its colour; behind the seventh all are grey."""
+    """Return each topic its colour; behind the seventh all are grey."""
     return {topic: COLOURS[place] if place < len(COLOURS) else GREY for place, topic in enumerate(topics)}
 
 

@@ -94,7 +94,7 @@ def spark_progress(
 
 
 def _has_own_bar(spark: SparkSession) -> bool:
-    """Tell whether Spark draws on the terminal itself. What a Connect server draws is on the server's."""
+    """Return whether Spark draws on the terminal itself. What a Connect server draws is on the server's."""
     return not is_connect(spark) and spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true"
 
 
@@ -149,7 +149,7 @@ class ProgressWatch:
             self._display.show(view)
 
     def _pace(self, tasks: StageTasks, now: float) -> float:
-        """Give the tasks a second since the stage was first seen: what was done by then took nobody knows how long."""
+        """Return the tasks per second since the stage was first seen; how long earlier ones took is unknown."""
         last, self._last = self._last, tasks
         if last is None or last.stage != tasks.stage or last.done > tasks.done:
             self._done_before, self._began = tasks.done, now

@@ -96,7 +96,7 @@ def choose_display(stream: TextIO | None = None, is_taken: Callable[[], bool] = 
 
 
 def _is_jupyter() -> bool:
-    """Tell whether this is a notebook's kernel, not IPython in a terminal."""
+    """Return whether this is a notebook's kernel, not IPython in a terminal."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

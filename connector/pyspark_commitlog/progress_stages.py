@@ -31,14 +31,14 @@ class Stages(Protocol):
     """Tells which stages are running."""
 
     def running(self) -> list[StageTasks]:
-        """Give the running stages in the order of their numbers. Called by a thread of its own, and never raises."""
+        """Return the running stages in the order of their numbers. Called by a thread of its own, and never raises."""
 
     def close(self) -> None:
         """Let go of the session."""
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Tell whether a session is one of Spark Connect, which has no ``sparkContext``."""
+    """Return whether a session is one of Spark Connect, which has no ``sparkContext``."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -78,7 +78,7 @@ class ConnectStages:
         spark.registerProgressHandler(self._take)  # type: ignore[arg-type]  # Spark's class is a signature
 
     def running(self) -> list[StageTasks]:
-        """Give the running stages of all operations."""
+        """Return the running stages of all operations."""
         return sorted(stage for stages in self._operations.copy().values() for stage in stages)
 
     def close(self) -> None:

@@ -23,7 +23,9 @@ _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 
 def quiet_log4j() -> str:
-    """Give the Java option that silences Spark's log, for ``spark.driver.extraJavaOptions``: errors are raised anyway.
+    """Return the Java option that silences Spark's log, for ``spark.driver.extraJavaOptions``.
+
+    Errors are raised anyway.
 
     It has to be set before the session starts, because Spark greets on stderr.
     """

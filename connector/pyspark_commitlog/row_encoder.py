@@ -270,7 +270,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _milliseconds(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Give times in ms, 0 for null."""
+    """Return times in ms, 0 for null."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     return np.asarray(column.cast(pa.int64()).fill_null(0).to_numpy(), np.int64)

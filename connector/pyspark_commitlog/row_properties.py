@@ -92,7 +92,7 @@ def _texts(messages: pa.RecordBatch, values: dict[str, str]) -> Iterable[tuple[s
 
 
 def _used(properties: pa.MapArray, part: str) -> pa.Array:
-    """Give the names or values that the rows of a map really hold; a slice of it has those of all rows beside."""
+    """Return the names or values that the rows of a map really hold; a slice of it has those of all rows beside."""
     offsets = properties.offsets
     first, last = offsets[0].as_py(), offsets[len(properties)].as_py()
     return getattr(properties, part).slice(first, last - first)

@@ -42,7 +42,7 @@ _SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """Give the Spark type of a column's Arrow type."""
+    """Return the Spark type of a column's Arrow type."""
     if pa.types.is_list(kind):
         return ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
     if pa.types.is_map(kind):
@@ -51,7 +51,7 @@ def spark_type(kind: pa.DataType) -> DataType:
 
 
 def dataframe_schema(columns: Sequence[str], *, nullable: bool) -> StructType:
-    """Give the schema of a DataFrame.
+    """Return the schema of a DataFrame.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class ReadSchema:
         return cls(columns, pa.schema([_field(ours, theirs) for ours, theirs in zip(stored, schema, strict=True)]))
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give a batch of these columns the names and the nullability that Spark expects. Copies no data."""
+        """Return a batch of these columns the names and the nullability that Spark expects. Copies no data."""
         arrays = [
             array if array.type == field.type else array.cast(field.type)
             for array, field in zip(batch.columns, self.arrow, strict=True)

@@ -36,12 +36,12 @@ class CommitLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name for ``spark.read.format``."""
+        """Return the name for ``spark.read.format``."""
         return "commitlog"
 
     @without_traceback
     def schema(self) -> StructType:
-        """Give the columns of the DataFrame.
+        """Return the columns of the DataFrame.
 
         Called once for each DataFrame, at ``load()``, unless the user gave a schema. Reads no file.
 

@@ -32,7 +32,7 @@ _FILE: Final = re.compile(r"while reading file (file:\S+)\. ")
 
 
 def typed_rows(frame: DataFrame, path: str, *, is_base64: bool) -> DataFrame:
-    """Give columns of text the types of messages.
+    """Return columns of text the types of messages.
 
     Parameters
     ----------

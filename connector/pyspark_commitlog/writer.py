@@ -111,7 +111,7 @@ class CommitLogWriter(DataSourceArrowWriter):
 
 
 def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPartition]:
-    """Give what tasks have staged, in the order of their partitions.
+    """Return what tasks have staged, in the order of their partitions.
 
     Raises
     ------

@@ -120,7 +120,7 @@ class BloomFilter:
         return _BYTE * math.ceil(bits / _BYTE)
 
     def generate(self, group: str, topic: str) -> BloomFilterData:
-        """Give the bits of a consumer group that reads a topic."""
+        """Return the bits of a consumer group that reads a topic."""
         value = murmur3_128(f"{group}#{topic}".encode())
         low, high = _as_int(value), _as_int(value >> 32)
         sums = [_as_int(low + number * high) for number in range(1, self.k + 1)]
@@ -128,14 +128,14 @@ class BloomFilter:
         return BloomFilterData(tuple((~found if found < 0 else found) % m for found in sums), m)
 
     def is_valid(self, data: BloomFilterData | None) -> bool:
-        """Tell whether the bits are of this filter."""
+        """Return whether the bits are of this filter."""
         if data is None or data.bit_num != self.m or len(data.positions) != self.k:
             return False
         return all(0 <= position < data.bit_num for position in data.positions)
 
     @staticmethod
     def is_hit(data: BloomFilterData, bit_map: bytes) -> bool:
-        """Tell whether all bits of a consumer are set in a map that is as long as they say."""
+        """Return whether all bits of a consumer are set in a map that is as long as they say."""
         return all(bit_map[position // _BYTE] >> position % _BYTE & 1 for position in data.positions)
 
     @staticmethod
@@ -146,5 +146,5 @@ class BloomFilter:
 
 
 def _log(base: float, value: float) -> float:
-    """Give a logarithm with Java's rounding: the quotient of two natural ones."""
+    """Return a logarithm with Java's rounding: the quotient of two natural ones."""
     return math.log(value) / math.log(base)

@@ -16,7 +16,7 @@ Key = TypeVar("Key", str, int)
 
 
 def initial_capacity(size: int) -> int:
-    """Give the number of buckets of ``new ConcurrentHashMap(size)``: the power of two from one and a half `size` on.
+    """Return the number of buckets of ``new ConcurrentHashMap(size)``: the power of two from one and a half `size` on.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class ConfigFields:
         return f"{self.name}.{key}" if self.name else str(key)
 
     def integer(self, key: JsonKey, default: int = 0, bounds: range = _I64) -> int:
-        """Give an integer within Java's bounds; it may stand in quotes, as fastjson takes it."""
+        """Return an integer within Java's bounds; it may stand in quotes, as fastjson takes it."""
         value = self.members.get(key)
         if value is None:
             return default
@@ -64,15 +64,15 @@ class ConfigFields:
         return value
 
     def small_integer(self, key: JsonKey, default: int = 0) -> int:
-        """Give an integer of 32 bits."""
+        """Return an integer of 32 bits."""
         return self.integer(key, default, _I32)
 
     def flag(self, key: JsonKey, *, default: bool) -> bool:
-        """Give true or false."""
+        """Return true or false."""
         return self._of_kind(key, default, bool, "true or false")
 
     def text(self, key: JsonKey, default: str) -> str:
-        """Give a string."""
+        """Return a string."""
         return self._of_kind(key, default, str, "a string")
 
     def _of_kind(self, key: JsonKey, default: Kind, kind: type[Kind], expected: str) -> Kind:
@@ -84,7 +84,7 @@ class ConfigFields:
         return value
 
     def object(self, key: JsonKey) -> ConfigFields:
-        """Give an object, empty if it is missing."""
+        """Return an object, empty if it is missing."""
         value = self.members.get(key)
         if value is None:
             value = {}
@@ -93,18 +93,18 @@ class ConfigFields:
         return ConfigFields(value, self.file, self._path(key))
 
     def objects(self) -> Iterator[tuple[str, ConfigFields]]:
-        """Give all members, which have to be objects, by name."""
+        """Return all members, which have to be objects, by name."""
         return ((str(key), self.object(key)) for key in self.members)
 
     def offsets(self) -> dict[int, int]:
-        """Give all members as 32-bit integers, of queues or levels, to 64-bit offsets; bare or in quotes."""
+        """Return all members as 32-bit integers, of queues or levels, to 64-bit offsets; bare or in quotes."""
         missing = next((key for key, value in self.members.items() if value is None), None)
         if missing is not None:
             raise self.error(missing, "an offset")
         return {self._index(key): self.integer(key) for key in self.members}
 
     def integers(self, key: JsonKey) -> tuple[int, ...]:
-        """Give a list of 32-bit integers, empty if it is missing."""
+        """Return a list of 32-bit integers, empty if it is missing."""
         value = self.members.get(key)
         if value is None:
             return ()
@@ -113,7 +113,7 @@ class ConfigFields:
         return tuple(value)
 
     def texts(self) -> dict[str, str]:
-        """Give all members, which have to be strings."""
+        """Return all members, which have to be strings."""
         return {str(key): self.text(key, "") for key in self.members}
 
     def _index(self, key: JsonKey) -> int:
@@ -125,5 +125,5 @@ class ConfigFields:
         return value
 
     def others(self, known: frozenset[str]) -> JsonObject:
-        """Give the members that are not known, as they are, so that writing keeps them."""
+        """Return the members that are not known, as they are, so that writing keeps them."""
         return {key: value for key, value in self.members.items() if key not in known}

@@ -78,7 +78,7 @@ class ConfigManager(ABC):
 
     @abstractmethod
     def encode(self) -> JsonObject:
-        """Give what goes into the file, in the order in which it stands there."""
+        """Return what goes into the file, in the order in which it stands there."""
 
     @abstractmethod
     def decode(self, value: JsonObject, file: str) -> None:

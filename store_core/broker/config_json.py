@@ -98,7 +98,7 @@ class _Parser:
         return match
 
     def _take(self) -> str:
-        """Give the token ahead, and scan the next."""
+        """Return the token ahead, and scan the next."""
         token = self._ahead.group().lstrip()
         self._ahead = self._scan(self._ahead.end())
         return token
@@ -171,7 +171,7 @@ class _Parser:
         return CorruptRecordError(*self._facts(expected, position))
 
     def _facts(self, expected: str, position: int | None = None) -> tuple[str, str, int, str, str, bytes, str]:
-        """Give what `CorruptRecordError` takes; the position defaults to that of the token ahead."""
+        """Return what `CorruptRecordError` takes; the position defaults to that of the token ahead."""
         if position is None:
             position = self._ahead.end() - len(self._ahead.group().lstrip())
         line = self._text.count("\n", 0, position) + 1

@@ -73,14 +73,14 @@ class ConsumerFilterData:
         return self.dead_time >= self.born_time
 
     def is_msg_in_live(self, msg_store_time: int) -> bool:
-        """Tell whether a message was stored after the registration, so that its map counts."""
+        """Return whether a message was stored after the registration, so that its map counts."""
         return msg_store_time > self.born_time
 
 
 def calculate_bit_map(
     consumers: Iterable[ConsumerFilterData], properties: Mapping[str, str], bloom_filter: BloomFilter | None = None
 ) -> bytes:
-    """Give the map of a message: the bits of each consumer of its topic whose expression is true.
+    """Return the map of a message: the bits of each consumer of its topic whose expression is true.
 
     The broker puts this before the building of queues if ``enableCalcFilterBitMap`` is set; the map goes into the
     unit of the queue's extension.

@@ -79,23 +79,23 @@ class ConsumerFilterManager(ConfigManager):
     # ---- asking
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """Give what a group has registered for a topic; None if nothing."""
+        """Return what a group has registered for a topic; None if nothing."""
         with self._lock:
             return self._topics.get(topic, {}).get(group)
 
     def of_topic(self, topic: str) -> tuple[ConsumerFilterData, ...]:
-        """Give what is registered for a topic, in the order in which Java's table gives it."""
+        """Return what is registered for a topic, in the order in which Java's table gives it."""
         with self._lock:
             groups = self._topics.get(topic, {})
             return tuple(groups[group] for group in concurrent_map_order(groups, DEFAULT_CAPACITY))
 
     def of_group(self, group: str) -> tuple[ConsumerFilterData, ...]:
-        """Give what a group has registered."""
+        """Return what a group has registered."""
         with self._lock:
             return tuple(groups[group] for groups in self._topics.values() if group in groups)
 
     def bit_map(self, request: DispatchRequest) -> bytes:
-        """Give the map of a message; `DefaultMessageStore.open` takes this as its `filter_bit_map`."""
+        """Return the map of a message; `DefaultMessageStore.open` takes this as its `filter_bit_map`."""
         return calculate_bit_map(self.of_topic(request.topic), request.properties, self.bloom_filter)
 
     # ---- registering
@@ -183,7 +183,7 @@ class ConsumerFilterManager(ConfigManager):
     # ---- the file
 
     def encode(self) -> JsonObject:
-        """Give what goes into the file; it is cleaned before."""
+        """Return what goes into the file; it is cleaned before."""
         with self._lock:
             self.clean()
             table: JsonObject = {}

@@ -73,7 +73,7 @@ def follow(  # noqa: PLR0913 -- which queue, from where, and what of it
     max_msg_nums: int = 32,
     waiting: Waiting | None = None,
 ) -> Iterator[MessageExt]:
-    """Give the messages of a queue, one after the other.
+    """Yield the messages of a queue, one after the other.
 
     What is gone from the store is passed over, as a consumer does that is told that its offset has moved. Bodies are as
     stored, and an inner batch is one message.
@@ -135,7 +135,7 @@ class _Loop:
         self.position = 0
 
     def first_position(self) -> int:
-        """Give where the group has left off, or the first message."""
+        """Return where the group has left off, or the first message."""
         offset = NO_OFFSET
         if self._offsets is not None:
             offset = self._offsets.query_offset(self._group, self._topic, self._queue_id)
@@ -150,7 +150,7 @@ class _Loop:
         return self._store.get_message(self._group, self._topic, self._queue_id, self.position, self._most, wanted)
 
     def consume(self, result: GetMessageResult) -> Iterator[MessageExt]:
-        """Give messages; each one is committed when the next is asked for."""
+        """Yield messages; each one is committed when the next is asked for."""
         ends = [*result.message_queue_offsets[1:], result.next_begin_offset]
         for message, end in zip(result.messages, ends, strict=True):
             if self._selector.sql is not None or self._selector.tags.is_matched_by_tags(message.tags):

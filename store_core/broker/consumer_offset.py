@@ -117,7 +117,7 @@ class ConsumerOffsetManager(ConfigManager):
             )
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Give where a group goes on in a queue, -1 if nothing is known; in 5.x a reset by the server goes first."""
+        """Return where a group goes on in a queue, -1 if nothing is known; in 5.x a reset by the server goes first."""
         key = _key(topic, group)
         with self._lock:
             if self._uses_reset and queue_id in self._reset_offsets.get(key, {}):
@@ -126,13 +126,13 @@ class ConsumerOffsetManager(ConfigManager):
             return NO_OFFSET if queues is None else queues.offsets.get(queue_id, NO_OFFSET)
 
     def query_offsets(self, group: str, topic: str) -> Mapping[int, int] | None:
-        """Give what a group has committed for all queues of a topic; None if nothing ever."""
+        """Return what a group has committed for all queues of a topic; None if nothing ever."""
         with self._lock:
             queues = self._offsets.get(_key(topic, group))
             return None if queues is None else dict(queues.offsets)
 
     def offset_table(self) -> dict[str, dict[int, int]]:
-        """Give a copy of all that was committed: ``topic@group`` to queue to offset."""
+        """Return a copy of all that was committed: ``topic@group`` to queue to offset."""
         with self._lock:
             return {key: dict(queues.offsets) for key, queues in self._offsets.items()}
 
@@ -145,7 +145,7 @@ class ConsumerOffsetManager(ConfigManager):
             self._pull_offsets.setdefault(_key(topic, group), {})[queue_id] = offset
 
     def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Give up to where a group has pulled a queue, or as `query_offset` if it has not pulled."""
+        """Return up to where a group has pulled a queue, or as `query_offset` if it has not pulled."""
         with self._lock:
             pulled = self._pull_offsets.get(_key(topic, group), {}).get(queue_id)
         return self.query_offset(group, topic, queue_id) if pulled is None else pulled
@@ -172,23 +172,23 @@ class ConsumerOffsetManager(ConfigManager):
             self._offsets.setdefault(key, _Queues(DEFAULT_CAPACITY)).offsets[queue_id] = offset
 
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
-        """Tell whether a reset waits for the group's next pull."""
+        """Return whether a reset waits for the group's next pull."""
         with self._lock:
             return queue_id in self._reset_offsets.get(_key(topic, group), {})
 
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Give a waiting reset, and forget it; None if there is none."""
+        """Return a waiting reset, and forget it; None if there is none."""
         with self._lock:
             return self._reset_offsets.get(_key(topic, group), {}).pop(queue_id, None)
 
     # ---- who consumes what
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
-        """Give the topics of which a group has committed something."""
+        """Return the topics of which a group has committed something."""
         return {topic for topic, other in self._pairs() if other == group}
 
     def which_group_by_topic(self, topic: str) -> set[str]:
-        """Give the groups that have committed something of a topic."""
+        """Return the groups that have committed something of a topic."""
         return {group for other, group in self._pairs() if other == topic}
 
     def clone_offset(self, group: str, new_group: str, topic: str) -> None:
@@ -224,7 +224,7 @@ class ConsumerOffsetManager(ConfigManager):
     # ---- the file
 
     def encode(self) -> JsonObject:
-        """Give what goes into the file: in 4.x the offsets alone."""
+        """Return what goes into the file: in 4.x the offsets alone."""
         table: JsonObject = {}
         with self._lock:
             for key in concurrent_map_order(self._offsets, self._capacity):
@@ -237,7 +237,7 @@ class ConsumerOffsetManager(ConfigManager):
             return {"dataVersion": version, "groupTopicMap": self._group_topic_map(), "offsetTable": table}
 
     def _group_topic_map(self) -> JsonObject:
-        """Give the topics of each group, in the order of Java's ``HashMap`` and ``HashSet``."""
+        """Return the topics of each group, in the order of Java's ``HashMap`` and ``HashSet``."""
         topics_of: dict[str, list[str]] = {}
         for topic, group in self._pairs():
             topics_of.setdefault(group, []).append(topic)

@@ -43,5 +43,5 @@ class DataVersion:
         return {"counter": self.counter, **state, "timestamp": self.timestamp}
 
     def next_version(self, now_ms: int, state_version: int = 0) -> DataVersion:
-        """Give the one after it."""
+        """Return the one after it."""
         return DataVersion(now_ms, self.counter + 1, state_version)

@@ -66,11 +66,11 @@ class DelayOffsetTable(ConfigManager):
         self.data_version = DataVersion(self._clock.now_ms())
 
     def offset_of(self, level: int) -> int:
-        """Give the index of the next message of a level; 0 if none was ever delivered."""
+        """Return the index of the next message of a level; 0 if none was ever delivered."""
         return self._offsets.get(level, 0)
 
     def offset_table(self) -> dict[int, int]:
-        """Give a copy of all offsets by level."""
+        """Return a copy of all offsets by level."""
         with self._lock:
             return dict(self._offsets)
 
@@ -104,7 +104,7 @@ class DelayOffsetTable(ConfigManager):
         return tuple(corrected)
 
     def encode(self) -> JsonObject:
-        """Give what goes into the file: in 4.x the offsets alone."""
+        """Return what goes into the file: in 4.x the offsets alone."""
         with self._lock:
             order = concurrent_map_order(self._offsets, _CAPACITY)
             table: JsonObject = {level: self._offsets[level] for level in order}

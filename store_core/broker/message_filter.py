@@ -101,7 +101,7 @@ class ExpressionMessageFilter:
         self._parser = parser
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
-        """Tell from a queue unit whether the message may match.
+        """Report from a queue unit whether the message may match.
 
         Tags are compared by their hash. An expression is looked up in the extension's map of bits; without one, with
         one of another length, or if the message is not younger than the registration, it may match.
@@ -121,7 +121,7 @@ class ExpressionMessageFilter:
         return self._bloom_filter.is_hit(data.bloom, ext.bit_map)
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
-        """Tell from a record whether the message matches; tags are not looked at again.
+        """Report from a record whether the message matches; tags are not looked at again.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class ExpressionMessageFilter:
         return self._is_matched(lambda: record_properties(record, self._parser))
 
     def is_matched_by_properties(self, properties: Mapping[str, str]) -> bool:
-        """Tell the same from the properties alone, as they are known when a message arrives."""
+        """Report the same from the properties alone, as they are known when a message arrives."""
         return self._is_matched(lambda: properties)
 
     def _is_matched(self, properties: Callable[[], Mapping[str, str]]) -> bool:

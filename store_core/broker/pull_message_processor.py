@@ -135,7 +135,7 @@ class PullMessageProcessor:
         return response
 
     def _patience(self, request: PullMessageRequest) -> int:
-        """Give how long a pull may wait, ms."""
+        """Return how long a pull may wait, ms."""
         if self._broker.long_polling_enable:
             return request.suspend_timeout_millis
         return self._broker.short_polling_time_mills

@@ -68,7 +68,7 @@ class PullMessageRequest:
     expression_type: str | None = None
 
     def has(self, flag: PullSysFlag) -> bool:
-        """Tell whether a bit is set."""
+        """Return whether a bit is set."""
         return bool(self.sys_flag & flag)
 
 

@@ -201,7 +201,7 @@ class PullRequestHoldService(ServiceThread):
 
 
 def _matches(message_filter: ExpressionMessageFilter, arrival: _Arrival) -> bool:
-    """Tell whether a message may be for a pull; by the map of bits, and again by its properties if they are there."""
+    """Return whether a message may be for a pull; by the map of bits, and again by its properties if they are there."""
     if not message_filter.is_matched_by_consume_queue(arrival.tags_code, arrival):
         return False
     return arrival.properties is None or message_filter.is_matched_by_properties(arrival.properties)

@@ -37,11 +37,11 @@ class ReadableStore(Protocol):
         ...
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
-        """Give the index of the first message of a queue."""
+        """Return the index of the first message of a queue."""
         ...
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
-        """Give the index behind the last message of a queue."""
+        """Return the index behind the last message of a queue."""
         ...
 
 

@@ -36,7 +36,7 @@ class ResponseCode(IntEnum):
 
     @classmethod
     def of_status(cls, status: GetMessageStatus, queue_offset: int) -> ResponseCode:
-        """Give the answer to a get that ended so.
+        """Return the answer to a get that ended so.
 
         Parameters
         ----------

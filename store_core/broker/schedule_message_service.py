@@ -65,7 +65,7 @@ class DelayingStore(Protocol):
         ...
 
     def look_message_by_offset(self, physical_offset: int, /) -> MessageExt | None:
-        """Give the message whose record begins at an offset; None if none does."""
+        """Return the message whose record begins at an offset; None if none does."""
         ...
 
     def put_message(self, message: Message, /) -> PutMessageResult:
@@ -122,7 +122,7 @@ class _Level:
     due: float = 0.0
 
     def deliver_time(self, tags_code: int, now: int) -> int:
-        """Give when a message is due, ms: never further ahead than the level's delay (``correctDeliverTimestamp``)."""
+        """Return when a message is due, ms: no further ahead than the level's delay (``correctDeliverTimestamp``)."""
         return now if tags_code > now + self.delay_ms else tags_code
 
 
@@ -268,7 +268,7 @@ class ScheduleMessageService(ServiceThread):
             return None
 
     def _tags_code(self, level: _Level, unit: QueueUnit, message: MessageExt | None) -> int:
-        """Give when a message is due, ms; worked out anew if it stood in an extension that is lost."""
+        """Return when a message is due, ms; worked out anew if it stood in an extension that is lost."""
         if unit.tags_code is not None:
             return unit.tags_code
         return (-1 if message is None else message.store_timestamp) + level.delay_ms

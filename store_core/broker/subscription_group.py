@@ -153,11 +153,11 @@ class SubscriptionGroupManager(ConfigManager):
         self.data_version = DataVersion(self._clock.now_ms())
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """Give a group; None if it is not known."""
+        """Return a group; None if it is not known."""
         return self._groups.get(group)
 
     def groups(self) -> tuple[str, ...]:
-        """Give the names of all groups, in the order in which Java's table gives them."""
+        """Return the names of all groups, in the order in which Java's table gives them."""
         with self._lock:
             return tuple(concurrent_map_order(self._groups, _CAPACITY))
 
@@ -185,7 +185,7 @@ class SubscriptionGroupManager(ConfigManager):
                 self._next_version()
 
     def forbidden(self, group: str, topic: str) -> int:
-        """Give the bits of what a group is forbidden with a topic (5.x), by the positions of ``PermName``."""
+        """Return the bits of what a group is forbidden with a topic (5.x), by the positions of ``PermName``."""
         with self._lock:
             return max(self._forbidden.get(group, {}).get(topic, 0), 0)
 
@@ -197,7 +197,7 @@ class SubscriptionGroupManager(ConfigManager):
         self.data_version = self.data_version.next_version(self._clock.now_ms())
 
     def encode(self) -> JsonObject:
-        """Give what goes into the file."""
+        """Return what goes into the file."""
         with self._lock:
             order = concurrent_map_order(self._groups, _CAPACITY)
             table: JsonObject = {name: self._groups[name].encode(self._release) for name in order}

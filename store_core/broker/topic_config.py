@@ -158,16 +158,16 @@ class TopicConfigManager(ConfigManager):
         self.data_version = DataVersion(self._clock.now_ms())
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """Give a topic; None if it is not known."""
+        """Return a topic; None if it is not known."""
         return self._topics.get(topic)
 
     def topics(self) -> tuple[str, ...]:
-        """Give the names of all topics, in the order in which Java's table gives them."""
+        """Return the names of all topics, in the order in which Java's table gives them."""
         with self._lock:
             return tuple(concurrent_map_order(self._topics, _CAPACITY))
 
     def batch_topics(self) -> frozenset[str]:
-        """Give the topics whose queues are batch consume queues, as `DefaultMessageStore.open` takes them."""
+        """Return the topics whose queues are batch consume queues, as `DefaultMessageStore.open` takes them."""
         with self._lock:
             return frozenset(name for name, topic in self._topics.items() if topic.is_batch)
 
@@ -186,7 +186,7 @@ class TopicConfigManager(ConfigManager):
             return True
 
     def encode(self) -> JsonObject:
-        """Give what goes into the file."""
+        """Return what goes into the file."""
         with self._lock:
             order = concurrent_map_order(self._topics, _CAPACITY)
             table: JsonObject = {name: self._topics[name].encode(self._release) for name in order}

@@ -112,17 +112,17 @@ class TransactionState:
     notes: tuple[str, ...] = ()
 
     def of(self, status: TransactionStatus) -> tuple[Transaction, ...]:
-        """Give those of one status."""
+        """Return those of one status."""
         return tuple(transaction for transaction in self.transactions if transaction.status is status)
 
     def counts(self) -> dict[TransactionStatus, int]:
-        """Give how many there are of each status."""
+        """Return how many there are of each status."""
         found = Counter(transaction.status for transaction in self.transactions)
         return {status: found[status] for status in TransactionStatus}
 
 
 def transaction_state(store: DefaultMessageStore | StorePaths, **options: Any) -> TransactionState:  # noqa: ANN401 -- as read_messages
-    """Tell what became of each transactional message of a log.
+    """Report what became of each transactional message of a log.
 
     What counts is in the log alone; no broker, queue or configuration file is asked. A half message is committed if a
     message of type COMMIT names its offset. It is rolled back if a record of `OP_TOPIC` names its index in the queue
@@ -185,14 +185,14 @@ def _rows(store: StorePaths, options: dict[str, Any], columns: list[str], **more
 
 
 def _settled_rows(store: StorePaths, options: dict[str, Any]) -> Iterator[_Row]:
-    """Give all records whose system flag has bits of a transaction."""
+    """Yield all records whose system flag has bits of a transaction."""
     for batch in read_messages(store, columns=_RECORD_COLUMNS, **options):
         kinds: pa.Array = pc.bit_wise_and(batch["sys_flag"], TRANSACTION_MASK)
         yield from _as_rows(batch.filter(pc.not_equal(kinds, 0)))
 
 
 def _as_rows(batch: pa.RecordBatch) -> list[_Row]:
-    """Give a batch's rows, store times in ms, whatever a damaged record claims."""
+    """Return a batch's rows, store times in ms, whatever a damaged record claims."""
     position = batch.schema.get_field_index("store_timestamp")
     if position >= 0:
         times = pc.divide(batch.column(position).cast(pa.int64()), _MICROSECONDS)

@@ -83,7 +83,7 @@ class AllocateMappedFileService(ServiceThread):
         return tuple(self._requests)
 
     def put_request_and_return_mapped_file(self, path: Path, next_path: Path, file_size: int) -> MappedFile:
-        """Give the file at `path`, made ahead if all went well, and have the one at `next_path` made.
+        """Return the file at `path`, made ahead if all went well, and have the one at `next_path` made.
 
         Raises
         ------

@@ -79,7 +79,7 @@ class OpenFile(Protocol):
         ...
 
     def reserve(self, size: int) -> None:
-        """Give the first `size` bytes disk blocks, so that no write to them can find the disk full."""
+        """Allocate disk blocks for the first `size` bytes, so that no write to them can find the disk full."""
         ...
 
     def map(self, size: int) -> memoryview:
@@ -210,7 +210,7 @@ class OsOpenFile:
         os.ftruncate(self._descriptor, size)
 
     def reserve(self, size: int) -> None:
-        """Give the first `size` bytes disk blocks."""
+        """Allocate disk blocks for the first `size` bytes."""
         os.posix_fallocate(self._descriptor, 0, size)
 
     def map(self, size: int) -> memoryview:

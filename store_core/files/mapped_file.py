@@ -204,7 +204,7 @@ class MappedFile(ReferenceResource):
             self._file.write(area[:stored], position, seal=RECORD_SEAL)
 
     def _append_area(self, position: int) -> memoryview:
-        """Give the place a callback writes to: the write buffer, or memory that is copied to the file afterwards."""
+        """Return the place a callback writes to: the write buffer, or memory that is copied to the file afterwards."""
         if self._write_buffer is not None:
             return self._write_buffer[position : self.file_size]
         if self._scratch is None:

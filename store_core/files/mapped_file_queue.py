@@ -136,7 +136,7 @@ class MappedFileQueue:
         return files[-1] if files else None
 
     def get_last_mapped_file(self, start_offset: int = 0, *, create: bool = True) -> MappedFile | None:
-        """Give the file to append to (RocketMQ: ``MappedFileQueue.getLastMappedFile(startOffset, needCreate)``).
+        """Return the file to append to (RocketMQ: ``MappedFileQueue.getLastMappedFile(startOffset, needCreate)``).
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class MappedFileQueue:
         return files[0] if return_first else None
 
     def get_mapped_file_by_time(self, timestamp_ms: int) -> MappedFile | None:
-        """Give the first file last changed at or after a time, else the last file (RocketMQ up to 5.1.0)."""
+        """Return the first file last changed at or after a time, else the last file (RocketMQ up to 5.1.0)."""
         files = self._files
         return next((file for file in files if file.last_modified_ms >= timestamp_ms), files[-1] if files else None)
 

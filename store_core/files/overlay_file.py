@@ -138,13 +138,13 @@ class OverlayNode:
             self.modified_ms = self._clock.now_ms()
 
     def _memory(self) -> memoryview:
-        """Give the memory that holds the file, from the first change on."""
+        """Return the memory that holds the file, from the first change on."""
         if not self._memories:
             self._memories.append(self._view())
         return self._memories[-1]
 
     def _view(self) -> memoryview:
-        """Give what is below, mapped so that changes stay here; or zeros, if there is nothing below."""
+        """Return what is below, mapped so that changes stay here; or zeros, if there is nothing below."""
         if self._base is None or not self._base_size:
             return anonymous_memory(self.size) if self.size else _NOTHING
         mapping = self._unchanged() if self._unchanged is not None else None

@@ -108,7 +108,7 @@ class OverlayFileSystem:
             return FileStatus(entry.size, entry.modified_ms, is_directory=False, identity=entry.identity)
 
     def _is_shown(self, path: Path) -> bool:
-        """Tell whether what is below a path may be seen: not if a directory above it was removed here."""
+        """Return whether what is below a path may be seen: not if a directory above it was removed here."""
         return not any(self._entries.get(above.parent, {}).get(above.name, self) is None for above in path.parents)
 
     def names(self, directory: Path) -> list[str]:

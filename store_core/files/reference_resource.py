@@ -35,7 +35,7 @@ class ReferenceResource(ABC):
 
     @abstractmethod
     def _cleanup(self) -> None:
-        """Give back what is held; called once, under the lock."""
+        """Release what is held; called once, under the lock."""
 
     @property
     def is_available(self) -> bool:

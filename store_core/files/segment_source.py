@@ -61,7 +61,7 @@ class SegmentBytes(Protocol):
         """The segment's bytes, shape (size,); read-only."""
 
     def next_data(self, position: int) -> int:
-        """Give the first position at or behind `position` that may hold anything but zeros."""
+        """Return the first position at or behind `position` that may hold anything but zeros."""
 
     def __enter__(self) -> Self: ...
 

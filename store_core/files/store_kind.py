@@ -230,7 +230,7 @@ def _queue_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
 
 
 def _holds_data(database: Path, file_system: FileSystem) -> bool:
-    """Tell a RocksDB with data from one that was only made, as RocketMQ 5.4 makes one in every store."""
+    """Distinguish a RocksDB with data from one that was only made, as RocketMQ 5.4 makes one in every store."""
     names = names_in(database, file_system) if _is_rocksdb(database, file_system) else []
     found = (file_system.status(database / name) for name in names if name.endswith((".sst", ".log")))
     return any(status is not None and status.size > 0 for status in found)

@@ -88,7 +88,7 @@ class StoreLock:
         file.sync()
 
     def release(self) -> None:
-        """Give the lock back; the file stays, as RocketMQ leaves it. In a forked child this only closes the file."""
+        """Release the lock; the file stays, as RocketMQ leaves it. In a forked child this only closes the file."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -104,7 +104,7 @@ class StoreLock:
 
 
 def is_lock_held(root: Path) -> bool:
-    """Tell whether somebody has a store open for writing; this takes no lock and writes nothing.
+    """Return whether somebody has a store open for writing; this takes no lock and writes nothing.
 
     Without a file ``lock`` there is nobody: a broker makes it when it starts. A lock that can't be asked about counts
     as held.

@@ -121,7 +121,7 @@ def _store_around(path: Path, file_system: FileSystem) -> tuple[Path, str] | Non
 
 
 def _holds_other_parts(part: Path, file_system: FileSystem) -> bool:
-    """Tell whether there are other parts of a store beside one; segments there are of no root."""
+    """Return whether there are other parts of a store beside one; segments there are of no root."""
     names = names_in(part.parent, file_system)
     return not any(map(_SEGMENT.fullmatch, names)) and not _SIGNS.isdisjoint(set(names) - {part.name})
 

@@ -110,7 +110,7 @@ def _places(paths: StorePaths) -> list[Path]:
 
 
 def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
-    """Tell that there is no segment; and of stores nearby, or else of the first things that are there instead."""
+    """Report that there is no segment; and of stores nearby, or else of the first things that are there instead."""
     text = (
         f"nothing to read: no segment file in {', '.join(map(str, places))} ({_NAME_RULE}; a store root has them in "
         f"{COMMIT_LOG}/)."
@@ -122,7 +122,7 @@ def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundEr
 
 
 def _stores_near(place: Path) -> Iterator[str]:
-    """Give the roots of stores above a path, and among the first entries of two levels below it."""
+    """Return the roots of stores above a path, and among the first entries of two levels below it."""
     above = [] if place.name == COMMIT_LOG else [place.parent]
     below = (sorted(islice(place.glob(level), _MOST_LOOKED_AT)) for level in ("*", "*/*"))
     near = (path for paths in (above, *below) for path in paths if path.name != COMMIT_LOG)
@@ -157,13 +157,13 @@ def _resolve(text: str) -> list[Path]:
 
 
 def _tried(text: str, local: str) -> str:
-    """Tell the path that was looked for, if it is not what was given."""
+    """Report the path that was looked for, if it is not what was given."""
     absolute = os.path.abspath(local)  # noqa: PTH100 -- as above
     return "" if absolute == text else f"; tried {absolute!r}"
 
 
 def _exists(path: str) -> bool:
-    """Tell whether something is there; what the system can't even look up is not."""
+    """Return whether something is there; what the system can't even look up is not."""
     try:
         return os.path.exists(path)  # noqa: PTH110 -- Path.exists raises where a path is too long
     except ValueError:
@@ -282,7 +282,7 @@ def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segme
 
 
 def usual_size(segments: Sequence[Segment]) -> int:
-    """Give the segment size the store was made with, in bytes, as most files and most distances between names tell it.
+    """Return the segment size of the store, in bytes, as most files and most distances between names tell it.
 
     RocketMQ takes it from its configuration (``mappedFileSizeCommitLog``), which may not have come along.
     """

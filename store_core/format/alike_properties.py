@@ -55,14 +55,14 @@ class AlikeProperties:
         return cls(table, layout)
 
     def map(self) -> pa.MapArray:
-        """Give all properties of each row."""
+        """Return all properties of each row."""
         rows, names = len(self._table), self._layout.names
         bounds = np.arange(rows + 1, dtype=np.int32) * np.int32(len(names))
         keys = _texts(b"".join(names) * rows, [len(name) for name in names], rows)
         return property_maps(bounds, keys, self._values())
 
     def value(self, name: str) -> pa.StringArray:
-        """Give one property of each row, null where it is not there."""
+        """Return one property of each row, null where it is not there."""
         rows = len(self._table)
         if name.encode() not in self._layout.names:
             return pa.nulls(rows, pa.string())
@@ -70,7 +70,7 @@ class AlikeProperties:
         return _texts(np.ascontiguousarray(_cells(self._table, start, stop)), [stop - start], rows)
 
     def _values(self) -> pa.StringArray:
-        """Give the values of all rows, those of a row side by side."""
+        """Return the values of all rows, those of a row side by side."""
         widths = [stop - start for start, stop in self._layout.values]
         joined = np.empty((len(self._table), sum(widths)), np.uint8)
         at = 0

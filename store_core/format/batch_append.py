@@ -87,7 +87,7 @@ class EncodedBatch:
         return ranks
 
     def queue_offsets(self, first_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Give each record's queue offset, where the queues stand at `first_offsets`; 0 for records not queued."""
+        """Return each record's queue offset, where the queues stand at `first_offsets`; 0 for records not queued."""
         return np.where(self.is_queued, first_offsets[self.queue_index] + self.queue_ranks, 0)
 
 

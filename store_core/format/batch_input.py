@@ -189,7 +189,7 @@ class MessageColumns:
         return column.fill_null(b"") if column.null_count else column
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
-        """Give an integer column as int64, null and missing as 0."""
+        """Return an integer column as int64, null and missing as 0."""
         if name not in self._integers:
             kind = pa.int32() if name in INT32_COLUMNS else pa.int64()
             given = self.has(name)
@@ -214,11 +214,11 @@ class MessageColumns:
         return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
 
     def born_hosts(self) -> tuple[list[tuple[str, int]], pa.Array]:
-        """Give the distinct hosts that messages were born at, and of each row which one."""
+        """Return the distinct hosts that messages were born at, and of each row which one."""
         return self.hosts("born_host", self._born_host)
 
     def hosts(self, name: str, default: tuple[str, int]) -> tuple[list[tuple[str, int]], pa.Array]:
-        """Give the distinct hosts of a column, and of each row which one it has."""
+        """Return the distinct hosts of a column, and of each row which one it has."""
         if not self.has(name):
             return [default], fixed_array(np.zeros(len(self), np.int32))
         encoded = self._cast(name, pa.string()).dictionary_encode(null_encoding="encode")
@@ -226,7 +226,7 @@ class MessageColumns:
         return [default if text is None else parse_host(text) for text in texts], encoded.indices
 
     def message(self, row: int) -> Message:
-        """Give one row as a message: what the scalar encoder makes of it is the definition."""
+        """Return one row as a message: what the scalar encoder makes of it is the definition."""
         queue_id, flag, sys_flag, times = (int(self.integers(name)[row]) for name in INT32_COLUMNS[:4])
         return Message(
             self.topics[row].as_py(),

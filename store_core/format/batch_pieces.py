@@ -48,12 +48,12 @@ def fixed_items(values: npt.NDArray[np.generic]) -> pa.BinaryArray:
 
 
 def item_lengths(items: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Give the bytes of each item of a binary or string array; int32, shape (n,). A null may have any number."""
+    """Return the bytes of each item of a binary or string array; int32, shape (n,). A null may have any number."""
     return np.diff(item_borders(items))
 
 
 def item_borders(items: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Give where each item begins in the array's data, and where the last one ends; int32, shape (n + 1,)."""
+    """Return where each item begins in the array's data, and where the last one ends; int32, shape (n + 1,)."""
     offsets = items.buffers()[1]
     if offsets is None or not len(items):
         return np.zeros(len(items) + 1, np.int32)
@@ -155,7 +155,7 @@ class HostColumn:
         return wide[self.index]
 
     def items(self, rows: npt.NDArray[np.int64] | None, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-        """Give the hosts of some rows, all of the width of `kind`; one for all if there is but one."""
+        """Return the hosts of some rows, all of the width of `kind`; one for all if there is but one."""
         cut = [host[: kind.itemsize].ljust(kind.itemsize, b"\0") for host in self.packed]
         table = np.frombuffer(b"".join(cut), kind)
         if table.size == 1:
@@ -164,7 +164,7 @@ class HostColumn:
 
 
 def item_crcs(items: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Give the checksum of each item, as `store_core.format.message.body_crc` does one; int64, shape (n,)."""
+    """Return the checksum of each item, as `store_core.format.message.body_crc` does one; int64, shape (n,)."""
     borders = item_borders(items).astype(np.int64)
     raw = np.frombuffer(items.buffers()[2] or b"", np.uint8)
     return body_crcs(raw, borders[:-1], borders[1:])
@@ -173,7 +173,7 @@ def item_crcs(items: pa.BinaryArray) -> npt.NDArray[np.int64]:
 def number_queues(
     topics: pa.DictionaryArray, queue_ids: npt.NDArray[np.int64]
 ) -> tuple[tuple[tuple[str, int], ...], npt.NDArray[np.int32]]:
-    """Give each distinct pair of topic and queue id a number.
+    """Assign a number to each distinct pair of topic and queue id.
 
     Returns
     -------

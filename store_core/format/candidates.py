@@ -50,7 +50,7 @@ class CandidateFinder:
         self._found = np.empty(0, np.int64)
 
     def next(self, begin: int) -> int | None:
-        """Give the first candidate at or behind `begin`, None if there is none."""
+        """Return the first candidate at or behind `begin`, None if there is none."""
         while True:
             if not self._begin <= begin < self._end:
                 first = self._next_magic(begin)
@@ -89,7 +89,7 @@ class CandidateFinder:
 
 
 def _magics(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Tell at which positions of `data`, but its last three, a magic code of a message stands."""
+    """Report at which positions of `data`, but its last three, a magic code of a message stands."""
     is_magic: npt.NDArray[np.bool_] = (data[:-3] == 0xDA) & (data[1:-2] == 0xA3)  # noqa: PLR2004 -- the bytes of 0xDAA320A7 and 0xDAA320AB
     is_magic &= data[2:-1] == 0x20  # noqa: PLR2004
     last = data[3:]

@@ -30,7 +30,7 @@ _TOGETHER_BYTES: Final = 512 << 10
 def body_crcs(
     raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Give `store_core.format.message.body_crc` of many pieces, shape (n,); of no bytes it is 0.
+    """Return `store_core.format.message.body_crc` of many pieces, shape (n,); of no bytes it is 0.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def _cut_alike(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], size: 
 
 
 def _lie_close(starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> bool:
-    """Tell whether pieces come one after the other, and are short on average together with what is between them."""
+    """Return whether pieces come one after the other, and are short on average together with what is between them."""
     in_order = (starts[1:] >= stops[:-1]).all() and (stops >= starts).all()
     return bool(in_order and stops[-1] - starts[0] < _LONG * starts.size)
 

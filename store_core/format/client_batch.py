@@ -66,7 +66,7 @@ def _item(message: Message, first: Message, number: int, release: str) -> bytes:
 
 
 def decode_items(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Give flag, body and properties of each item of a batch.
+    """Yield flag, body and properties of each item of a batch.
 
     Sizes, magic codes and checksums of items are not looked at, as in ``MessageExtEncoder.encode``.
 

@@ -148,7 +148,7 @@ def _resolve(name: str) -> str:
 
 
 def arrow_schema(names: Sequence[str], *, nullable: bool = False) -> pa.Schema:
-    """Give the Arrow schema of some columns.
+    """Return the Arrow schema of some columns.
 
     Parameters
     ----------

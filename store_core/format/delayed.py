@@ -89,19 +89,19 @@ def delay_level(properties: Mapping[str, str | None]) -> int:
 
 
 def may_be_delayed(sys_flag: int) -> bool:
-    """Tell whether messages of this kind are delayed: prepared and rolled-back transaction messages never are."""
+    """Return whether messages of this kind are delayed: prepared and rolled-back transaction messages never are."""
     return sys_flag & TRANSACTION_MASK in _QUEUED
 
 
 def is_timed(topic: str, properties: PropertyMap) -> bool:
-    """Tell whether a message without a delay level goes to the timer (``HookUtils.checkIfTimerMessage``)."""
+    """Return whether a message without a delay level goes to the timer (``HookUtils.checkIfTimerMessage``)."""
     if topic == TIMER_TOPIC or properties.get(TIMER_OUT_MS) is not None:
         return False
     return any(properties.get(name) is not None for name in TIMERS)
 
 
 def without_timers(properties: PropertyMap) -> PropertyMap:
-    """Give a map without the properties of the timer: a delay level wins over them."""
+    """Return a map without the properties of the timer: a delay level wins over them."""
     for name in TIMERS:
         properties = properties.without(name) if name in properties else properties
     return properties
@@ -138,7 +138,7 @@ def to_schedule_topic(message: Message, properties: PropertyMap, max_level: int,
 
 
 def with_properties(message: Message, properties: PropertyMap, release: str) -> Message:
-    """Give a message other properties, as a map and as the string that is stored."""
+    """Return a message with other properties, as a map and as the string that is stored."""
     return replace(
         message,
         tags=None,

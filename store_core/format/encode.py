@@ -165,12 +165,12 @@ def message_version(topic: str, rules: EncodeRules) -> MagicCode:
 
 
 def topic_limit(version: MagicCode) -> int:
-    """Give the bytes a topic may have at most: its length field is signed."""
+    """Return the bytes a topic may have at most: its length field is signed."""
     return _I16_MAX if version is MagicCode.MESSAGE_V2 else _I8_MAX
 
 
 def stored_properties(message: Message, release: str) -> PropertyMap:
-    """Give the properties of a message as the store sees them, as a Java map of its own."""
+    """Return the properties of a message as the store sees them, as a Java map of its own."""
     if message.has_named_properties or message.properties_string is None:
         capacity = message.properties.capacity if isinstance(message.properties, PropertyMap) else None
         given = message.property_map()
@@ -180,7 +180,7 @@ def stored_properties(message: Message, release: str) -> PropertyMap:
 
 
 def properties_bytes(message: Message, rules: EncodeRules) -> bytes:
-    """Give the properties of a message as stored: a client's string nearly as it is, else made from the map.
+    """Return the properties of a message as stored: a client's string nearly as it is, else made from the map.
 
     With a property CRC, one that is there is cut out, and a last separator that is missing is added.
     """
@@ -308,7 +308,7 @@ class _Head:
         return self.head_size + body + lengths + len(self.topic) + properties + self.rules.crc_reserved
 
     def parts(self, flag: int, body: bytes, properties: bytes, prepared: int) -> Iterable[bytes]:
-        """Give the pieces of a record in their order, zeros for what is not known yet."""
+        """Return the pieces of a record in their order, zeros for what is not known yet."""
         message = self.message
         values = (self.size(len(body), len(properties)), self.version, body_crc(body), message.queue_id, flag, 0, 0)
         hosts = (self.sys_flag, self.born_timestamp, self.born_host, 0, self.store_host)

@@ -182,7 +182,7 @@ class _BatchEncoder:
     # ---- properties, and where delayed messages go
 
     def _properties(self) -> list[Part]:
-        """Give the properties fields in pieces; delayed messages get their new topic and queue on the way."""
+        """Return the properties fields in pieces; delayed messages get their new topic and queue on the way."""
         delays = None if self.max_delay_level is None else self._delays(self.max_delay_level)
         groups, others = group_properties(self.columns, self.rules, delays)
         if delays is not None and delays.is_delayed.any():
@@ -228,7 +228,7 @@ class _BatchEncoder:
         return pa.array([properties_bytes(message, self.rules) for message in messages], pa.binary())
 
     def _scheduled(self, row: int) -> Message:
-        """Give a row as a message, sent to the schedule topic if it is delayed."""
+        """Return a row as a message, sent to the schedule topic if it is delayed."""
         message = self.columns.message(row)
         properties = stored_properties(message, self.rules.release)
         self._refuse_properties(row, properties)
@@ -256,7 +256,7 @@ class _BatchEncoder:
     # ---- fields
 
     def _topic_fields(self, topics: pa.DictionaryArray) -> tuple[pa.BinaryArray, HeadValue]:
-        """Give each row's topic with its length before it, and its magic code."""
+        """Return each row's topic with its length before it, and its magic code."""
         fields, magics = [], []
         for text in topics.dictionary.to_pylist():
             version = message_version(text, self.rules)
@@ -335,7 +335,7 @@ class _BatchEncoder:
 
 
 def _writable(records: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Give the bytes and starts of records that nobody else has seen yet."""
+    """Return the bytes and starts of records that nobody else has seen yet."""
     _, offsets, buffer = records.buffers()
     if not len(records):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)

@@ -59,7 +59,7 @@ def _by_width(heads: Heads, convert: Callable[[npt.NDArray[np.void]], pa.StringA
 
 
 def _packed(column: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
-    """Give a structured column as a table of bytes, shape (n, item size)."""
+    """Return a structured column as a table of bytes, shape (n, item size)."""
     return np.ascontiguousarray(column).view(np.uint8).reshape(column.size, column.dtype.itemsize)
 
 

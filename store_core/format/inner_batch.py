@@ -38,7 +38,7 @@ class InnerMessage:
 
 
 def is_inner_batch(sys_flag: int) -> bool:
-    """Tell whether a record's body is to be unwrapped: both bits say so, as a consumer demands it."""
+    """Return whether a record's body is to be unwrapped: both bits say so, as a consumer demands it."""
     bits = MessageSysFlag.INNER_BATCH_FLAG | MessageSysFlag.NEED_UNWRAP_FLAG
     return sys_flag & bits == bits
 

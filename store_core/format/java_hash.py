@@ -47,7 +47,7 @@ def hash_code(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """Give the tags code of a message: the hash of its TAGS, 0 without any.
+    """Return the tags code of a message: the hash of its TAGS, 0 without any.
 
     RocketMQ: ``MessageExtBrokerInner.tagsString2tagsCode``; the whole string is hashed, multi-tag topics included.
     """
@@ -185,14 +185,14 @@ def _malformed_hashes(pieces: pa.BinaryArray) -> tuple[npt.NDArray[np.uint32], n
 
 
 def _powers(most: int) -> npt.NDArray[np.uint32]:
-    """Give the powers of 31 up to one, in 32 bits."""
+    """Return the powers of 31 up to one, in 32 bits."""
     powers = np.full(most + 1, _BASE, np.uint32)
     powers[0] = 1
     return np.multiply.accumulate(powers, dtype=np.uint32)
 
 
 def _slices(texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Give the offsets, starting at 0, and the bytes of a string array without nulls."""
+    """Return the offsets, starting at 0, and the bytes of a string array without nulls."""
     _, offset_buffer, data = texts.buffers()
     if offset_buffer is None or not len(texts):
         return np.zeros(1, np.int64), np.empty(0, np.uint8)

@@ -32,7 +32,7 @@ def spread_hash(name: str) -> int:
 
 
 def hash_map_capacity(names: Sequence[str], capacity: int = DEFAULT_CAPACITY) -> int:
-    """Give the number of buckets after the names were put into an empty map of `capacity` buckets.
+    """Return the number of buckets after the names were put into an empty map of `capacity` buckets.
 
     The map doubles when it is over three quarters full, and when a ninth key comes to one bucket of fewer than 64.
     """

@@ -88,7 +88,7 @@ class Field:
     v6_flag: MessageSysFlag | None = None
 
     def dtype(self, sys_flag: int = 0) -> np.dtype[np.void] | np.dtype[np.generic]:
-        """Give the field's dtype in a record of this `sys_flag`."""
+        """Return the field's dtype in a record of this `sys_flag`."""
         if self.v6_flag is None:
             return np.dtype(self.type)
         return HOST_V6 if sys_flag & self.v6_flag else HOST_V4
@@ -259,7 +259,7 @@ def _dtype(unit: Unit, v6_bits: int) -> np.dtype[np.void]:
 
 
 def field_position(dtype: np.dtype[np.void], name: str) -> int:
-    """Give the position of a field in its unit, in bytes."""
+    """Return the position of a field in its unit, in bytes."""
     if dtype.fields is None:
         message = f"{dtype} has no fields"
         raise TypeError(message)
@@ -267,7 +267,7 @@ def field_position(dtype: np.dtype[np.void], name: str) -> int:
 
 
 def unit_dtype(unit: Unit) -> np.dtype[np.void]:
-    """Give the packed, big-endian dtype of a unit of fixed width."""
+    """Return the packed, big-endian dtype of a unit of fixed width."""
     return _dtype(unit, 0)
 
 
@@ -278,7 +278,7 @@ _HEAD_DTYPES: Final = {bits: _dtype(MESSAGE_HEAD, bits) for bits in (0, *Message
 
 
 def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
-    """Give the dtype of a message record's head.
+    """Return the dtype of a message record's head.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ _COMMON_MAGIC: Final = (MagicCode.MESSAGE_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3
 
 
 def _as_stored(magic: MagicCode) -> np.int32:
-    """Give a magic code as a little-endian load of its big-endian bytes."""
+    """Return a magic code as a little-endian load of its big-endian bytes."""
     return np.int32(np.array(magic, ">i4").view("<i4"))
 
 
@@ -245,7 +245,7 @@ def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) 
 
 
 def _frames(words: _Words, position: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Give the sizes, and the magic codes as stored, at each position."""
+    """Return the sizes, and the magic codes as stored, at each position."""
     halves = words.at(position).view("<i4")
     return halves[0::2].byteswap(), halves[1::2]
 

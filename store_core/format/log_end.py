@@ -136,13 +136,13 @@ def _walk(
 
 
 def _runs(tail: deque[Run | Damage]) -> tuple[Run, ...]:
-    """Give the runs of a walk without damage, if they reach back to its begin."""
+    """Return the runs of a walk without damage, if they reach back to its begin."""
     runs = tuple(part for part in tail if isinstance(part, Run))
     return runs if runs and not runs[0].starts[0] else ()
 
 
 def _ends_sound(raw: npt.NDArray[np.uint8], start_offset: int, tail: deque[Run | Damage]) -> bool:
-    """Tell whether the last records are sound, so that a walk that measured none came to the right end.
+    """Return whether the last records are sound, so that a walk that measured none came to the right end.
 
     Before them, a record whose parts do not add up has a size that led on to others: it does not move the end.
     """

@@ -21,7 +21,7 @@ _ARGUMENTS: Final = (properties.TAGS, properties.KEYS, WAIT, DELAY)
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """Give the checksum RocketMQ stores for a body: CRC-32 with the top bit cleared (``UtilAll.crc32``)."""
+    """Return the checksum RocketMQ stores for a body: CRC-32 with the top bit cleared (``UtilAll.crc32``)."""
     return crc32(body) & CRC_MASK
 
 
@@ -170,7 +170,7 @@ class Message:
         )
 
     def may_have(self, *names: str) -> bool:
-        """Tell quickly whether one of some properties may be there: False is certain, True is worth a look."""
+        """Report quickly whether one of some properties may be there: False is certain, True is worth a look."""
         if self.has_named_properties:
             given = self.properties or ()
             return any(name in given or (name in _ARGUMENTS and self._has_argument(name)) for name in names)
@@ -187,7 +187,7 @@ class Message:
         return (self.tags if name == properties.TAGS else self.keys) is not None
 
     def property_map(self) -> dict[str, str | None]:
-        """Give the properties named by arguments, in the order in which a producer in Java puts them.
+        """Return the properties named by arguments, in the order in which a producer in Java puts them.
 
         That is TAGS, KEYS, WAIT, then `properties`, then DELAY. An argument wins over an item of `properties`.
         """

@@ -29,7 +29,7 @@ class MessageFilter(Protocol):
     """Says which messages a consumer gets; the second question needs the record (RocketMQ: ``MessageFilter``)."""
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
-        """Tell from a queue unit whether the message may match.
+        """Report from a queue unit whether the message may match.
 
         Parameters
         ----------
@@ -40,4 +40,4 @@ class MessageFilter(Protocol):
         """
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
-        """Tell from the bytes of the record whether the message matches."""
+        """Report from the bytes of the record whether the message matches."""

@@ -78,14 +78,14 @@ class TagSubscription:
         return self.text == SUB_ALL
 
     def is_matched_by_code(self, tags_code: int | None) -> bool:
-        """Tell whether a queue unit may belong to one of the tags: its lower 32 bits count, None always matches."""
+        """Return whether a queue unit may belong to one of the tags: its lower 32 bits count, None always matches."""
         if tags_code is None or self.is_all:
             return True
         code = tags_code % _INT
         return (code - _INT if code >= _SIGN else code) in self.codes
 
     def is_matched_by_tags(self, tags: str | None) -> bool:
-        """Tell whether a message has one of the tags, which is the question that clients ask again."""
+        """Return whether a message has one of the tags, which is the question that clients ask again."""
         return self.is_all or tags in self.tags
 
 
@@ -160,7 +160,7 @@ class MessageSelector:
         return self.sql is None and self.tags.is_all
 
     def matches(self, properties: Mapping[str, str]) -> bool | None:
-        """Tell whether a consumer gets a message with these properties: if the answer is True.
+        """Return whether a consumer gets a message with these properties: if the answer is True.
 
         Returns
         -------
@@ -177,12 +177,12 @@ class MessageSelector:
         return self.tags.is_matched_by_tags(properties.get(TAGS))
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
-        """Tell whether the message of a queue unit may match; of an expression the unit knows nothing."""
+        """Return whether the message of a queue unit may match; of an expression the unit knows nothing."""
         del ext
         return self.sql is not None or self.tags.is_matched_by_code(tags_code)
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
-        """Tell whether a record matches that its queue unit did not rule out.
+        """Return whether a record matches that its queue unit did not rule out.
 
         Raises
         ------

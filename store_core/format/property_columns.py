@@ -71,14 +71,14 @@ class PropertyColumns:
             self._order = np.argsort(np.concatenate([rows, odd_rows]))
 
     def map(self) -> pa.MapArray:
-        """Give all properties of each row."""
+        """Return all properties of each row."""
         plain = self._plain.map()
         if self._order is None:
             return plain
         return self._merge(plain, pa.array([list(row.items()) for row in self._parsed], MAP_TYPE))
 
     def value(self, name: str) -> pa.StringArray:
-        """Give one property of each row, null where it is not there."""
+        """Return one property of each row, null where it is not there."""
         plain = self._plain.value(name)
         if self._order is None:
             return plain
@@ -203,7 +203,7 @@ def _separators(
 
 
 def _first_marks(marks: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Give the number of each row's first separator; at once where all rows have equally many."""
+    """Return the number of each row's first separator; at once where all rows have equally many."""
     rows = offsets.size - 1
     each = marks.size // rows if rows else 0
     if each and each * rows == marks.size:
@@ -216,7 +216,7 @@ def _first_marks(marks: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32]) -
 def _rows_out_of_turn(
     marks: npt.NDArray[np.int64], first: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.bool_]:
-    """Tell which rows' separators are not 1, 2, 1, 2 and so on.
+    """Report which rows' separators are not 1, 2, 1, 2 and so on.
 
     The last one of a row is a 2, or stands for it: so only those before need a look.
     """
@@ -235,7 +235,7 @@ def _rows_out_of_turn(
 def _row_numbers(
     items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32] | npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Give the row of each item, where row i has the items ``bounds[i]`` to ``bounds[i + 1]``."""
+    """Return the row of each item, where row i has the items ``bounds[i]`` to ``bounds[i + 1]``."""
     return np.searchsorted(bounds, items, side="right") - 1
 
 
@@ -255,7 +255,7 @@ def _rows_not_utf8(packed: pa.BinaryArray) -> npt.NDArray[np.bool_]:
 def _cuts(
     marks: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
-    """Give start and stop of name and value of every pair, four numbers a pair."""
+    """Return start and stop of name and value of every pair, four numbers a pair."""
     cuts = np.empty(2 * marks.size, np.int32)
     cuts[1::2] = marks
     cuts[2::2] = marks[:-1] + 1
@@ -267,7 +267,7 @@ def _cuts(
 def _number_names(
     keys: pa.StringArray, bounds: npt.NDArray[np.int32]
 ) -> tuple[list[str], npt.NDArray[np.int32] | None]:
-    """Give each name a number; where all rows repeat the first row's names, those alone say it all."""
+    """Return each name a number; where all rows repeat the first row's names, those alone say it all."""
     rows, pairs = bounds.size - 1, len(keys)
     width = int(bounds[1]) if rows else 0
     if width * rows == pairs and width and np.array_equal(bounds, np.arange(rows + 1) * width):

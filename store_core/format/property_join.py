@@ -115,7 +115,7 @@ class _Pairs:
         return cls(encoded.dictionary.to_pylist(), codes, column.items, offsets[:-1], counts)
 
     def odd_rows(self, special_names: set[str]) -> npt.NDArray[np.bool_]:
-        """Tell which rows have a null value, a name with rules of its own, or more names than are worth a group."""
+        """Report which rows have a null value, a name with rules of its own, or more names than are worth a group."""
         special = [code for code, name in enumerate(self.names) if name in special_names]
         odd = self.counts > (0 if special and self.is_uniform else _MANY_PAIRS)
         if not special and not self.values.null_count:
@@ -140,7 +140,7 @@ class _Pairs:
         return result
 
     def have_names_of(self, row: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Tell which rows really have the sequence of names of `row`."""
+        """Report which rows really have the sequence of names of `row`."""
         same: npt.NDArray[np.bool_] = self.counts[rows] == self.counts[row]
         if self.is_uniform:
             return same
@@ -191,7 +191,7 @@ def group_properties(
 
 
 def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
-    """Give the names that make a row one for the scalar encoder."""
+    """Return the names that make a row one for the scalar encoder."""
     is_5x = rules.release == "5.3"
     return {
         *([PROPERTY_CRC] if rules.append_property_crc else []),
@@ -227,7 +227,7 @@ def _is_valid(values: pa.Array) -> npt.NDArray[np.bool_]:
 def _odd_strings(
     columns: MessageColumns, rules: EncodeRules, special_names: set[str], delays: Delays | None
 ) -> npt.NDArray[np.bool_]:
-    """Tell which rows have a properties string that must be looked into."""
+    """Report which rows have a properties string that must be looked into."""
     strings = columns.properties_strings
     odd = np.zeros(len(columns), bool)
     if strings is None:
@@ -243,7 +243,7 @@ def _odd_strings(
 
 
 def _names_within(strings: pa.BinaryArray, names: set[str]) -> list[str]:
-    """Give the names that occur anywhere: one search of all bytes is much faster than one a row."""
+    """Return the names that occur anywhere: one search of all bytes is much faster than one a row."""
     borders, data = item_borders(strings), strings.buffers()[2]
     if data is None:
         return []
@@ -282,7 +282,7 @@ def _have_sources_of(sources: list[_Source], row: int, rows: npt.NDArray[np.int6
 
 
 def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
-    """Give the names of a row's properties in the order in which a Java map gets them."""
+    """Return the names of a row's properties in the order in which a Java map gets them."""
     there = [source.name for source in sources if source.present[row]]
     if _WHOLE_STRING in there:
         return [_WHOLE_STRING]
@@ -319,7 +319,7 @@ def _mapped_values(pairs: _Pairs, rows: npt.NDArray[np.int64] | None, place: int
 
 
 def _repeated_names(column: pa.MapArray, counts: npt.NDArray[np.int64]) -> list[str] | None:
-    """Give the names of the first row if all rows have just these, in their order; else None."""
+    """Return the names of the first row if all rows have just these, in their order; else None."""
     rows, width = counts.size, int(counts[0]) if counts.size else 0
     if not width or (counts != width).any():
         return None

@@ -88,7 +88,7 @@ class PropertyLayout:
 
     @classmethod
     def of(cls, example: bytes) -> PropertyLayout | None:
-        """Give the layout of a string; None if it is not plain."""
+        """Return the layout of a string; None if it is not plain."""
         items = example.removesuffix(_VALUE_END_BYTE).split(_VALUE_END_BYTE)
         pairs = [item.partition(_NAME_END_BYTE) for item in items]
         names = tuple(name for name, _, _ in pairs)
@@ -102,7 +102,7 @@ class PropertyLayout:
         return cls(example, names, tuple(values))
 
     def fits(self, strings: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_] | None:
-        """Tell which rows of a table (shape (n, size)) fit; None if all do."""
+        """Report which rows of a table (shape (n, size)) fit; None if all do."""
         flat = strings.reshape(-1)
         inside = np.empty(flat.size, np.bool_)
         block = self._lowest.size
@@ -220,7 +220,7 @@ class _Found:
         into.stops[rows] = self.starts[rows] + span[1]
 
     def at(self, name: int) -> PropertySpans:
-        """Give the positions of a property, to be written."""
+        """Return the positions of a property, to be written."""
         spans = self._spans[name]
         if spans is None:
             spans = PropertySpans(self.starts.copy(), self.starts.copy())

@@ -87,7 +87,7 @@ class PropertyMap(dict[str, str | None]):
         return hash_map_capacity(tuple(self), self.capacity)
 
     def without(self, name: str) -> PropertyMap:
-        """Give a copy that lacks a name; a Java map keeps its buckets when a key is removed."""
+        """Return a copy that lacks a name; a Java map keeps its buckets when a key is removed."""
         return PropertyMap(((other, value) for other, value in self.items() if other != name), self.buckets)
 
 
@@ -97,7 +97,7 @@ def to_utf8(text: str) -> bytes:
 
 
 def ends_with_separator(data: bytes) -> bool:
-    """Tell whether a properties field ends in the separator that follows a value."""
+    """Return whether a properties field ends in the separator that follows a value."""
     return data.endswith(PROPERTY_SEPARATOR.encode())
 
 

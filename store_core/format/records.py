@@ -73,7 +73,7 @@ class Records:
         return self.starts.size
 
     def only(self, rows: npt.NDArray[np.bool_]) -> Records:
-        """Give some of the records; themselves if that is all."""
+        """Return some of the records; themselves if that is all."""
         if rows.all():
             return self
         return Records(self.raw, self.starts[rows], self.segment, self.start_offset, self.parser)
@@ -119,13 +119,13 @@ class Records:
         return make(self) if make else fixed_array(self.heads.column(HEAD_FIELDS.get(name, name)))
 
     def body(self) -> pa.BinaryArray:
-        """Give the bodies, expanded ones if there are."""
+        """Return the bodies, expanded ones if there are."""
         if self.expanded is not None:
             return pa.array(self.expanded, pa.binary())
         return take_slices(self.raw, self.spans.body_start, self.spans.body_stop)
 
     def timestamp(self, name: str) -> pa.TimestampArray:
-        """Give milliseconds as microseconds; times beyond Arrow's range become its first or last."""
+        """Return milliseconds as microseconds; times beyond Arrow's range become its first or last."""
         times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND)
         times *= _MICROSECONDS
         return fixed_array(times, TIMESTAMP_TYPE)

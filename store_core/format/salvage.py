@@ -227,7 +227,7 @@ class SegmentWalk:
         return scan(self._raw, begin, end, self._start_offset)
 
     def _is_end(self, found: Scan) -> bool:
-        """Tell whether the segment ends here, with a blank record or with too few zeros for any record.
+        """Return whether the segment ends here, with a blank record or with too few zeros for any record.
 
         A writer gives a blank record the size of all that is left. One of another size ends the segment too, as it does
         for RocketMQ (before 5.3.2), unless a newer record behind it shows that it is damage.
@@ -255,7 +255,7 @@ class SegmentWalk:
         return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
 
     def _closes(self, position: int) -> bool:
-        """Tell whether the blank record at a position has the size of all that is left."""
+        """Return whether the blank record at a position has the size of all that is left."""
         size: int = _I32.unpack_from(self._data, position)[0]
         return size == self._raw.size - position
 
@@ -267,14 +267,14 @@ class SegmentWalk:
         return self._search(self._vouched_end(begin) or begin + 1, only_newer=self._only_newer)
 
     def _claimed_end(self, begin: int) -> int:
-        """Give the end by the size field, 0 if it is none."""
+        """Return the end by the size field, 0 if it is none."""
         if begin + BLANK_SIZE > self._raw.size:
             return 0
         size: int = _I32.unpack_from(self._data, begin)[0]
         return begin + size if size >= BLANK_SIZE else 0
 
     def _head_end(self, begin: int) -> int:
-        """Give the end of the head of what calls itself a message and is in its place, else 0."""
+        """Return the end of the head of what calls itself a message and is in its place, else 0."""
         if begin + MIN_RECORD_SIZE > self._raw.size or not self._is_in_place(begin):
             return 0
         end = begin + head_size(_I32.unpack_from(self._data, begin + _SYS_FLAG_POSITION)[0])
@@ -290,7 +290,7 @@ class SegmentWalk:
         return head_end + max(_I32.unpack_from(self._data, head_end - _I32.size)[0], 0) if head_end else 0
 
     def _measured_end(self, begin: int) -> int:
-        """Give the end by the lengths of the parts, whatever the size field says; 0 if the head is not in its place."""
+        """Return the end by the lengths of the parts, not by the size field; 0 if the head is not in its place."""
         position = self._body_end(begin)
         is_v2 = _I32.unpack_from(self._data, begin + _MAGIC_POSITION)[0] == MagicCode.MESSAGE_V2 if position else False
         for length in (_I16 if is_v2 else struct.Struct(">b"), _I16):
@@ -300,7 +300,7 @@ class SegmentWalk:
         return position
 
     def _vouched_end(self, begin: int) -> int:
-        """Give the end by the size field if the head is in its place and its body length fits the size, else 0.
+        """Return the end by the size field if the head is in its place and its body length fits the size, else 0.
 
         That is what a writer leaves that died inside a body: nothing in there is a record, whatever it looks like.
         """
@@ -308,7 +308,7 @@ class SegmentWalk:
         return end if body_end and 0 <= end - body_end <= _LONGEST_TAIL + _MAGIC_LENGTH else 0
 
     def _stands(self, position: int) -> bool:
-        """Tell whether the log can go on where a broken record says that it ends."""
+        """Return whether the log can go on where a broken record says that it ends."""
         if position == self._raw.size:
             return not self._is_growing
         reason = check_record(self._data, position, self._start_offset).reason
@@ -332,7 +332,7 @@ class SegmentWalk:
         return None
 
     def _is_proven(self, position: int) -> bool:
-        """Tell whether a candidate's lengths add up and its body matches its checksum."""
+        """Return whether a candidate's lengths add up and its body matches its checksum."""
         spans = check_record(self._data, position, self._start_offset).spans
         if spans is None or spans.body_stop - spans.body_start > self._unread:
             return False
@@ -342,7 +342,7 @@ class SegmentWalk:
         return check_record(self._data, position, self._start_offset, verify_crc=True).reason is None
 
     def _is_new(self, position: int) -> bool:
-        """Tell whether a record is not older than the last sound one that the walk came by."""
+        """Return whether a record is not older than the last sound one that the walk came by."""
         return self._last_sound < 0 or self._store_timestamp(position) >= self._store_timestamp(self._last_sound)
 
     def _store_timestamp(self, position: int) -> int:

@@ -113,7 +113,7 @@ class Scan:
 def check_record(
     data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False
 ) -> RecordCheck:
-    """Tell what is at a position of a segment.
+    """Report what is at a position of a segment.
 
     Parameters
     ----------

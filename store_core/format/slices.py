@@ -98,7 +98,7 @@ def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, 
 
 
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], pa.Buffer]:
-    """Give the offsets (shape (n + 1,)) and the data of a binary or string array that starts at offset 0."""
+    """Return the offsets (shape (n + 1,)) and the data of a binary or string array that starts at offset 0."""
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
         return np.zeros(len(array) + 1, np.int32), np.empty(0, np.uint8), pa.py_buffer(b"")

@@ -91,7 +91,7 @@ class Heads:
         return self.starts.size
 
     def leading(self, name: str) -> npt.NDArray[Any]:
-        """Give a field that lies before the hosts, so in the same place in every record; native byte order.
+        """Return a field that lies before the hosts, so in the same place in every record; native byte order.
 
         The array is made once, and can't be written to.
         """
@@ -102,11 +102,11 @@ class Heads:
         return self._leading[name]
 
     def groups(self) -> list[tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.void]]]:
-        """Give (rows, heads) of each width; rows is None where all records are alike."""
+        """Return (rows, heads) of each width; rows is None where all records are alike."""
         return [*self._groups] or [(None, self._narrow)]
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Give any integer field of all records in native byte order, shape (n,); not to be written to."""
+        """Return any integer field of all records in native byte order, shape (n,); not to be written to."""
         if not self._groups:
             return self.leading(name)
         values = np.zeros(len(self), self._narrow.dtype[name].newbyteorder("="))

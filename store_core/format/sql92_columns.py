@@ -74,7 +74,7 @@ class Verdicts:
         return int(failed.argmax()) if failed.any() else -1
 
     def to_arrow(self) -> pa.BooleanArray:
-        """Give True, False, and null also where the evaluation failed."""
+        """Return True, False, and null also where the evaluation failed."""
         return pa.array(self.matches, pa.bool_(), mask=self.codes >= _NULL)
 
 

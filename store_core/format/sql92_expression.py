@@ -87,7 +87,7 @@ class Sql92Expression:
         raise FilterError(f"expected a truth, found {found!r}", self.text)
 
     def is_match(self, properties: Mapping[str, str]) -> bool:
-        """Tell whether a broker gives the message to a consumer with this filter: an error does not match either."""
+        """Return whether a broker gives the message to a consumer with this filter: an error does not match either."""
         try:
             return self.evaluate(properties) is True
         except FilterError:

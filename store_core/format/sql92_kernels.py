@@ -70,7 +70,7 @@ def match_strings(function: Callable[[Value], Value], strings: pa.StringArray) -
 
 
 def compare_texts(function: Callable[[Value, Value], Value], strings: pa.StringArray, text: str) -> _Mask | None:
-    """Tell whether strings equal a text, or do not; None if the function asks for something else."""
+    """Return whether strings equal a text, or do not; None if the function asks for something else."""
     if function not in (values.equal, values.not_equal):
         return None
     found: _Mask = true_mask(pc.equal(strings, text)) == (function is values.equal)
@@ -117,5 +117,5 @@ def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask
 
 
 def _compact(strings: pa.StringArray) -> pa.StringArray:
-    """Give an array that starts at offset 0."""
+    """Return an array that starts at offset 0."""
     return take_rows(strings, np.arange(len(strings))) if strings.offset else strings

@@ -176,7 +176,7 @@ class _Parser:
     # ------------------------------------------------------------------------------------------------------ operators
 
     def _goes_on(self, operand: _Operand) -> bool:
-        """Tell whether the next word continues the expression; if not, it and all behind it are ignored."""
+        """Return whether the next word continues the expression; if not, it and all behind it are ignored."""
         kind = self._tokens.current.kind
         if kind in _OF_COMPARISON:
             return operand.level == _COMPARISON

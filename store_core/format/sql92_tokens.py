@@ -99,7 +99,7 @@ class Tokens:
         self.current = self._next()
 
     def take(self) -> Token:
-        """Give the word that comes next, and go on to the one behind it."""
+        """Return the word that comes next, and go on to the one behind it."""
         taken = self.current
         self.current = self._next()
         return taken

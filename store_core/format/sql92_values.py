@@ -165,14 +165,14 @@ def _double_rank(value: float) -> tuple[bool, float]:
 
 
 def equal(left: Value, right: Value) -> bool | None:
-    """Give ``left = right``; with one null on the left null, with one on the right False."""
+    """Return ``left = right``; with one null on the left null, with one on the right False."""
     if left is None:
         return True if right is None else None
     return right is not None and _compare(left, right) == 0
 
 
 def not_equal(left: Value, right: Value) -> bool | None:
-    """Give ``left <> right``."""
+    """Return ``left <> right``."""
     return logical_not(equal(left, right))
 
 
@@ -184,22 +184,22 @@ def _order(left: bool | float | str, right: bool | float | str) -> int:  # noqa:
 
 
 def less(left: Value, right: Value) -> bool | None:
-    """Give ``left < right``; null if either is."""
+    """Return ``left < right``; null if either is."""
     return None if left is None or right is None else _order(left, right) < 0
 
 
 def less_equal(left: Value, right: Value) -> bool | None:
-    """Give ``left <= right``; null if either is."""
+    """Return ``left <= right``; null if either is."""
     return None if left is None or right is None else _order(left, right) <= 0
 
 
 def greater(left: Value, right: Value) -> bool | None:
-    """Give ``left > right``; null if either is."""
+    """Return ``left > right``; null if either is."""
     return None if left is None or right is None else _order(left, right) > 0
 
 
 def greater_equal(left: Value, right: Value) -> bool | None:
-    """Give ``left >= right``; null if either is."""
+    """Return ``left >= right``; null if either is."""
     return None if left is None or right is None else _order(left, right) >= 0
 
 
@@ -207,21 +207,21 @@ def greater_equal(left: Value, right: Value) -> bool | None:
 
 
 def logical_and(left: Value, right: Value) -> bool | None:
-    """Give AND of True, False and null."""
+    """Return AND of True, False and null."""
     if left is False or right is False:
         return False
     return None if left is None or right is None else True
 
 
 def logical_or(left: Value, right: Value) -> bool | None:
-    """Give OR of True, False and null."""
+    """Return OR of True, False and null."""
     if left is True or right is True:
         return True
     return None if left is None or right is None else False
 
 
 def logical_not(value: Value) -> bool | None:
-    """Give NOT of True, False and null."""
+    """Return NOT of True, False and null."""
     return None if value is None else not value
 
 
@@ -231,12 +231,12 @@ def boolean_cast(value: Value) -> bool | None:
 
 
 def is_null(value: Value) -> bool:
-    """Give ``value IS NULL``."""
+    """Return ``value IS NULL``."""
     return value is None
 
 
 def is_not_null(value: Value) -> bool:
-    """Give ``value IS NOT NULL``."""
+    """Return ``value IS NOT NULL``."""
     return value is not None
 
 
@@ -248,20 +248,20 @@ def negate(value: Value) -> int | float | None:
 
 
 def is_in(items: frozenset[str], wanted: bool, value: Value) -> bool | None:  # noqa: FBT001 -- False for NOT IN
-    """Tell whether a property is one of some strings (not `wanted`: none of them); null where it is absent."""
+    """Return whether a property is one of some strings (not `wanted`: none of them); null where it is absent."""
     return (value in items) is wanted if isinstance(value, str) else None
 
 
 def contains(text: str, wanted: bool, value: Value) -> bool:  # noqa: FBT001 -- False for NOT CONTAINS
-    """Tell whether a string has `text` in it; also not `wanted`, what is no string gives False."""
+    """Return whether a string has `text` in it; also not `wanted`, what is no string gives False."""
     return isinstance(value, str) and (text in value) is wanted
 
 
 def starts_with(text: str, wanted: bool, value: Value) -> bool:  # noqa: FBT001 -- False for NOT STARTSWITH
-    """Tell whether a string begins with `text`, by the rules of `contains`."""
+    """Return whether a string begins with `text`, by the rules of `contains`."""
     return isinstance(value, str) and value.startswith(text) is wanted
 
 
 def ends_with(text: str, wanted: bool, value: Value) -> bool:  # noqa: FBT001 -- False for NOT ENDSWITH
-    """Tell whether a string ends with `text`, by the rules of `contains`."""
+    """Return whether a string ends with `text`, by the rules of `contains`."""
     return isinstance(value, str) and value.endswith(text) is wanted

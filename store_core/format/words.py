@@ -25,7 +25,7 @@ _KEPT: Final = np.array([(1 << 64) - (1 << 8 * (WORD_SIZE - left)) for left in r
 
 
 def kept_bytes(left: int) -> np.uint64:
-    """Give the mask that keeps the last bytes of a word, 0 to 8 of them."""
+    """Return the mask that keeps the last bytes of a word, 0 to 8 of them."""
     mask: np.uint64 = _KEPT[left]
     return mask
 
@@ -53,7 +53,7 @@ def words_before(
 def piece_words(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
-    """Give the words of many pieces, last words first; leading zeros fill up the first ones.
+    """Yield the words of many pieces, last words first; leading zeros fill up the first ones.
 
     Parameters
     ----------

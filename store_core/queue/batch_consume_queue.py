@@ -178,7 +178,7 @@ class BatchConsumeQueue:
             self.min_offset_in_queue = unit.queue_offset + unit.batch_size
 
     def roll_next_file(self, queue_offset: int) -> int:  # noqa: ARG002 -- as of a `ConsumeQueue`
-        """Give 0, as RocketMQ does: where the next file begins can't be computed."""
+        """Return 0, as RocketMQ does: where the next file begins can't be computed."""
         return 0
 
     # ---- putting
@@ -300,7 +300,7 @@ class BatchConsumeQueue:
         return units_from(self.mapped_file_queue, queue_offset) if queue_offset < self.max_offset_in_queue else None
 
     def iterate_from(self, queue_offset: int) -> Iterator[BatchCqUnit]:
-        """Give the units from the one that holds an index to the end of the queue one by one.
+        """Yield the units from the one that holds an index to the end of the queue one by one.
 
         (In RocketMQ an iteration ends with its first file.)
         """

@@ -95,7 +95,7 @@ def _units_of(view: memoryview) -> BatchUnitArray:
 
 
 def are_valid(units: BatchUnitArray) -> npt.NDArray[np.bool_]:
-    """Tell which units can be units (RocketMQ: ``BatchConsumeQueue.recover``)."""
+    """Report which units can be units (RocketMQ: ``BatchConsumeQueue.recover``)."""
     valid: npt.NDArray[np.bool_] = (
         (units["physical_offset"] >= 0)
         & (units["store_size"] > 0)

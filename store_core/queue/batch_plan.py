@@ -72,7 +72,7 @@ def _are_sound(batch: DispatchBatch, in_batch: npt.NDArray[np.int64], in_simple:
 def _light_rows(
     batch: DispatchBatch, rows: npt.NDArray[np.int64], names: list[tuple[str, int]], rules: QueueRules
 ) -> list[LightRow] | None:
-    """Give the further units of some rows, and add their queues to `names`; None if some are unfit."""
+    """Return the further units of some rows, and add their queues to `names`; None if some are unfit."""
     if not rules.is_multi_dispatch_enabled:
         return []
     codes = {name: code for code, name in enumerate(names)}

@@ -236,7 +236,7 @@ class ConsumeQueue(QueueReader):
         return is_put
 
     def _file_for(self, queue_offset: int) -> MappedFile | None:
-        """Give the file to append to, made and filled up to `queue_offset` if the queue begins there."""
+        """Return the file to append to, made and filled up to `queue_offset` if the queue begins there."""
         wanted = queue_offset * CQ_STORE_UNIT_SIZE
         queue = self.mapped_file_queue
         file = queue.get_last_mapped_file(wanted)

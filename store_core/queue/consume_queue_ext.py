@@ -54,7 +54,7 @@ _BLANK: Final = 4
 
 
 def address_of(offset: int) -> int:
-    """Give the address of a unit at a byte offset (``ConsumeQueueExt.decorate``).
+    """Return the address of a unit at a byte offset (``ConsumeQueueExt.decorate``).
 
     >>> address_of(0)
     -9223372036854775808
@@ -63,7 +63,7 @@ def address_of(offset: int) -> int:
 
 
 def offset_of_address(address: int) -> int:
-    """Give the byte offset that an address stands for (``ConsumeQueueExt.unDecorate``)."""
+    """Return the byte offset that an address stands for (``ConsumeQueueExt.unDecorate``)."""
     return address - _FIRST_ADDRESS
 
 
@@ -152,7 +152,7 @@ class ConsumeQueueExt:
             return None
 
     def _file_for(self, size: int) -> MappedFile | None:
-        """Give the last file if `size` bytes fit; else end it, and give the next."""
+        """Return the last file if `size` bytes fit; else end it, and give the next."""
         file = self.mapped_file_queue.get_last_mapped_file()
         if file is None or size <= self._file_size - file.wrote_position - _BLANK:
             return file
@@ -217,7 +217,7 @@ class ConsumeQueueExt:
         return found[1] if found is not None else None
 
     def _find(self, address: int) -> tuple[int, CqExtUnit] | None:
-        """Give the unit at an address, and the size that it says it has."""
+        """Return the unit at an address, and the size that it says it has."""
         if not is_ext_address(address):
             return None
         offset = offset_of_address(address)

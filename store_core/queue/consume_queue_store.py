@@ -114,15 +114,15 @@ class ConsumeQueueStore:
         return len(self._table)
 
     def get(self, topic: str, queue_id: int) -> Queue | None:
-        """Give a queue; None if there is none."""
+        """Return a queue; None if there is none."""
         return self._table.get(topic, queue_id)
 
     def queues(self) -> Iterator[Queue]:
-        """Give all queues there are now, by topic and id."""
+        """Return all queues there are now, by topic and id."""
         return self._table.queues()
 
     def find_or_create(self, topic: str, queue_id: int) -> Queue:
-        """Give a queue, a new one if need be; see `ConsumeQueueTable.find_or_create`."""
+        """Return a queue, a new one if need be; see `ConsumeQueueTable.find_or_create`."""
         return self._table.find_or_create(topic, queue_id)
 
     # ---- opening
@@ -157,11 +157,11 @@ class ConsumeQueueStore:
         return max((queue.max_physical_offset for queue in self._table.snapshot()), default=-1)
 
     def queue_offsets(self) -> dict[tuple[str, int], int]:
-        """Give the next index of every queue by topic and id (``recoverOffsetTable``)."""
+        """Return the next index of every queue by topic and id (``recoverOffsetTable``)."""
         return {(queue.topic, queue.queue_id): queue.max_offset_in_queue for queue in self._table.snapshot()}
 
     def light_queue_offsets(self) -> dict[str, int]:
-        """Give the next index of every light queue by name; their queue id is 0."""
+        """Return the next index of every light queue by name; their queue id is 0."""
         return {
             topic: offset
             for (topic, queue_id), offset in self.queue_offsets().items()
@@ -215,7 +215,7 @@ class ConsumeQueueStore:
             queue.put_units(*(np.array([value], np.int64) for value in columns))
 
     def _light_queue(self, unit: LightUnit) -> ConsumeQueue | str:
-        """Give a light queue, or the reason why it can't have a unit; RocketMQ can't put into a batch queue either."""
+        """Return a light queue, or why it can't have a unit; RocketMQ can't put into a batch queue either."""
         queue = self._table.obtain(unit.topic, unit.queue_id)
         if isinstance(queue, BatchConsumeQueue):
             return "a batch queue can't be a light one"

@@ -106,25 +106,25 @@ class ConsumeQueueTable:
         return len(self._queues) + queues <= self._max_queues
 
     def get(self, topic: str, queue_id: int) -> Queue | None:
-        """Give a queue; None if there is none."""
+        """Return a queue; None if there is none."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             self.in_use.use(queue)
         return queue
 
     def queues(self) -> Iterator[Queue]:
-        """Give all queues there are now, by topic and id."""
+        """Yield all queues there are now, by topic and id."""
         for key in sorted(self._queues):
             queue = self.get(*key)
             if queue is not None:
                 yield queue
 
     def snapshot(self) -> tuple[Queue, ...]:
-        """Give all queues in no order, for what needs none of their files."""
+        """Return all queues in no order, for what needs none of their files."""
         return tuple(self._queues.values())
 
     def find_or_create(self, topic: str, queue_id: int) -> Queue:
-        """Give a queue, a new one if need be; its directory is made with its first unit.
+        """Return a queue, a new one if need be; its directory is made with its first unit.
 
         It is a batch queue if the topic is one, see `QueueRules.batch_topics`.
 
@@ -139,7 +139,7 @@ class ConsumeQueueTable:
         return queue
 
     def obtain(self, topic: str, queue_id: int) -> Queue | str:
-        """Give a queue, or the reason why there can't be one."""
+        """Return a queue, or the reason why there can't be one."""
         queue = self.get(topic, queue_id)
         if queue is not None:
             return queue
@@ -154,7 +154,7 @@ class ConsumeQueueTable:
         return queue
 
     def obtain_nameless(self) -> ConsumeQueue:
-        """Give queue 0 of the topic with no name, which is kept in memory.
+        """Return queue 0 of the topic with no name, which is kept in memory.
 
         Release 4.3 writes it to ``consumequeue/0``, where the next start takes its file for an empty queue of a topic
         named 0. So it lasts as long as the process there, too.

@@ -37,7 +37,7 @@ class DerivedColumns(NamedTuple):
     index_hashes: IndexHashes
 
     def rows(self, rows: slice) -> DerivedColumns:
-        """Give those of some records that follow one another."""
+        """Return those of some records that follow one another."""
         keys = self.index_hashes
         first, last = np.searchsorted(keys.rows, (rows.start, rows.stop)).tolist()
         part = IndexHashes(keys.rows[first:last] - rows.start, keys.hashes[first:last])
@@ -69,7 +69,7 @@ def derive_columns(records: EncodedBatch, rules: QueueRules) -> DerivedColumns |
 
 
 def _properties(records: EncodedBatch, lengths: npt.NDArray[np.int64], release: Release) -> StoredProperties:
-    """Give the records' properties, copied to where all that is asked of them stays in a processor's cache."""
+    """Return the records' properties, copied to where all that is asked of them stays in a processor's cache."""
     stops = records.starts[1:]
     packed = take_slices(records.data, stops - lengths, stops)
     offsets, data, _ = binary_parts(packed)

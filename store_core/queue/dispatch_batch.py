@@ -136,7 +136,7 @@ class DispatchBatch(ABC):
 
     @abstractmethod
     def request(self, row: int) -> DispatchRequest:
-        """Give the request of one row, properties included."""
+        """Return the request of one row, properties included."""
 
     @abstractmethod
     def index_hashes(self) -> IndexHashes:
@@ -166,7 +166,7 @@ class DispatchBatch(ABC):
         return np.flatnonzero((self.batch_size != 1) | (self.message_base_offset != self.queue_offset))
 
     def requests(self) -> Iterator[DispatchRequest]:
-        """Give the requests one by one."""
+        """Return the requests one by one."""
         return map(self.request, range(len(self)))
 
 
@@ -276,7 +276,7 @@ class RequestBatch(DispatchBatch):
 
 
 def _index_keys(request: DispatchRequest) -> list[str]:
-    """Give the keys of one request in the order in which they are put."""
+    """Return the keys of one request in the order in which they are put."""
     if TransactionType.of(request.sys_flag) is TransactionType.ROLLBACK_TYPE:
         return []
     unique = [] if request.unique_key is None else [request.unique_key]

@@ -162,7 +162,7 @@ class DispatchReader:
             yield from self._one_by_one(self.position + 1)
 
     def _proven(self, starts: npt.NDArray[np.int64]) -> Iterator[DispatchBatch]:
-        """Give the records that a chain leads to, up to the first that is none; from a doubtful one on, one by one."""
+        """Yield the records that a chain leads to, up to the first that is none; from a doubtful one on, one by one."""
         batch = StoredBatch(self._file, starts)
         doubtful = np.flatnonzero(self._doubtful(batch))
         batch = batch.first(int(doubtful[0]) if doubtful.size else starts.size)
@@ -174,7 +174,7 @@ class DispatchReader:
         yield from self._one_by_one(int(starts[-1]) + 1)
 
     def _doubtful(self, batch: StoredBatch) -> npt.NDArray[np.bool_]:
-        """Tell which records are read otherwise than `store_core.format.spans.measure` does, or not at all."""
+        """Report which records are read otherwise than `store_core.format.spans.measure` does, or not at all."""
         doubtful = ~batch.spans.sound
         if self._rules.release == "4.3":
             doubtful |= (batch.sys_flag & _V6_FLAGS) != 0

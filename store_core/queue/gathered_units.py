@@ -83,7 +83,7 @@ class GatheredUnits:
         return not offsets.size or (int(offsets.min()) >= 0 and int(offsets.max()) < SAFE_OFFSET)
 
     def _number(self, names: tuple[tuple[str, int], ...]) -> bool:
-        """Give numbers to queues that have none yet; False if one of them can't be had."""
+        """Assign numbers to queues that have none yet; False if one of them can't be had."""
         unknown = [name for name in names if name not in self._names]
         if not unknown:
             return True
@@ -105,7 +105,7 @@ class GatheredUnits:
         self._columns = {name: np.empty(self._most, np.int64) for name in _COLUMNS}
 
     def take(self) -> BatchPlan:
-        """Give the units, ordered as those of `UnitRows` are, and begin anew; `row` counts all that were gathered."""
+        """Return the units, ordered as those of `UnitRows` are, and begin anew; `row` counts all that were gathered."""
         order = sorted_places(self._codes[: self._count])
         columns = {name: column.take(order) for name, column in self._columns.items()}
         units = UnitRows(

@@ -54,13 +54,13 @@ def positive_hash(hash_code: int) -> int:
 
 
 def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Give `positive_hash` of each."""
+    """Return `positive_hash` of each."""
     hashes = np.abs(hash_codes)
     return np.maximum(hashes, 0, out=hashes)
 
 
 def time_diff(store_timestamp: int, begin_timestamp: int) -> int:
-    """Give the seconds from a file's begin to a message, as an entry holds them (``IndexFile.putKey``).
+    """Return the seconds from a file's begin to a message, as an entry holds them (``IndexFile.putKey``).
 
     Both are in ms. 0 if the file has no begin yet, or the message is older.
     """

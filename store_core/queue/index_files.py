@@ -192,7 +192,7 @@ class IndexFiles:
             file.write_back()
 
     def last_or_new(self) -> IndexFile | None:
-        """Give the last file, or a new one if there is none or it is full (``retryGetAndCreateIndexFile``).
+        """Return the last file, or a new one if there is none or it is full (``retryGetAndCreateIndexFile``).
 
         Steps: 1. write the full file back, because dispatching goes on where the new one says that the index ends;
         2. make the new file, in at most three tries a second apart; 3. flush the full one, and tell `on_full`.

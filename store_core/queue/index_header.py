@@ -19,7 +19,7 @@ _CODES: Final = {">i8": "q", ">i4": "i"}
 
 
 def unit_struct(unit: Unit) -> struct.Struct:
-    """Give a unit of integers as a `struct.Struct`, for one at a time."""
+    """Return a unit of integers as a `struct.Struct`, for one at a time."""
     return struct.Struct(">" + "".join(_CODES[field.type] for field in unit.fields))
 
 
@@ -113,6 +113,6 @@ class IndexHeader:
         self.hash_slot_count = java_int(self.hash_slot_count + count)
 
     def is_time_matched(self, begin: int, end: int) -> bool:
-        """Tell whether the file may hold messages of [begin, end] (``IndexFile.isTimeMatched``)."""
+        """Return whether the file may hold messages of [begin, end] (``IndexFile.isTimeMatched``)."""
         first, last = self.begin_timestamp, self.end_timestamp
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last

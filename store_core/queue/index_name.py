@@ -42,7 +42,7 @@ def _name(time: datetime) -> str:
 
 
 def next_index_file_name(name: str) -> str:
-    """Give the name of one millisecond later: where two files are made in one, they must not get the same name.
+    """Return the name of one millisecond later: where two files are made in one, they must not get the same name.
 
     >>> next_index_file_name("20231231235959999")
     '20240101000000000'
@@ -54,5 +54,5 @@ def next_index_file_name(name: str) -> str:
 
 
 def is_index_file_name(name: str) -> bool:
-    """Tell whether a name is 17 digits, as RocketMQ makes them."""
+    """Return whether a name is 17 digits, as RocketMQ makes them."""
     return _NAME.fullmatch(name) is not None

@@ -102,7 +102,7 @@ class IndexSlots:
             self._undo = None
 
     def dirty(self) -> Iterator[tuple[int, memoryview]]:
-        """Give what the file does not have yet, as runs of whole pages: the first slot's number and the bytes."""
+        """Yield what the file does not have yet, as runs of whole pages: the first slot's number and the bytes."""
         pages = np.flatnonzero(self._is_dirty)
         if not pages.size:
             return

@@ -63,7 +63,7 @@ class IndexStorage:
         return created
 
     def reader(self) -> OpenFile:
-        """Give the open file, for reads that must go on while it is closed or deleted.
+        """Return the open file, for reads that must go on while it is closed or deleted.
 
         Raises
         ------

@@ -35,12 +35,12 @@ class LightUnit(NamedTuple):
 
 
 def is_light(name: str) -> bool:
-    """Tell whether a queue of this name is a light one (``MixAll.isLmq``)."""
+    """Return whether a queue of this name is a light one (``MixAll.isLmq``)."""
     return name.startswith(LMQ_PREFIX)
 
 
 def has_lists(topic: str, release: Release) -> bool:
-    """Tell whether a release looks at the lists of a topic's records.
+    """Return whether a release looks at the lists of a topic's records.
 
     4.9 does for every topic, 5.3 not for retry and system topics; 4.3 knows nothing of them.
     """
@@ -60,7 +60,7 @@ def split_names(text: str) -> list[str]:
 
 
 def light_units(request: DispatchRequest, rules: QueueRules) -> list[LightUnit]:
-    """Give the further queues of a record (RocketMQ: ``ConsumeQueue.multiDispatchLmqQueue``).
+    """Return the further queues of a record (RocketMQ: ``ConsumeQueue.multiDispatchLmqQueue``).
 
     They are named in property INNER_MULTI_DISPATCH, and the record's indexes in them in INNER_MULTI_QUEUE_OFFSET. A
     light queue has id 0 if light queues are enabled, any other the record's. Of which topics a release does this says

@@ -52,7 +52,7 @@ _CODES: Final = {4: "i", 8: "q"}
 
 
 def _head_struct(dtype: np.dtype[np.void]) -> struct.Struct:
-    """Give the head as one unpacking: its integers as such, its hosts as bytes."""
+    """Return the head as one unpacking: its integers as such, its hosts as bytes."""
     fields = [dtype[name] for name in dtype.names or ()]
     return struct.Struct(">" + "".join(f"{kind.itemsize}s" if kind.names else _CODES[kind.itemsize] for kind in fields))
 
@@ -112,7 +112,7 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
     read_body: bool,
     check_dup_info: bool = False,
 ) -> MessageCheck:
-    """Tell what is at a position of a file of the log, and make the request that is dispatched.
+    """Report what is at a position of a file of the log, and make the request that is dispatched.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class _Parts:
 
 
 def delay_of_level(level_text: str, rules: QueueRules) -> int | None:
-    """Give how long a record of the schedule topic is delayed, ms.
+    """Return how long a record of the schedule topic is delayed, ms.
 
     Parameters
     ----------

@@ -49,11 +49,11 @@ class _Names:
         self._steps: list[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]] | None = None
 
     def only(self, rows: npt.NDArray[np.int64]) -> _Names:
-        """Give some of them."""
+        """Return some of them."""
         return _Names(self._raw, self.stops[rows] - self.lengths[rows], self.stops[rows], self.queue_ids[rows])
 
     def steps(self) -> Iterable[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
-        """Give the words of the topics; see `store_core.format.words.piece_words`."""
+        """Return the words of the topics; see `store_core.format.words.piece_words`."""
         words = piece_words(self._raw, self.stops, self.lengths)
         if int(self.lengths.max(initial=0)) > _KEPT_STEPS * WORD_SIZE:
             return words
@@ -75,7 +75,7 @@ class _Names:
         return mixed
 
     def differ(self, others: npt.NDArray[np.int64], known: _Names) -> npt.NDArray[np.bool_]:
-        """Tell which rows are not the known ones of these numbers (shape (n,))."""
+        """Report which rows are not the known ones of these numbers (shape (n,))."""
         differ: npt.NDArray[np.bool_] = known.queue_ids.take(others) != self.queue_ids
         differ |= known.lengths.take(others) != self.lengths
         for passed, rows, words in self.steps():
@@ -95,7 +95,7 @@ class _Names:
         return _Names(self._raw, stops - lengths, stops, np.concatenate([self.queue_ids, names.queue_ids]))
 
     def key(self, row: int) -> tuple[bytes, int]:
-        """Give topic and queue id of one row."""
+        """Return topic and queue id of one row."""
         stop = int(self.stops[row])
         return self._raw[stop - int(self.lengths[row]) : stop].tobytes(), int(self.queue_ids[row])
 
@@ -127,7 +127,7 @@ class QueueNumbers:
     def find(
         self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], queue_ids: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
-        """Give the number of each record's queue.
+        """Return the number of each record's queue.
 
         Parameters
         ----------

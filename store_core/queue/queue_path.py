@@ -27,7 +27,7 @@ U+DC80 to U+DCFF stand for the bytes of a directory's name that is no UTF-8, see
 
 
 def queue_path(directory: Path, topic: str, queue_id: int) -> Path:
-    """Give the directory of a queue's files, which lies two levels below `directory`.
+    """Return the directory of a queue's files, which lies two levels below `directory`.
 
     Parameters
     ----------

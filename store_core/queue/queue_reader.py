@@ -50,7 +50,7 @@ class QueueReader:
         return self.mapped_file_queue.max_offset // CQ_STORE_UNIT_SIZE
 
     def roll_next_file(self, queue_offset: int) -> int:
-        """Give the index of the first unit of the file after the one that `queue_offset` is in."""
+        """Return the index of the first unit of the file after the one that `queue_offset` is in."""
         return queue_offset + self._units_per_file - queue_offset % self._units_per_file
 
     def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
@@ -82,7 +82,7 @@ class QueueReader:
             queue_offset = self.roll_next_file(queue_offset)
 
     def iterate_from(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Give the units from an index to the end of the queue one by one."""
+        """Yield the units from an index to the end of the queue one by one."""
         for first, units in self.buffers_from(queue_offset):
             for index in range(len(units)):
                 yield CqUnit.of(units, index, first + index)

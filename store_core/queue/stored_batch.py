@@ -48,7 +48,7 @@ class StoredFile:
         self._prefixes = np.empty(0, np.int32)
 
     def index_prefixes(self) -> npt.NDArray[np.int32]:
-        """Give the hash of what the index puts before a key, ``topic#``, by number of the queue."""
+        """Return the hash of what the index puts before a key, ``topic#``, by number of the queue."""
         known = self._prefixes
         if known.size < len(self.numbers.queues):
             topics = (topic for topic, _ in self.numbers.queues[known.size :])
@@ -86,7 +86,7 @@ class Delays:
 
 
 def _delays_of(levels: list[str], rules: QueueRules) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
-    """Tell what each level is, and its delay in ms if it has one."""
+    """Report what each level is, and its delay in ms if it has one."""
     kinds, delays = np.full(len(levels), _NOT_DELAYED, np.int8), np.zeros(len(levels), np.int64)
     for number, level in enumerate(levels):
         try:
@@ -121,7 +121,7 @@ class StoredBatch(DispatchBatch):
         self._starts = starts
 
     def first(self, count: int) -> StoredBatch:
-        """Give the batch of the first records; itself if that is all."""
+        """Return the batch of the first records; itself if that is all."""
         if count == len(self):
             return self
         batch = StoredBatch(self._file, self._starts[:count])
@@ -266,7 +266,7 @@ class StoredBatch(DispatchBatch):
         return self._text(spans, spans.present)
 
     def _text(self, spans: PropertySpans, valid: npt.NDArray[np.bool_]) -> pa.StringArray:
-        """Give values as text, null where they are not valid."""
+        """Return values as text, null where they are not valid."""
         values = take_slices(self._file.raw, spans.starts, spans.stops)
         text = as_text(values)
         if text is None:

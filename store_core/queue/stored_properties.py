@@ -65,11 +65,11 @@ class StoredProperties:
         return self._finder.find(self._raw, self._starts, self._stops)
 
     def span(self, name: str) -> PropertySpans:
-        """Give where a property lies; nowhere is a piece of no bytes."""
+        """Return where a property lies; nowhere is a piece of no bytes."""
         return self._found[_NAMES.index(name)] or PropertySpans(self._starts, self._starts)
 
     def rows_with(self, *names: str) -> npt.NDArray[np.int64]:
-        """Give the rows that have all of these properties, ascending."""
+        """Return the rows that have all of these properties, ascending."""
         spans = [self._found[_NAMES.index(name)] for name in names]
         if None in spans:
             return np.empty(0, np.int64)

@@ -59,7 +59,7 @@ class _Range(NamedTuple):
     ceiling: int
 
     def queue_offset(self, index: int) -> int:
-        """Give the index in the queue of a unit of the file; Java rounds what lies before the first file towards 0."""
+        """Return the queue index of a unit of the file; Java rounds what lies before the first file towards 0."""
         return max(self.start + index * CQ_STORE_UNIT_SIZE, 0) // CQ_STORE_UNIT_SIZE
 
     @property
@@ -160,7 +160,7 @@ class _Times:
         self._min_physical_offset = min_physical_offset
 
     def of(self, index: int) -> int:
-        """Give the store time of a unit; -1 if its record can't be read."""
+        """Return the store time of a unit; -1 if its record can't be read."""
         physical_offset, size, _ = self._units[index].item()
         return self._store_time(physical_offset, size)
 

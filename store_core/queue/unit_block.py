@@ -65,7 +65,7 @@ class UnitBlock:
                 yield from self.rest()
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
-        """Give what is gathered: for each queue its number, and its units as `pack_plain` makes them."""
+        """Yield what is gathered: for each queue its number, and its units as `pack_plain` makes them."""
         count, self._count = self._count, 0
         if not count:
             return

@@ -163,7 +163,7 @@ class UnitGatherer:
             yield from self.rest()
 
     def rest(self) -> Iterator[tuple[tuple[str, int], list[UnitRows]]]:
-        """Give what is held, in pieces of `PIECE_UNITS` units at most."""
+        """Yield what is held, in pieces of `PIECE_UNITS` units at most."""
         held, self._held, self._count = self._held, {}, 0
         for queue, parts in held.items():
             piece: list[UnitRows] = []

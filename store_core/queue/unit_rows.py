@@ -87,22 +87,22 @@ class UnitRows(NamedTuple):
         )
 
     def by_queue(self) -> Iterator[tuple[int, UnitRows]]:
-        """Give the number of each queue, and its units."""
+        """Yield the number of each queue, and its units."""
         for code, start, stop in self.bounds():
             yield code, self.slice(start, stop)
 
     def bounds(self) -> Iterator[tuple[int, int, int]]:
-        """Give the number of each queue, and where its units begin and end."""
+        """Return the number of each queue, and where its units begin and end."""
         starts = np.flatnonzero(np.diff(self.code, prepend=-1))
         stops = np.append(starts[1:], len(self.code))
         return zip(self.code[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
 
     def slice(self, start: int, stop: int) -> UnitRows:
-        """Give the units of some places; no copy."""
+        """Return the units of some places; no copy."""
         return _take(self, slice(start, stop))
 
     def since(self, physical_offset: int) -> UnitRows:
-        """Give the units of records that begin at or behind an offset of the log; themselves if that is all."""
+        """Return the units of records that begin at or behind an offset of the log; themselves if that is all."""
         kept = self.physical_offset >= physical_offset
         return self if kept.all() else _take(self, kept)
 

@@ -96,7 +96,7 @@ class UnitRun:
         return int(np.count_nonzero(self._positions[self._at : self._at + count] > places))
 
     def units(self, count: int) -> UnitArray:
-        """Give the next units as they are stored."""
+        """Return the next units as they are stored."""
         return self._units[self._at : self._at + count]
 
     def advance(self, count: int) -> int:

@@ -85,7 +85,7 @@ def join_results(results: Sequence[AppendBatchResult]) -> AppendBatchResult:
 
 
 def fits(batch: EncodedBatch, file_size: int) -> bool:
-    """Tell whether every record has room in a file of its own, with a blank record behind it."""
+    """Return whether every record has room in a file of its own, with a blank record behind it."""
     return len(batch) == 0 or has_room(int(np.diff(batch.starts).max()), file_size)
 
 

@@ -209,7 +209,7 @@ class CommitLog:
         return self.flushed_where >= self.mapped_file_queue.max_wrote_position
 
     def roll_next_file(self, offset: int) -> int:
-        """Give the start of the file after the one that holds `offset`."""
+        """Return the start of the file after the one that holds `offset`."""
         size = self.config.mapped_file_size_commit_log
         return offset + size - offset % size
 
@@ -293,7 +293,7 @@ class CommitLog:
         return self._settled(self._appender.append(pending), copies, waits=waits)
 
     def _copies(self, message: Message) -> tuple[bool, int | None]:
-        """Tell whether the producer waits, and for how many copies: 0 for none, None if they can't be had."""
+        """Return whether the producer waits, and for how many copies: 0 for none, None if they can't be had."""
         waits = self.preparation.waits(message)
         if not self._replication.is_needed(waits=waits):
             return waits, 0

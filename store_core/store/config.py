@@ -256,7 +256,7 @@ class MessageStoreConfig:
         )
 
     def queue_rules(self, batch_topics: Collection[str] = ()) -> QueueRules:
-        """Give what of this decides queues, index and dispatch.
+        """Return what of this decides queues, index and dispatch.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ class FilterBitMap(Protocol):
     """Who says which SQL92 consumers a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``)."""
 
     def __call__(self, request: DispatchRequest, /) -> bytes:
-        """Give the bit map of a message; empty if nobody of its topic has such a filter."""
+        """Return the bit map of a message; empty if nobody of its topic has such a filter."""
         ...
 
 
@@ -73,7 +73,7 @@ class Dispatcher:
                 self._beside = None
 
     def dispatch(self, request: DispatchRequest) -> DispatchRequest:
-        """Give one record on (``DefaultMessageStore.doDispatch``); with its bit map it is what comes back."""
+        """Pass one record on (``DefaultMessageStore.doDispatch``); with its bit map it is what comes back."""
         if self._filter_bit_map is not None:
             request = replace(request, bit_map=self._filter_bit_map(request))
         self._queues.put(request)
@@ -82,7 +82,7 @@ class Dispatcher:
         return request
 
     def dispatch_nameless(self, size: int) -> None:
-        """Give on what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
+        """Pass on what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
 
         It is a message of the topic with no name: its unit in queue 0 points to the start of the log.
         """
@@ -92,7 +92,7 @@ class Dispatcher:
         self.dispatched += 1
 
     def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
-        """Give many records on, equal to `dispatch` of one after the other.
+        """Pass many records on, equal to `dispatch` of one after the other.
 
         Keys that are put are not all in the index file yet; `write_back` brings them there. With `gather`, for when
         nobody reads queues meanwhile, units are not all in their queues yet either.
@@ -118,7 +118,7 @@ class Dispatcher:
 
     @staticmethod
     def _with_bit_maps(batch: DispatchBatch, filter_bit_map: FilterBitMap) -> DispatchBatch | None:
-        """Give the batch with maps; None if no record has one."""
+        """Return the batch with maps; None if no record has one."""
         requests = [replace(request, bit_map=filter_bit_map(request)) for request in batch.requests()]
         has_maps = any(request.bit_map for request in requests)
         return RequestBatch(requests, batch.starts.tolist()) if has_maps else None
@@ -138,7 +138,7 @@ class Dispatcher:
 
 
 def select_rows(batch: DispatchBatch, chosen: npt.NDArray[np.bool_]) -> DispatchBatch | None:
-    """Give the chosen rows of a batch as a batch; None if there are none.
+    """Return the chosen rows of a batch as a batch; None if there are none.
 
     Offsets ascend in a sound log, so of many batches one or two are cut, and those at one place.
     """

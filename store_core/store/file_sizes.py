@@ -89,7 +89,7 @@ def queues_in(directory: Path, file_system: FileSystem) -> Iterator[Path]:
 
 
 def _files_in(directories: Iterable[Path], file_system: FileSystem) -> Iterator[tuple[int, Path, int]]:
-    """Give start offset, path and size of the files that count."""
+    """Yield start offset, path and size of the files that count."""
     for directory in directories:
         for name in names_in(directory, file_system):
             status = file_system.status(directory / name) if name.isdecimal() else None

@@ -183,7 +183,7 @@ def segment_end(
 
 
 def _is_foreign(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
-    """Tell whether a segment, of which not one record can be read, is none: another kind of file, or a renamed one."""
+    """Return whether a segment without one readable record is no segment: another kind of file, or a renamed one."""
     reason = check_record(raw.data, 0, start_offset).reason
     if reason is StopReason.BAD_MAGIC:
         return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])

@@ -69,7 +69,7 @@ class MessageGetter:
         return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, offset, 0, smallest, 0)
 
     def _outside(self, offset: int, smallest: int, largest: int) -> tuple[GetMessageStatus | None, int]:
-        """Tell what is wrong with an offset, and where to go on."""
+        """Report what is wrong with an offset, and where to go on."""
         if largest == 0:
             return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
         if offset < smallest:
@@ -88,7 +88,7 @@ class MessageGetter:
         return GetMessageResult(status, following, smallest, largest, release=self.config.release)
 
     def corrected(self, offset: int, following: int) -> int:
-        """Give the next offset, or on a slave the one asked for (``nextOffsetCorrection``)."""
+        """Return the next offset, or on a slave the one asked for (``nextOffsetCorrection``)."""
         is_trusted = self.config.broker_role != "SLAVE" or self.config.offset_check_in_slave
         return following if is_trusted else offset
 
@@ -180,7 +180,7 @@ class _Get:
         return (unit.queue_offset - self._offset) * self._queue.unit_size >= self._most_queue_bytes
 
     def _is_full(self, unit: QueueUnit) -> bool:
-        """Tell whether a record would be too much (``isTheBatchFull``); the first never is."""
+        """Return whether a record would be too much (``isTheBatchFull``); the first never is."""
         found, config = self._found, self._config
         if not found.buffer_total_size or not found.message_count:
             return False
@@ -196,7 +196,7 @@ class _Get:
         return size > most or found.message_count > count - 1
 
     def _examine(self, unit: QueueUnit) -> None:
-        """Give the record of a unit, unless the filter leaves it out or it is gone."""
+        """Add the record of a unit, unless the filter leaves it out or it is gone."""
         wanted = self._filter
         if wanted is not None and not wanted.is_matched_by_consume_queue(unit.tags_code, unit.ext):
             self._leave_out()

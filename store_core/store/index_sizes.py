@@ -105,7 +105,7 @@ def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> i
 
 
 def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int) -> bool:
-    """Tell whether a file has these numbers, by its length and its last entries; without one, by its length."""
+    """Return whether a file has these numbers, by its length and its last entries; without one, by its length."""
     if len(table) != slots + _ENTRY_WORDS * number or count > number:
         return False
     last = np.arange(max(count - _SAMPLE, 1), count)
@@ -115,7 +115,7 @@ def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int
 
 
 def _candidates(table: npt.NDArray[np.int32], count: int, most: int) -> list[int]:
-    """Give the numbers of entries with which the slot of the last entry leads to it."""
+    """Return the numbers of entries with which the slot of the last entry leads to it."""
     numbers = np.arange(count, most + 1)
     slots = len(table) - _ENTRY_WORDS * numbers
     hashes = table[slots + _ENTRY_WORDS * (count - 1)].astype(np.int64)
@@ -125,7 +125,7 @@ def _candidates(table: npt.NDArray[np.int32], count: int, most: int) -> list[int
 
 
 def _fits(table: npt.NDArray[np.int32], number: int, count: int) -> bool:
-    """Tell whether every slot in use leads to an entry whose hash leads to that slot."""
+    """Return whether every slot in use leads to an entry whose hash leads to that slot."""
     slots = len(table) - _ENTRY_WORDS * number
     if slots <= 0 or count <= 1:
         return False

@@ -51,7 +51,7 @@ class LightQueues:
         self.is_enabled = config.encode_rules.enable_lmq
 
     def is_concerned(self, topic: str, properties: Mapping[str, str | None]) -> bool:
-        """Tell whether a message goes to further queues."""
+        """Return whether a message goes to further queues."""
         is_listed = bool((properties.get(INNER_MULTI_DISPATCH) or "").strip())
         return self.is_enabled and is_listed and has_lists(topic, self._release)
 

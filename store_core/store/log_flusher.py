@@ -127,7 +127,7 @@ class LogFlusher:
 
 
 def uses_pool(config: MessageStoreConfig) -> bool:
-    """Tell whether appends go through write buffers (``DefaultMessageStore.isTransientStorePoolEnable``).
+    """Return whether appends go through write buffers (``DefaultMessageStore.isTransientStorePoolEnable``).
 
     A slave has none, and in 4.x a store with synchronous flush neither.
     """

@@ -44,7 +44,7 @@ class LogLookup:
         return self._queue.max_offset
 
     def roll_next_file(self, physical_offset: int) -> int:
-        """Give the start of the file behind the one that holds an offset (``CommitLog.rollNextFile``)."""
+        """Return the start of the file behind the one that holds an offset (``CommitLog.rollNextFile``)."""
         return physical_offset + self._queue.file_size - physical_offset % self._queue.file_size
 
     def get_message(self, physical_offset: int, size: int) -> memoryview | None:

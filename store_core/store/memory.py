@@ -29,7 +29,7 @@ def keep_freed_memory() -> None:
 
 @cache
 def physical_memory() -> int:
-    """Give the bytes of memory of the machine; 24 GiB if it can't be told, as RocketMQ assumes (``StoreUtil``)."""
+    """Return the bytes of memory of the machine; 24 GiB if it can't be told, as RocketMQ assumes (``StoreUtil``)."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):

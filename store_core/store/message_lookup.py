@@ -45,14 +45,14 @@ class MessageLookup:
     # ---- one message
 
     def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
-        """Give the message whose record begins at an offset; None if none does."""
+        """Return the message whose record begins at an offset; None if none does."""
         record = self._log.look_message_by_offset(physical_offset)
         if record is None:
             return None
         return decode_message(record, 0, None, parser=self._parser, verify_crc=False)
 
     def look_message_by_id(self, msg_id: str) -> MessageExt | None:
-        """Give the message of an offset message id (``MessageDecoder.decodeMessageId``); None if it is not there.
+        """Return the message of an offset message id (``MessageDecoder.decodeMessageId``); None if it is not there.
 
         Raises
         ------
@@ -123,17 +123,17 @@ class MessageLookup:
         )
 
     def get_message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Give the store time of a message of a queue, ms; -1 if it is not there."""
+        """Return the store time of a message of a queue, ms; -1 if it is not there."""
         unit = self._unit(topic, queue_id, queue_offset)
         return self._log.pickup_store_timestamp(unit.physical_offset, unit.store_size) if unit is not None else -1
 
     def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Give the store time of the first message that a queue still has, ms; -1 without any."""
+        """Return the store time of the first message that a queue still has, ms; -1 without any."""
         queue = self._queues.get(topic, queue_id)
         return self.get_message_store_timestamp(topic, queue_id, queue.min_offset_in_queue) if queue is not None else -1
 
     def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Give the physical offset of a message of a queue; 0 if it is not there, as RocketMQ does."""
+        """Return the physical offset of a message of a queue; 0 if it is not there, as RocketMQ does."""
         unit = self._unit(topic, queue_id, queue_offset)
         return unit.physical_offset if unit is not None else 0
 

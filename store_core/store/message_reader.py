@@ -187,7 +187,7 @@ class _RangeReader:
         return Records(self._raw, starts, segment, self._start_offset, self._options.property_parser)
 
     def _bounds(self, run: Run) -> npt.NDArray[np.int64]:
-        """Give the starts in the range and, behind them, where the last of these records ends."""
+        """Return the starts in the range and, behind them, where the last of these records ends."""
         first, last = np.searchsorted(run.starts, (self._begin, self._end))
         stop = run.stop if last == run.starts.size else run.starts[last]
         return np.append(run.starts[first:last], stop)
@@ -216,7 +216,7 @@ class _RangeReader:
         return f"at the next sound record, {where}" if damage.is_followed else f"behind it, {where}"
 
     def _damaged_rows(self, damage: Damage) -> list[tuple[int, int]]:
-        """Give the pieces of damage that are rows of this range."""
+        """Return the pieces of damage that are rows of this range."""
         pieces = _pieces(damage.begin, damage.end)
         mine = [(begin, end) for begin, end in pieces if self._begin <= begin < self._end]
         return self._kept(mine)
@@ -279,7 +279,7 @@ class _RangeReader:
     def _finished(
         self, decoded: DecodedBatch, faults: list[Fault], damaged: list[tuple[int, int]]
     ) -> Iterator[pa.RecordBatch]:
-        """Give the rows that were decoded, with those of damage in their places."""
+        """Yield the rows that were decoded, with those of damage in their places."""
         batch = decoded.batch
         if faults and self._options.is_failfast:
             batch = batch.slice(0, int(np.searchsorted(decoded.positions, faults[0].position)))
@@ -293,7 +293,7 @@ class _RangeReader:
             raise self._fault_error(faults[0].error)
 
     def _fault_error(self, error: CorruptRecordError) -> CorruptRecordError:
-        """Give a record's error the file's path and the ways on."""
+        """Add to a record's error the file's path and the ways on."""
         path = self._range.segment.path
         advice = f"{error.advice} mode=DROPMALFORMED leaves the record out; {_WAYS_ON}.".strip()
         return type(error)(error.problem, path, error.offset, error.expected, error.found, error.next_bytes, advice)
@@ -331,7 +331,7 @@ def _count_sound(records: Records) -> int:
 
 
 def _before(starts: npt.NDArray[np.int64], position: int) -> int:
-    """Give the start before a position, -1 if there is none."""
+    """Return the start before a position, -1 if there is none."""
     index = int(np.searchsorted(starts, position))
     return int(starts[index - 1]) if index else -1
 

@@ -230,7 +230,7 @@ class DefaultMessageStore(StoreReading):
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
     ) -> RecoveryReport:
-        """Tell what opening a store for writing would do, and do it in memory only.
+        """Report what opening a store for writing would do, and do it in memory only.
 
         It is the same code, so the report is that of the opening itself, with `changes`. A store that would be refused
         gives a report that says why.
@@ -392,5 +392,5 @@ class DefaultMessageStore(StoreReading):
 
 
 def _notifies(config: MessageStoreConfig, broker: BrokerConfig) -> bool:
-    """Tell whether listeners hear of messages (``ReputMessageService.doReput``): in 4.x not those of a slave."""
+    """Return whether listeners hear of messages (``ReputMessageService.doReput``): in 4.x not those of a slave."""
     return broker.long_polling_enable and (config.release == "5.3" or config.broker_role != "SLAVE")

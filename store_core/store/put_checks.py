@@ -93,13 +93,13 @@ class StoreState(Protocol):
 
 
 def default_hooks(config: MessageStoreConfig, state: StoreState) -> list[PutMessageHook]:
-    """Give the hooks of a 5.3 broker, in its order."""
+    """Return the hooks of a 5.3 broker, in its order."""
     checks = PutChecks(config, state)
     return [checks.check_before_put_message, checks.check_inner_batch, checks.handle_schedule_message]
 
 
 def inner_batch_checker(config: MessageStoreConfig, state: StoreState) -> PutMessageHook:
-    """Give what a 5.3 store checks without any hook."""
+    """Return what a 5.3 store checks without any hook."""
     return PutChecks(config, state).check_inner_batch
 
 

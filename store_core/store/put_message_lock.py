@@ -20,7 +20,7 @@ class PutMessageLock(Protocol):
         ...
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release it."""
         ...
 
 

@@ -22,7 +22,7 @@ _Result = TypeVar("_Result", "PutMessageResult", "AppendBatchResult")
 def settle(
     result: _Result, flush: Future[PutMessageStatus] | None, replicas: Future[PutMessageStatus] | None
 ) -> _Result | Future[_Result]:
-    """Give a result at once, or when flush and replicas have answered; both are asked at the same time.
+    """Return a result at once, or when flush and replicas have answered; both are asked at the same time.
 
     If both fail, the result has the status of the replicas (``CommitLog.handleDiskFlushAndHA``).
     """
@@ -42,7 +42,7 @@ def settle(
 
 
 def join_statuses(answers: list[Future[PutMessageStatus]]) -> PutMessageStatus:
-    """Give the last status that is not PUT_OK; a service that fails counts as UNKNOWN_ERROR."""
+    """Return the last status that is not PUT_OK; a service that fails counts as UNKNOWN_ERROR."""
     status = PutMessageStatus.PUT_OK
     for answer in answers:
         failed = answer.cancelled() or answer.exception() is not None
@@ -52,7 +52,7 @@ def join_statuses(answers: list[Future[PutMessageStatus]]) -> PutMessageStatus:
 
 
 def as_future(outcome: _Result | Future[_Result]) -> Future[_Result]:
-    """Give an outcome as a future."""
+    """Return an outcome as a future."""
     if isinstance(outcome, Future):
         return outcome
     future: Future[_Result] = Future()

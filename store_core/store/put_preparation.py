@@ -59,7 +59,7 @@ class Pending:
 
 
 def refused(refusal: Refusal) -> PutMessageResult:
-    """Give the result of a message that can't be stored."""
+    """Return the result of a message that can't be stored."""
     _LOG.warning("a message is refused (%s): %s", refusal.status.name, refusal.reason)
     if refusal.append_status is None:
         return PutMessageResult(refusal.status)
@@ -105,7 +105,7 @@ class PutPreparation:
         return to_schedule_topic(message, properties, len(self._config.delay_levels), self._config.release)
 
     def waits(self, message: Message) -> bool:
-        """Tell whether the producer wants to know that its message is safe (``Message.isWaitStoreMsgOK``)."""
+        """Return whether the producer wants to know that its message is safe (``Message.isWaitStoreMsgOK``)."""
         if not message.may_have(WAIT):
             return True
         value = stored_properties(message, self._config.release).get(WAIT)
@@ -199,7 +199,7 @@ class PutPreparation:
         return self._within_a_file(encoded)
 
     def _light_refusal(self, refusal: Refusal) -> PutMessageResult:
-        """Give the result of a message that became too large by its further indexes."""
+        """Return the result of a message that became too large by its further indexes."""
         if self._config.release == "4.9":
             status, append_status = PutMessageStatus.UNKNOWN_ERROR, AppendMessageStatus.UNKNOWN_ERROR
         elif refusal.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED:

@@ -27,7 +27,7 @@ class QueueOffsets:
         self._light: dict[str, int] = {}
 
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Give the index that the next message of a queue gets."""
+        """Return the index that the next message of a queue gets."""
         return self._next.get((topic, queue_id), 0)
 
     def advance(self, topic: str, queue_id: int, messages: int) -> None:
@@ -36,7 +36,7 @@ class QueueOffsets:
         self._next[key] = self._next.get(key, 0) + messages
 
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> npt.NDArray[np.int64]:
-        """Give the next index of several queues."""
+        """Return the next index of several queues."""
         return np.array([self._next.get(queue, 0) for queue in queues], np.int64)
 
     def advance_all(self, queues: Sequence[tuple[str, int]], messages: npt.NDArray[np.int64]) -> None:
@@ -46,7 +46,7 @@ class QueueOffsets:
                 self.advance(topic, queue_id, count)
 
     def next_light_offset(self, name: str) -> int:
-        """Give the index that the next message of a light queue gets."""
+        """Return the index that the next message of a light queue gets."""
         return self._light.get(name, 0)
 
     def set_light_offset(self, name: str, offset: int) -> None:

@@ -29,7 +29,7 @@ class ReadChunk:
     size: int = 0
 
     def room(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
-        """Tell how many of the records between `bounds` there is room for; in an empty chunk for one at least."""
+        """Return how many of the records between `bounds` there is room for; in an empty chunk for one at least."""
         by_size = int(np.searchsorted(bounds, bounds[0] + _BATCH_BYTES - self.size, "right")) - 1
         return max(min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1)), 0)
 

@@ -254,7 +254,7 @@ class _Planner:
         )
 
     def _has_lock(self, root: Path) -> bool:
-        """Tell whether there is a lock to go by; note it if not, for then the log may be being written."""
+        """Return whether there is a lock to go by; note it if not, for then the log may be being written."""
         is_there = (root / LOCK_FILE).exists()
         if not is_there:
             self._note(
@@ -264,7 +264,7 @@ class _Planner:
         return is_there
 
     def _is_behind(self, part: ReadRange) -> bool:
-        """Tell whether the whole range lies behind what is asked for."""
+        """Return whether the whole range lies behind what is asked for."""
         return self._options.end.physical is not None and self._options.end.physical <= part.begin
 
     def _note_end(self, end: SegmentEnd, *, is_live: bool) -> None:

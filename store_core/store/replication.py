@@ -21,7 +21,7 @@ _MASTER_AND_SLAVE: Final = 2
 
 
 def completed(status: PutMessageStatus) -> Future[PutMessageStatus]:
-    """Give a future that has its result."""
+    """Return a future that has its result."""
     future: Future[PutMessageStatus] = Future()
     future.set_result(status)
     return future
@@ -39,7 +39,7 @@ class ReplicaService(Protocol):
         ...
 
     def is_slave_ok(self, offset: int) -> bool:
-        """Tell whether a slave is connected and near enough to a log of this length (4.x)."""
+        """Return whether a slave is connected and near enough to a log of this length (4.x)."""
         ...
 
     def replicate(self, next_offset: int, acknowledgements: int, timeout_ms: int) -> Future[PutMessageStatus]:
@@ -97,11 +97,11 @@ class Replication:
         )
 
     def is_needed(self, *, waits: bool) -> bool:
-        """Tell whether a put waits for replicas, if its message lets it wait."""
+        """Return whether a put waits for replicas, if its message lets it wait."""
         return waits and self._is_possible
 
     def acknowledgements(self, offset: int) -> int | None:
-        """Give the copies that a put needs, with the log at `offset`; None if they can't be had (5.x)."""
+        """Return the copies that a put needs, with the log at `offset`; None if they can't be had (5.x)."""
         wanted = self._config.in_sync_replicas
         if self._config.release != "5.3":
             return _MASTER_AND_SLAVE

@@ -226,7 +226,7 @@ class ReputMessageService(ServiceThread):
                 )
 
     def _select(self) -> _Buffer | None:
-        """Give what can be read from where dispatching stands (``CommitLog.getData``)."""
+        """Return what can be read from where dispatching stands (``CommitLog.getData``)."""
         offset = self.reput_from_offset
         file = self._queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
         if file is None:

@@ -103,7 +103,7 @@ class RowFilter:
 
 
 def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
-    """Give the columns each rule looks at, and the rule."""
+    """Yield the columns each rule looks at, and the rule."""
     if options.topic:
         yield ("topic",), _one_of("topic", pa.array(options.topic, pa.string()))
     if options.topics_pattern is not None:
@@ -128,7 +128,7 @@ def _one_of(column: str, values: pa.Array) -> _Predicate:
 
 
 def _is_queued(batch: pa.RecordBatch) -> _Mask:
-    """Tell which records are in a queue, where alone a consumer finds them: not prepared and rolled-back ones."""
+    """Report which records are in a queue, where alone a consumer finds them: not prepared and rolled-back ones."""
     kinds = batch.column("sys_flag").to_numpy(zero_copy_only=False) & TRANSACTION_MASK
     mask: _Mask = np.isin(kinds, [kind.value for kind in TransactionType if kind.is_queued])
     return mask

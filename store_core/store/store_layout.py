@@ -32,7 +32,7 @@ def _none_full() -> Collection[Path]:
 def log_paths(
     root: Path, config: MessageStoreConfig, full_paths: Callable[[], Collection[Path]] = _none_full
 ) -> SegmentPaths:
-    """Give the commit log's directories: ``commitlog`` below the root, unless they are configured.
+    """Return the commit log's directories: ``commitlog`` below the root, unless they are configured.
 
     Parameters
     ----------

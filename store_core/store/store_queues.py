@@ -59,7 +59,7 @@ class StoreQueues:
             self._derived.reput.run_once()
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
-        """Give the index behind the last message of a queue; 0 if there is none.
+        """Return the index behind the last message of a queue; 0 if there is none.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class StoreQueues:
         return queue.max_offset_in_queue if queue is not None else 0
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Give the index of the first message of a queue that is still there.
+        """Return the index of the first message of a queue that is still there.
 
         A queue that was never seen is empty (RocketMQ makes it when it is asked): 0, with a batch topic -1.
         """

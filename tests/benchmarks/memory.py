@@ -30,7 +30,7 @@ def bench_memory(store: Path) -> dict[str, object]:
 
 
 def _anonymous() -> int:
-    """Give the process's anonymous resident memory in KiB: without the mapped segment."""
+    """Return the process's anonymous resident memory in KiB: without the mapped segment."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 

@@ -20,6 +20,6 @@ def read(spark: SparkSession) -> Reader:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> WrittenStore:
-    """Give a store of three segments. All tests share it; those that write make their own."""
+    """Return a store of three segments. All tests share it; those that write make their own."""
     log = mixed_log()
     return WrittenStore(log.write(tmp_path_factory.mktemp("mixed") / "store"), log)

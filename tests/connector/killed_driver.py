@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def say(word: str) -> None:
-    """Tell the test where we are."""
+    """Report the test where we are."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

@@ -15,7 +15,7 @@ _PROCESSES = Path("/proc")
 
 
 def descendants(process: int) -> list[int]:
-    """Give all processes below one, parents first."""
+    """Return all processes below one, parents first."""
     children: dict[int, list[int]] = {}
     for path in _PROCESSES.iterdir():
         if path.name.isdecimal():

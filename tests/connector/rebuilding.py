@@ -93,7 +93,7 @@ def run_without_spark(patch: pytest.MonkeyPatch) -> None:
 
 
 def golden_rules(store: UnpackedStore) -> RebuildRules:
-    """Give the rules by which a golden store was written."""
+    """Return the rules by which a golden store was written."""
     path = store.path / "store.conf"
     conf = (
         dict(line.split("=", 1) for line in path.read_text().split("\n") if "=" in line) if path.exists() else LIVE_CONF
@@ -116,12 +116,12 @@ def golden_rules(store: UnpackedStore) -> RebuildRules:
 
 
 def queue_files(root: Path) -> dict[str, bytes]:
-    """Give the files of all queues by their path."""
+    """Return the files of all queues by their path."""
     files = (path for kind in QUEUE_KINDS for path in sorted((root / kind).rglob("*")) if path.is_file())
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
 def index_files(root: Path) -> list[bytes]:
-    """Give the files of the index in their order, without their names, which are times."""
+    """Return the files of the index in their order, without their names, which are times."""
     directory = root / INDEX_DIRECTORY
     return [path.read_bytes() for path in sorted(directory.iterdir())] if directory.is_dir() else []

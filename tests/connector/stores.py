@@ -45,7 +45,7 @@ class Reader:
         return reader.load(path if isinstance(path, list) else str(path))
 
     def offsets(self, path: Path | str | list[str], **options: str) -> list[int]:
-        """Give the physical offsets of the rows, in the order in which they come."""
+        """Return the physical offsets of the rows, in the order in which they come."""
         rows = self(path, columns="physical_offset", **options).collect()
         return [row.physical_offset for row in rows]
 

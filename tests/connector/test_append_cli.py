@@ -51,7 +51,7 @@ class Job:
         return report
 
     def store_times(self) -> list[int]:
-        """Give the store times of all messages, in ms."""
+        """Return the store times of all messages, in ms."""
         return [round(row["store_timestamp"].timestamp() * 1000) for row in rows_of(self.store, "store_timestamp")]
 
     def file(self, name: str, text: str) -> str:
@@ -220,7 +220,7 @@ def test_what_is_wrong_is_told_with_an_exit_code(arguments: list[str], code: int
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store whose log has a topic without queues, and that has queues of a topic without messages."""
+    """Return a store whose log has a topic without queues, and that has queues of a topic without messages."""
     log = LogBuilder(segment_size=1 << 14)
     for number in range(4):
         log.append(b"x", topic="orders", queue_id=number % 2, properties={"KEYS": f"order-{number} all"})

@@ -33,7 +33,7 @@ def tracebacks(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[
 
 
 def first_lines(action: Callable[[], object]) -> str:
-    """Give the first lines of the error that a user sees."""
+    """Return the first lines of the error that a user sees."""
     with pytest.raises(PySparkException) as caught:
         action()
     return "\n".join(str(caught.value).splitlines()[:FIRST_LINES])

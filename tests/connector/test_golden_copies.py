@@ -72,7 +72,7 @@ def copied(store: UnpackedStore, target: Path) -> int:
 
 
 def records(root: Path, release: str) -> dict[int, bytes]:
-    """Give the bytes of each record by its physical offset."""
+    """Return the bytes of each record by its physical offset."""
     table = read_messages(root, columns=["physical_offset", "store_size"], release=release).read_all()
     segments = {int(path.name): path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
     found = {}

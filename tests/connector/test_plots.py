@@ -241,7 +241,7 @@ def test_a_notebook_shows_a_plot_at_twice_its_size(table: pa.Table) -> None:
 
 
 def _boxes(figure: Figure) -> list[tuple[str, Bbox]]:
-    """Give all texts that are drawn, with where they are; ticks beyond the limits of their axes are not drawn."""
+    """Return all texts that are drawn, with where they are; ticks beyond the limits of their axes are not drawn."""
     from matplotlib.text import Text  # noqa: PLC0415 -- with the plots' extra
 
     figure.draw_without_rendering()

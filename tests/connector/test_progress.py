@@ -314,7 +314,7 @@ class Server:
         self.handlers.remove(handler)
 
     def tell(self, operation: str, *stages: tuple[int, int, int, bool], done: bool = False) -> None:
-        """Tell the numbers of stages, of their tasks, of those that are done, and whether they are over."""
+        """Report the numbers of stages, of their tasks, of those that are done, and whether they are over."""
         names = ("stage_id", "num_tasks", "num_completed_tasks", "done")
         told = [SimpleNamespace(**dict(zip(names, stage, strict=True))) for stage in stages]
         for handler in self.handlers:

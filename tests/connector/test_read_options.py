@@ -158,7 +158,7 @@ def test_the_same_rows_come_whatever_the_split(read: Reader, store: WrittenStore
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> WrittenStore:
-    """Give a store with a byte of one body changed, in the middle of the log."""
+    """Return a store with a byte of one body changed, in the middle of the log."""
     log = LogBuilder(SEGMENT)
     log.append_all(*(f"body {number}".encode() for number in range(12)), topic="orders")
     log.flip(log.records[6].physical_offset + BODY_AT)

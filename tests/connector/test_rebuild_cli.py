@@ -263,7 +263,7 @@ def test_places_that_can_not_be_are_told_with_exit_code_2(store: Path, tmp_path:
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
-    """Give a store with three topics in the log, one of them with queues that lack another one's."""
+    """Return a store with three topics in the log, one of them with queues that lack another one's."""
     log = LogBuilder(segment_size=1 << 14)
     for number in range(12):
         log.append(b"x", topic="orders", queue_id=number % 4)

@@ -60,7 +60,7 @@ def log_of(records: int, segment_size: int = 4096, queues: int = 3, start_offset
 
 
 def units_of(root: Path, topic: str, queue_id: int = 0) -> dict[int, tuple[int, int, int]]:
-    """Give the units of a queue by their queue offset."""
+    """Return the units of a queue by their queue offset."""
     found: dict[int, tuple[int, int, int]] = {}
     for path in sorted((root / "consumequeue" / topic / str(queue_id)).iterdir()):
         for number, unit in enumerate(np.fromfile(path, UNIT_DTYPE).tolist()):
@@ -78,7 +78,7 @@ def rows_of(store: Path) -> list[dict[str, Any]]:
 
 
 def records_of(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[int, tuple[int, int]]]:
-    """Give where and how long the records are that have a unit, by queue and queue offset."""
+    """Return where and how long the records are that have a unit, by queue and queue offset."""
     found: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
     for row in rows:
         if row["sys_flag"] & 12 in (0, 8):
@@ -227,7 +227,7 @@ def test_queues_and_index_are_those_of_the_records_that_a_read_gives(
 
 
 def is_still_a_log(store: Path) -> bool:
-    """Tell whether damage has made no other whole records of those that were there: a name, an id, an offset."""
+    """Return whether damage has made no other whole records of those that were there: a name, an id, an offset."""
     rows = rows_of(store)
     found = records_of(rows)
     sound = read_messages(str(store), mode="DROPMALFORMED", columns=["physical_offset"]).read_all().num_rows

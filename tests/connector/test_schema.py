@@ -36,7 +36,7 @@ NULLABLE = {column.name for column in COLUMNS if column.nullable}
 
 
 def spark_sees(schema: StructType) -> pa.Schema:
-    """Give the Arrow schema that Spark compares batches with; PySpark 4.1 knows no other zone than UTC."""
+    """Return the Arrow schema that Spark compares batches with; PySpark 4.1 knows no other zone than UTC."""
     takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
     zone: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
     return to_arrow_schema(schema, **zone)

@@ -175,7 +175,7 @@ def test_an_old_pyspark_is_refused_before_spark_starts(
 
 
 def session_of(java: dict[str, str], worker: str = sys.executable, master: str = "local[2]") -> SparkSession:
-    """Give what the check asks a session for: the environment of its Java, and the Python of its workers."""
+    """Return what the check asks a session for: the environment of its Java, and the Python of its workers."""
     virtual = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=SimpleNamespace(getenv=java.get))))
     context = SimpleNamespace(_jvm=virtual, pythonExec=worker, master=master)
     return cast("SparkSession", SimpleNamespace(sparkContext=context))

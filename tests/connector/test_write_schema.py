@@ -29,7 +29,7 @@ def schema_of(text: str) -> StructType:
 
 
 def refusal(schema: StructType | str, **options: str) -> str:
-    """Give the error for a DataFrame with this schema."""
+    """Return the error for a DataFrame with this schema."""
     given = schema_of(schema) if isinstance(schema, str) else schema
     with pytest.raises(InvalidOptionError) as caught:
         check_columns(given, WriteOptions.from_spark({"path": "/store", **options}))

@@ -175,7 +175,7 @@ def _check_submit(command: str, world: World) -> None:
 
 @cache
 def _submit_options() -> dict[str, bool]:
-    """Give the options of spark-submit, from its own help, and whether each takes a value."""
+    """Return the options of spark-submit, from its own help, and whether each takes a value."""
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)  # noqa: S603 -- Spark's own
     names = re.findall(r"^ +(--[a-z-]+)", done.stderr + done.stdout, re.MULTILINE)
@@ -196,7 +196,7 @@ def _extras() -> set[str]:
 
 
 def _installed_jobs() -> set[str]:
-    """Give the names under which the wheel installs the jobs."""
+    """Return the names under which the wheel installs the jobs."""
     return set(_pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-scripts"].values())
 
 

@@ -27,7 +27,7 @@ def links_of(text: str) -> list[str]:
 
 
 def anchors_of(text: str) -> set[str]:
-    """Give the anchors of a document's headings, as GitHub and MyST make them."""
+    """Return the anchors of a document's headings, as GitHub and MyST make them."""
     names = Counter[str]()
     anchors = set()
     for heading in _HEADING.findall(_without_code(text)):

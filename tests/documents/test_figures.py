@@ -24,7 +24,7 @@ BESIDE = ROOT.parent / "shared" / "golden"
 
 
 def told(what: str) -> tuple[int, int]:
-    """Give the two figures that docs/tested.md has for something."""
+    """Return the two figures that docs/tested.md has for something."""
     page = ROOT.joinpath("docs", "tested.md").read_text(encoding="utf-8")
     row = re.search(rf"^\| {re.escape(what)}.* \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
     assert row is not None, what

@@ -35,7 +35,7 @@ def test_every_link_leads_to_a_file_and_to_a_heading_in_it(document: str) -> Non
 
 
 def _anchors(page: Path) -> set[str]:
-    """Give the anchors of a page, and of what it includes."""
+    """Return the anchors of a page, and of what it includes."""
     text = page.read_text(encoding="utf-8")
     included = [page.parent / name for name in re.findall(r"^`{3,}{include} (\S+)$", text, re.MULTILINE)]
     return anchors_of(text).union(*map(_anchors, included))

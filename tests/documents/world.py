@@ -71,7 +71,7 @@ class World:
 
 
 def matches(shown: str, printed: str, *, somewhere: bool = False) -> bool:
-    """Tell whether a document's text is what was printed; ``...`` stands for anything.
+    """Return whether a document's text is what was printed; ``...`` stands for anything.
 
     Blanks at the end of lines, and empty lines at the ends, don't count.
     """

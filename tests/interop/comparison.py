@@ -51,7 +51,7 @@ def assert_same_in_bulk(written: WrittenStore, path: Path) -> None:
 
 
 def _put_times(written: WrittenStore) -> list[int]:
-    """Give the store time of each put; of one that was refused that of the put before it."""
+    """Return the store time of each put; of one that was refused that of the put before it."""
     times = {row["physical_offset"]: row["store_timestamp"] for row in written.rows}
     given, now = [], min(times.values())
     for put in written.answer["puts"]:
@@ -62,7 +62,7 @@ def _put_times(written: WrittenStore) -> list[int]:
 
 
 def _expected_result(put: Answer, time: int) -> Answer:
-    """Give RocketMQ's result, but for two things that are ours.
+    """Return RocketMQ's result, but for two things that are ours.
 
     A batch that is too large makes 5.3.3 throw, and us refuse it. 4.3.0 reports the time in the lock, but stores an
     earlier one in the records of a batch, and our clock stands still.

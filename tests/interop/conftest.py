@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def judge_of() -> Iterator[Callable[[str], Judge]]:
-    """Give a function that starts the RocketMQ of a release, once a session."""
+    """Provide a function that starts the RocketMQ of a release, once a session."""
     started: dict[str, Judge] = {}
     with ExitStack() as processes:
 
@@ -43,7 +43,7 @@ def judge(request: pytest.FixtureRequest, judge_of: Callable[[str], Judge]) -> J
 def written_by(
     judge_of: Callable[[str], Judge], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], dict[str, WrittenStore]]:
-    """Give a function that has a release write the stores of all scenarios, side by side and once a session."""
+    """Return a function that has a release write the stores of all scenarios, side by side and once a session."""
     written: dict[str, dict[str, WrittenStore]] = {}
 
     def written_by_release(release: str) -> dict[str, WrittenStore]:

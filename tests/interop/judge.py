@@ -39,7 +39,7 @@ _SETTINGS_OF: Final[dict[str, dict[str, object]]] = {"4.3": {}, "4.9": {}, "5.3"
 
 
 def store_settings(release: str) -> dict[str, object]:
-    """Give the settings of a store that a test makes, under RocketMQ's names."""
+    """Return the settings of a store that a test makes, under RocketMQ's names."""
     return _SETTINGS | _SETTINGS_OF[release]
 
 

@@ -67,6 +67,6 @@ def _light_places(properties: dict[str, str]) -> list[tuple[str, int]]:
 
 
 def answer_queues(answer: Answer) -> Queues:
-    """Give the queues that RocketMQ has; those without a message, which 4.9 makes for delays, are left out."""
+    """Return the queues that RocketMQ has; those without a message, which 4.9 makes for delays, are left out."""
     found: list[dict[str, Any]] = [queue for queue in answer["queues"] if queue["max"] > 0]
     return {(queue["topic"], queue["queueId"]): Queue(queue["max"], queue["messages"]) for queue in found}

@@ -63,7 +63,7 @@ class Scenario:
 
     @property
     def job_settings(self) -> dict[str, Any]:
-        """Give the settings as `Judge` takes them."""
+        """Return the settings as `Judge` takes them."""
         size = {"mappedFileSizeCommitLog": self.segment_size}
         return {**size, **self.settings, "batch_topics": list(self.batch_topics)}
 
@@ -270,7 +270,7 @@ SCENARIOS: Final = (
 
 
 def random_scenario(seed: int) -> Scenario:
-    """Give a scenario of messages of all kinds that every release knows."""
+    """Return a scenario of messages of all kinds that every release knows."""
 
     def puts(release: str) -> list[Put]:
         return RandomPuts(seed, release, SEGMENT_SIZE).take(400)
@@ -279,7 +279,7 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def known_to(*releases: str, is_ours: bool = False) -> list[Scenario]:
-    """Give the scenarios that all these releases know; with `is_ours` only those in which we do the same."""
+    """Return the scenarios that all these releases know; with `is_ours` only those in which we do the same."""
     known = [scenario for scenario in SCENARIOS if all(release in scenario.releases for release in releases)]
     return [scenario for scenario in known if scenario.is_ours or not is_ours]
 

@@ -29,7 +29,7 @@ AS_SLAVE = {"brokerRole": "SLAVE", "offsetCheckInSlave": True}
 
 
 def is_thrown_at_no_file(question: Answer, answer: object) -> bool:
-    """Tell whether RocketMQ has stumbled over a batch queue without files, asked for messages; we know of none."""
+    """Return whether RocketMQ has stumbled over a batch queue without files, asked for messages; we know of none."""
     is_about_messages = question["kind"] in ("earliest", "place", "time") and question["queueId"] == NEW_QUEUE
     return is_about_messages and answer == {"thrown": "NullPointerException"}
 

@@ -47,7 +47,7 @@ def _log(release: str, start_offset: int) -> LogBuilder:
 
 
 def _in_segment(log: LogBuilder, segment: int) -> list[int]:
-    """Give the queue offsets of the records of a segment."""
+    """Return the queue offsets of the records of a segment."""
     begin = log.start_offset + segment * _SEGMENT
     return [record.queue_offset for record in log.records if begin <= record.physical_offset < begin + _SEGMENT]
 

@@ -42,12 +42,12 @@ class ToolFailedError(RuntimeError):
 
 
 def missing_tools() -> tuple[str, ...]:
-    """Tell which of the programs the tests need are not on the PATH."""
+    """Report which of the programs the tests need are not on the PATH."""
     return tuple(name for name in ("mvn", "javac", "java") if shutil.which(name) is None)
 
 
 def harness_command(version: str) -> list[str]:
-    """Give the command that starts the harness on a RocketMQ version; fetches and compiles what is not there yet.
+    """Return the command that starts the harness on a RocketMQ version; fetches and compiles what is not there yet.
 
     Raises
     ------

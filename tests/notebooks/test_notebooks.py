@@ -40,7 +40,7 @@ def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def _said(cell: NotebookNode) -> list[str]:
-    """Give the text of a cell's outputs; of pictures only that they are there, since fonts and libraries differ."""
+    """Return the text of a cell's outputs; of pictures only that they are there, since fonts and libraries differ."""
     return [
         output.text if output.output_type == "stream" else _shown(output.get("data", {})) for output in cell.outputs
     ]

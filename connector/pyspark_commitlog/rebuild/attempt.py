@@ -48,7 +48,7 @@ class RebuildAttempt:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def new_root(self) -> Path:
-        """Give a directory for one queue alone."""
+        """Return a directory for one queue alone."""
         self._roots.append(self.root / str(len(self._roots)))
         return self._roots[-1]
 

@@ -74,7 +74,7 @@ def rebuild(
 
 
 def spark_runner(spark: SparkSession) -> TaskRunner:
-    """Give a function that runs tasks in a session."""
+    """Return a function that runs tasks in a session."""
     is_one_machine = _ONE_MACHINE.fullmatch(spark.sparkContext.master or "") is not None
 
     def run(tasks: RebuildTasks) -> Rows:

@@ -225,7 +225,7 @@ def _config(options: argparse.Namespace) -> MessageStoreConfig:
 
 
 def _configured(store: Path, release: Release) -> frozenset[str]:
-    """Give the topics that the broker's ``topics.json`` calls batch topics."""
+    """Return the topics that the broker's ``topics.json`` calls batch topics."""
     if release != "5.3" or not (store / "config").is_dir():
         return frozenset()
     topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)

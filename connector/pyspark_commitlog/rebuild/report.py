@@ -216,7 +216,7 @@ def _with_time(found: SegmentOutcome | IndexReport, name: str) -> dict[str, Any]
 
 
 def as_text(report: RebuildReport, *, is_comparison: bool) -> str:
-    """Give what an operator reads, in a few lines; what is long is cut."""
+    """Return what an operator reads, in a few lines; what is long is cut."""
     return "\n".join(_lines(report, is_comparison=is_comparison))
 
 

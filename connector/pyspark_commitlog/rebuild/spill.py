@@ -79,7 +79,7 @@ class RunReader:
         self._descriptors.clear()
 
     def read(self, run: bytes | SpilledRun) -> bytes:
-        """Give the bytes of a run.
+        """Return the bytes of a run.
 
         Raises
         ------

@@ -143,7 +143,7 @@ class RebuildTasks:
                     yield RunKey(bucket, ReportKind.LOST, "", 0, number, 0), scan.lost.packed()
 
     def _first_runs(self) -> Iterator[tuple[RunKey, bytes]]:
-        """Give empty runs for what is taken over from the store, whether or not more comes: each queue, the index."""
+        """Yield empty runs for what is taken over from the store, whether or not more comes: each queue, the index."""
         if self.rules.has_index and self.compared is None:
             yield RunKey(_FIRST_BUCKET, ReportKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
         is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
@@ -190,7 +190,7 @@ class RebuildTasks:
                 yield from reports
 
     def _budget(self, lost: Iterable[bytes]) -> FillBudget | None:
-        """Give what a queue's writer must know of damage, which comes before all else."""
+        """Return what a queue's writer must know of damage, which comes before all else."""
         if not self.rules.is_salvaged:
             return None
         segments = {part.segment.start_offset: part.segment for part in self.parts}

@@ -12,7 +12,7 @@ __all__ = ["needs_correction"]
 
 
 def needs_correction(queue: BatchConsumeQueue, min_physical_offset: int, *, is_deep: bool) -> bool:
-    """Tell whether a queue begins before the log does (RocketMQ 5.x: ``CorrectLogicOffsetService.needCorrect``).
+    """Return whether a queue begins before the log does (RocketMQ 5.x: ``CorrectLogicOffsetService.needCorrect``).
 
     So it is where a deletion of its first file hangs, and where all its units point below the log's start but it does
     not say that it is empty. A deep check also looks at its first unit.

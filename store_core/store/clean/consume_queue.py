@@ -34,7 +34,7 @@ class ExpiringQueues(Protocol):
     """All consume queues."""
 
     def queues(self) -> Iterable[ExpiringFiles]:
-        """Give each of them."""
+        """Return each of them."""
         ...
 
 

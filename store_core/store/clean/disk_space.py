@@ -59,7 +59,7 @@ class DiskLimits:
         return None if percent > self.forcible else False
 
     def wants_deletion(self, percent: int) -> bool:
-        """Tell whether old files should go: also where nothing can be measured (-1)."""
+        """Return whether old files should go: also where nothing can be measured (-1)."""
         return percent < 0 or percent > self.delete
 
 
@@ -129,7 +129,7 @@ class DiskSpace:
         self._full_paths: frozenset[Path] = frozenset()
 
     def full_paths(self) -> Collection[Path]:
-        """Give the log directories that were too full for a new segment at the last `check`, for `SegmentPaths`."""
+        """Return the log directories that were too full for a new segment at the last `check`, for `SegmentPaths`."""
         return self._full_paths
 
     def check(self) -> SpaceVerdict:

@@ -111,7 +111,7 @@ class StoredQueues:
         self._clock = clock
 
     def units(self, topic: str, queue_id: int, min_offset: int) -> Iterator[tuple[npt.NDArray[np.int64], _Compared]]:
-        """Give the units that point at or behind an offset of the log, file by file, with their indexes.
+        """Yield the units that point at or behind an offset of the log, file by file, with their indexes.
 
         Raises
         ------

@@ -76,7 +76,7 @@ class RebuildRules:
         return not self.queue_rules.is_ext_enabled and not self.queue_rules.batch_topics
 
     def wants(self, topic: str, queue_id: int) -> bool:
-        """Tell whether a queue is to be rebuilt."""
+        """Return whether a queue is to be rebuilt."""
         return (self.topics is None or topic in self.topics) and self.queue_id in (None, queue_id)
 
     def with_batch_topics(self, topics: Iterable[str]) -> RebuildRules:
@@ -85,5 +85,5 @@ class RebuildRules:
         return replace(self, queue_rules=replace(self.queue_rules, batch_topics=known))
 
     def piece_format(self, topic: str) -> PieceFormat:
-        """Give the form in which units of a topic are carried."""
+        """Return the form in which units of a topic are carried."""
         return PieceFormat(is_whole=self.queue_rules.is_ext_enabled or topic in self.queue_rules.batch_topics)

@@ -98,7 +98,7 @@ class SalvagedReader:
         return DispatchReader(self._raw[:stop], self._start_offset, position, self._rules, check_crc=crc, read_body=crc)
 
     def _dispatched(self, run: Run) -> Iterator[DispatchBatch]:
-        """Give the records of a run, but for those that can't be dispatched."""
+        """Yield the records of a run, but for those that can't be dispatched."""
         starts = run.starts
         for _ in range(_RETRIES):
             reader = self._reader(int(starts[0]), run.stop)

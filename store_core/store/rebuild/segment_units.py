@@ -85,7 +85,7 @@ class _SegmentUnits:
         self._queues: list[tuple[str, int]] = []
 
     def _code(self, queue: tuple[str, int]) -> int:
-        """Give the number of a queue that has units here, or `_UNWANTED`.
+        """Return the number of a queue that has units here, or `_UNWANTED`.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class _SegmentUnits:
             self.passed_over.add(queue)
 
     def _units(self, batch: DispatchBatch) -> Iterator[tuple[UnitRows, list[tuple[str, int]]]]:
-        """Give the units of a batch, ordered by queue, and the queues by the codes that they have there."""
+        """Yield the units of a batch, ordered by queue, and the queues by the codes that they have there."""
         for plan in self._plans(batch):
             units = plan.units.since(self._rules.since_offset)
             if len(units.row):
@@ -214,7 +214,7 @@ class PlainUnits(_SegmentUnits):
         yield from self._pieces(self._block.add(columns, codes))
 
     def rest(self) -> Iterator[QueuePiece]:
-        """Give what is gathered."""
+        """Yield what is gathered."""
         yield from self._pieces(self._block.rest())
 
     def _pieces(self, packed: Iterator[tuple[int, bytes]]) -> Iterator[QueuePiece]:
@@ -238,7 +238,7 @@ class WholeUnits(_SegmentUnits):
                         yield self._piece(queue, parts)
 
     def rest(self) -> Iterator[QueuePiece]:
-        """Give what is gathered."""
+        """Yield what is gathered."""
         for queue, parts in self._gatherer.rest():
             yield self._piece(queue, parts)
 

@@ -18,7 +18,7 @@ __all__ = ["stored_queue_names"]
 
 
 def stored_queue_names(root: Path, file_system: FileSystem) -> set[tuple[str, int]]:
-    """Give topic and id of the queues that have a directory; others than queues are passed over."""
+    """Return topic and id of the queues that have a directory; others than queues are passed over."""
     return {
         (topic, queue_id)
         for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)

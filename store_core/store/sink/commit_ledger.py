@@ -78,7 +78,7 @@ class CommitLedger:
         self._file_system = file_system
 
     def path_of(self, sender: str) -> Path:
-        """Give the file of a sender."""
+        """Return the file of a sender."""
         return self._directory / f"{hashlib.sha256(sender.encode()).hexdigest()[:_NAME_LENGTH]}.json"
 
     def entry(self, sender: str) -> LedgerEntry | None:
@@ -134,7 +134,7 @@ class CommitLedger:
         self._file_system.sync_directory(self._directory)
 
     def settle(self, transaction: Transaction, store: DefaultMessageStore) -> LedgerEntry | None:
-        """Give the entry of an append that was made already, or of a later one; None if it is still to be made.
+        """Return the entry of an append that was made already, or of a later one; None if it is still to be made.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ class SinkDirectory:
         self._file_system = file_system
 
     def job_path(self, job: str) -> Path:
-        """Give the directory in which a job stages records."""
+        """Return the directory in which a job stages records."""
         return self.staging / job
 
     def claim(self, job: str, owner: str, attempt: str) -> Path:

@@ -67,7 +67,7 @@ class KnownRecords:
             self._left -= self._parts[-1].held_bytes
 
     def take(self) -> Iterator[KnownColumns]:
-        """Give the columns, in the order of the log, and forget them one by one."""
+        """Yield the columns, in the order of the log, and forget them one by one."""
         self._parts.reverse()
         while self._parts:
             yield self._parts.pop()

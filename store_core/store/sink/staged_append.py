@@ -155,7 +155,7 @@ def _write_all(writer: _Writer, staged: Sequence[StagedFile], on_read: Callable[
 
 
 def _ahead(items: Iterator[T]) -> Iterator[T]:
-    """Give the items, the next of which a thread fetches meanwhile."""
+    """Yield the items, the next of which a thread fetches meanwhile."""
     with ThreadPoolExecutor(1, "read") as reader:
         coming = deque(reader.submit(next, items, None) for _ in range(_MOST_AHEAD))
         while (item := coming.popleft().result()) is not None:

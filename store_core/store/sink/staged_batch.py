@@ -90,7 +90,7 @@ class StagedBatch:
     derived: DerivedColumns | None = None
 
     def with_derived(self, rules: QueueRules) -> StagedBatch:
-        """Give the same with what queues and index need, as far as it can be known."""
+        """Return the same with what queues and index need, as far as it can be known."""
         return replace(self, derived=derive_columns(self.records, rules))
 
 

@@ -87,5 +87,5 @@ def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem
 
 
 def batch_topics(root: Path, file_system: FileSystem) -> tuple[str, ...]:
-    """Give the topics whose queues are batch queues, by the directories that are there."""
+    """Return the topics whose queues are batch queues, by the directories that are there."""
     return tuple(names_in(root / BATCH_CONSUME_QUEUE, file_system))

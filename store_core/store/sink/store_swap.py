@@ -22,7 +22,7 @@ _OLD: Final = ".old"
 
 
 def new_store_path(root: Path, job: str) -> Path:
-    """Give the place, beside a store, where a job makes the one that is to replace it."""
+    """Return the place, beside a store, where a job makes the one that is to replace it."""
     return root.with_name(f"{root.name}.{job}")
 
 

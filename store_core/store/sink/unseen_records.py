@@ -98,7 +98,7 @@ class LogPlace:
         return self.last_start + self.file_size if self.last_path is not None else 0
 
     def takes(self, size: int) -> bool:
-        """Tell whether records of so many bytes can be hidden behind the last one.
+        """Return whether records of so many bytes can be hidden behind the last one.
 
         The head that makes them found must lie in one sector, so that a machine that loses its power writes all of it
         or nothing.

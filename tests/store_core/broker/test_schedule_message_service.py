@@ -105,7 +105,7 @@ def delays(tmp_path: Path) -> Iterator[Delays]:
 
 
 def records_of(store: DefaultMessageStore, start: int) -> list[tuple[int, bytes]]:
-    """Give offset and bytes of all records from `start` on, without their store times."""
+    """Return offset and bytes of all records from `start` on, without their store times."""
     found = []
     for file in store.commit_log.mapped_file_queue.mapped_files:
         view = file.select(0)

@@ -50,5 +50,5 @@ def add_rocksdb(directory: Path, *, holds_data: bool = True) -> Path:
 
 
 def every_file(root: Path) -> dict[str, bytes | None]:
-    """Give the content of every file below a root, None for directories."""
+    """Return the content of every file below a root, None for directories."""
     return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}

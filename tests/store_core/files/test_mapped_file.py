@@ -48,7 +48,7 @@ def file(make: MakeFile) -> MappedFile:
 def writing(
     data: bytes, status: AppendMessageStatus = AppendMessageStatus.PUT_OK, wrote_bytes: int | None = None, time: int = 7
 ) -> AppendCallback:
-    """Give a callback that puts `data` into the view and claims `wrote_bytes`."""
+    """Return a callback that puts `data` into the view and claims `wrote_bytes`."""
 
     def callback(file_from_offset: int, view: memoryview, room: int) -> AppendMessageResult:
         assert len(view) == room

@@ -221,7 +221,7 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
         assert self.queue.flush(0) == (self.flushed == before)
 
     def next_flush(self) -> int:
-        """Give the end of the file that holds the flushed offset, or of the log."""
+        """Return the end of the file that holds the flushed offset, or of the log."""
         if not self.queue.mapped_files or self.flushed == self.queue.mapped_files[-1].end_offset:
             return self.flushed
         begin = max(self.flushed, self.start)

@@ -51,7 +51,7 @@ def decoded(log: Log, starts: npt.NDArray[np.int64], columns: Sequence[str] = AL
 
 
 def batch_rows(batch: pa.RecordBatch) -> list[Row]:
-    """Give the rows of a batch; timestamps in µs."""
+    """Return the rows of a batch; timestamps in µs."""
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         columns[name] = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
@@ -102,7 +102,7 @@ def is_whole(message: MessageExt) -> bool:
 
 
 def scalar_problems(log: Log, start: int, columns: Sequence[str], *, verify_crc: bool, decompress: bool) -> list[str]:
-    """Give the problems that a record has for a reader of these columns; none if it is a row."""
+    """Return the problems that a record has for a reader of these columns; none if it is a row."""
     data = memoryview(log.data)
     sound = check_record(data, start, log.start_offset)
     if sound.spans is None:

@@ -40,7 +40,7 @@ def layouts_from_the_first_string() -> Iterator[None]:
 
 
 def find(finder: PropertyFinder, rows: list[bytes]) -> list[dict[str, str]]:
-    """Give the properties found in each string, as text; strings lie with gaps between them."""
+    """Return the properties found in each string, as text; strings lie with gaps between them."""
     data, starts = bytearray(b"\x02gap"), []
     for row in rows:
         starts.append(len(data))

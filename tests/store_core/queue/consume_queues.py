@@ -72,7 +72,7 @@ class QueueMaker:
         return queue
 
     def file_bytes(self) -> dict[int, bytes]:
-        """Give the files by their offset."""
+        """Return the files by their offset."""
         return {int(path.name): path.read_bytes() for path in sorted(self.directory.glob("*"))}
 
 
@@ -86,7 +86,7 @@ def put_all(queue: ConsumeQueue, units: Iterable[Unit]) -> list[bool]:
 
 
 def state_of(queue: ConsumeQueue) -> dict[str, object]:
-    """Give everything that a queue knows."""
+    """Return everything that a queue knows."""
     files = queue.mapped_file_queue
     return {
         "max_physical_offset": queue.max_physical_offset,

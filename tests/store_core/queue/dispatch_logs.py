@@ -163,7 +163,7 @@ def readings(draw: st.DrawFn) -> tuple[QueueRules, dict[str, bool]]:
 def read_one_by_one(
     data: bytes, position: int, rules: QueueRules, **checks: bool
 ) -> tuple[list[DispatchRequest], list[int], int, MessageCheck]:
-    """Give the requests, where their records start, and where and how they end: by the definition."""
+    """Return the requests, where their records start, and where and how they end: by the definition."""
     view = memoryview(data)
     requests, starts = [], []
     while (check := check_message_and_return_size(view, position, len(view), rules, **checks)).request is not None:

@@ -31,7 +31,7 @@ _LIVE: Final = {"cq-size": "600000"}
 
 
 def golden_rules(store: UnpackedStore) -> QueueRules:
-    """Give the rules by which the store was made."""
+    """Return the rules by which the store was made."""
     path = store.path / "store.conf"
     conf = dict(line.split("=", 1) for line in path.read_text().splitlines()) if path.exists() else _LIVE
     return QueueRules(
@@ -59,12 +59,12 @@ def _lines(store: UnpackedStore, name: str, kind: str) -> list[dict[str, Any]]:
 
 
 def golden_answers(store: UnpackedStore) -> list[dict[str, Any]]:
-    """Give what RocketMQ says of each queue, by topic and id."""
+    """Return what RocketMQ says of each queue, by topic and id."""
     return sorted(_lines(store, "queues.jsonl", "queue"), key=lambda line: (line["topic"], line["queueId"]))
 
 
 def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
-    """Give what RocketMQ dispatched of every record, in log order, with the bit maps that its queues hold."""
+    """Return what RocketMQ dispatched of every record, in log order, with the bit maps that its queues hold."""
     bit_maps = {
         unit["pos"]: base64.b64decode(unit["ext"]["filterBitMap"])
         for queue in golden_answers(store)
@@ -93,7 +93,7 @@ def _request(line: dict[str, Any], bit_maps: dict[int, bytes]) -> DispatchReques
 
 
 def file_bytes(root: Path) -> dict[str, bytes]:
-    """Give the files of all queues below a store's root."""
+    """Return the files of all queues below a store's root."""
     paths = (path for folder in FOLDERS for path in sorted(root.joinpath(folder).rglob("*")) if path.is_file())
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 

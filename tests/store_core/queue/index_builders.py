@@ -65,7 +65,7 @@ def request(offset: int, keys: str = "", timestamp: int = 1_000_000, **values: A
 
 
 def contents(index: IndexService) -> list[tuple[str, bytes]]:
-    """Give names and bytes of all files, as they are on disk."""
+    """Return names and bytes of all files, as they are on disk."""
     return [(path.name, path.read_bytes()) for path in sorted(index.directory.glob("*"))]
 
 
@@ -97,7 +97,7 @@ def golden_rules(store: UnpackedStore) -> QueueRules:
 
 
 def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
-    """Give what RocketMQ dispatches of the store's records, in log order."""
+    """Return what RocketMQ dispatches of the store's records, in log order."""
     return [
         request(
             row["physical_offset"],

@@ -45,7 +45,7 @@ class GoldenQueues:
     root: Path
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
-        """Give RocketMQ's answers of a kind: ``queue``, ``byTime``, ``record`` or ``summary``."""
+        """Return RocketMQ's answers of a kind: ``queue``, ``byTime``, ``record`` or ``summary``."""
         names = {"queue": "queues.jsonl", "byTime": "bytime.jsonl", "record": "readback.jsonl"}
         names["summary"] = "recovered.json"
         path = self.store.path / names[kind]
@@ -114,7 +114,7 @@ class GoldenQueues:
         return queues
 
     def queued(self) -> dict[tuple[str, int], list[dict[str, Any]]]:
-        """Give the records that have a unit of 20 bytes, by queue, in log order."""
+        """Return the records that have a unit of 20 bytes, by queue, in log order."""
         of_batches = self.settings.get("bcq-topics", "").split(",")
         queued = defaultdict(list)
         for line in self.records:
@@ -123,7 +123,7 @@ class GoldenQueues:
         return queued
 
     def bit_maps(self) -> dict[tuple[str, int, int], bytes]:
-        """Give the filter bit maps by topic, queue and physical offset: the store's maker chose them."""
+        """Return the filter bit maps by topic, queue and physical offset: the store's maker chose them."""
         return {
             (queue["topic"], queue["queueId"], unit["pos"]): base64.b64decode(unit["ext"]["filterBitMap"] or "")
             for queue in self.lines("queue")
@@ -143,7 +143,7 @@ def files_below(root: Path) -> dict[str, bytes]:
 
 
 def asked(queues: GoldenQueues, kind: str) -> list[tuple[dict[str, Any], ConsumeQueue]]:
-    """Give the lines about simple queues that have files, each with its queue."""
+    """Return the lines about simple queues that have files, each with its queue."""
     lines = [(line, queues.opened.get((line["topic"], line["queueId"]))) for line in queues.lines(kind)]
     found = [(line, queue) for line, queue in lines if queue is not None]
     assert set(queues.opened) == {(queue.topic, queue.queue_id) for _, queue in found}

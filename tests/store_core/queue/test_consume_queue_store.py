@@ -83,7 +83,7 @@ def _light(names: str, offsets: str, **values: Any) -> DispatchRequest:  # noqa:
 
 
 def _starts(queues: ConsumeQueueStore, topic: str, queue_id: int = 0) -> list[int] | None:
-    """Give the positions of a queue's records; None without the queue."""
+    """Return the positions of a queue's records; None without the queue."""
     queue = queues.get(topic, queue_id)
     if queue is None:
         return None

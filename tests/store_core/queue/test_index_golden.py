@@ -85,7 +85,7 @@ def _rebuilt(store: UnpackedStore, directory: Path, golden: Golden, build: Build
 
 
 def _puts(store: UnpackedStore) -> list[DispatchRequest]:
-    """Give the requests of a store whose log has lost its beginning, from what was put."""
+    """Return the requests of a store whose log has lost its beginning, from what was put."""
     lines = (put.line for put in golden_puts(store))
     return [
         request(
@@ -114,7 +114,7 @@ def test_what_rocketmq_dispatched_makes_its_index_files_byte_for_byte(
 
 
 def _as_asked(store: UnpackedStore, directory: Path) -> IndexService:
-    """Give the index that RocketMQ answered from: after a crash, what its recovery makes of it."""
+    """Return the index that RocketMQ answered from: after a crash, what its recovery makes of it."""
     shutil.copytree(store.root / INDEX_DIRECTORY, directory)
     index = index_service(directory, golden_rules(store))
     is_clean = not store.root.joinpath("abort").exists()

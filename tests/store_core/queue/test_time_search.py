@@ -26,7 +26,7 @@ LOWER, UPPER = BoundaryType.LOWER, BoundaryType.UPPER
 
 
 def log_of(times: Sequence[int]) -> Callable[[int, int], int]:
-    """Give a log in which the record at 1000 + 100 * i was stored at the i-th time."""
+    """Return a log in which the record at 1000 + 100 * i was stored at the i-th time."""
 
     def store_time(physical_offset: int, size: int) -> int:
         index, rest = divmod(physical_offset - 1000, 100)

@@ -36,7 +36,7 @@ _LIMITS: Final[dict[str, tuple[int, int]]] = {
 
 
 def answers(name: str) -> Iterator[dict[str, Any]]:
-    """Give the lines of a matrix: all of it if it lies beside the repository, else the sample that ships."""
+    """Yield the lines of a matrix: all of it if it lies beside the repository, else the sample that ships."""
     path = next(found for directory in _DIRECTORIES if (found := directory / f"{name}.jsonl.xz").exists())
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -74,7 +74,7 @@ class AskedStores:
         self._open: dict[tuple[str, str], DefaultMessageStore] = {}
 
     def of(self, line: dict[str, Any]) -> DefaultMessageStore:
-        """Give the store of a line."""
+        """Return the store of a line."""
         key = (line["store"], line.get("limits", "default"))
         if key not in self._open:
             derived = _DERIVED.fullmatch(line.get("derive", ""))

@@ -82,7 +82,7 @@ def read_conf(path: Path) -> dict[str, str]:
 
 
 def config_of(conf: dict[str, str], version: str) -> MessageStoreConfig:
-    """Give the configuration the store was made and opened with."""
+    """Return the configuration the store was made and opened with."""
     values: dict[str, Any] = {name: int(conf[key]) for key, name in _SIZES.items() if key in conf}
     values |= {name: conf[key] == "true" for key, name in _SWITCHES.items() if key in conf}
     values |= {
@@ -92,7 +92,7 @@ def config_of(conf: dict[str, str], version: str) -> MessageStoreConfig:
 
 
 def batch_topics_of(conf: dict[str, str]) -> list[str]:
-    """Give the topics with batch queues."""
+    """Return the topics with batch queues."""
     return [topic for topic in conf.get("bcq-topics", "").split(",") if topic]
 
 

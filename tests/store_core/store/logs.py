@@ -72,7 +72,7 @@ class Log:
 
     @property
     def positions(self) -> tuple[object, ...]:
-        """Give all that a refused message must leave as it is."""
+        """Return all that a refused message must leave as it is."""
         queue = self.log.mapped_file_queue
         table = self.log.queue_offsets
         files = [(file.path.name, file.wrote_position) for file in queue.mapped_files]

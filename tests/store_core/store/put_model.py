@@ -47,7 +47,7 @@ class Put:
 
 
 def following(puts: Sequence[Put], topic: str, queue_id: int) -> int:
-    """Give the index of the next message of a queue."""
+    """Return the index of the next message of a queue."""
     return sum(put.is_queued and (put.topic, put.queue_id) == (topic, queue_id) for put in puts)
 
 

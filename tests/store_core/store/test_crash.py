@@ -212,6 +212,6 @@ def test_messages_that_a_failing_disk_took_are_there_and_no_others(
 
 
 def log_end(directory: Path, messages: int) -> int:
-    """Give the offset behind so many messages."""
+    """Return the offset behind so many messages."""
     last = messages_of(directory)[messages - 1]
     return last.physical_offset + last.store_size

@@ -68,7 +68,7 @@ def test_delayed_and_timed_messages_are_rewritten_alike(
 
 
 def _after(put: Put) -> tuple[object, ...]:
-    """Tell what RocketMQ made of the message, or how it refused it."""
+    """Report what RocketMQ made of the message, or how it refused it."""
     if put.line["putStatus"] != "PUT_OK":
         return (put.expected[0],)
     after = put.line["after"]

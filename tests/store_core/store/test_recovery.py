@@ -83,7 +83,7 @@ def test_golden_store_is_recovered_as_by_rocketmq(golden: Callable[[str], Unpack
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Callable[[Release], MessageStoreConfig]:
-    """Give a function that makes a store of ten messages in four segments, and closes it."""
+    """Return a function that makes a store of ten messages in four segments, and closes it."""
 
     def make(release: Release) -> MessageStoreConfig:
         config = config_of(CONF, VERSIONS[release])

@@ -137,7 +137,7 @@ def test_a_new_store_is_laid_out_as_if_its_messages_had_been_put(tmp_path: Path)
 
 
 def _without_born_time(data: bytes) -> list[bytes]:
-    """Give the records of messages in pieces, without the one field that the two ways of appending set apart."""
+    """Return the records of messages in pieces, without the one field that the two ways of appending set apart."""
     size = int.from_bytes(data[:4])
     if size <= 0 or len(data) < size:
         return [data]
@@ -227,7 +227,7 @@ def test_records_that_are_known_are_not_read(tmp_path: Path, monkeypatch: pytest
 
 
 def _derived(root: Path) -> dict[str, bytes]:
-    """Give the files of queues and index; those of the index are named by the time at which they were made."""
+    """Return the files of queues and index; those of the index are named by the time at which they were made."""
     index = {f"index {number}": path.read_bytes() for number, path in enumerate(sorted((root / "index").iterdir()))}
     queues = [path for path in (root / "consumequeue").rglob("*") if path.is_file()]
     return index | {str(path.relative_to(root)): path.read_bytes() for path in queues}
