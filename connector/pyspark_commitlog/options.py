@@ -37,7 +37,8 @@ OPTIONS: Final = (
         "release",
         "5.3",
         "what",
-        "the RocketMQ that wrote the store: `4.3`, `4.9` or `5.3`. They read some properties differently",
+        "the RocketMQ that serves the store: `4.3` (up to 4.9.0), `4.9` or `5.3`. They read some properties "
+        "differently; a warning says so if the store looks like one of the other kind",
     ),
     Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
     Option(

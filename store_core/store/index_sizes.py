@@ -64,17 +64,22 @@ class IndexSizes(NamedTuple):
             400 MB.
         """
         paths = [directory / name for name in names_in(directory, file_system) if name.isdecimal()]
-        for path in paths:
-            words = _words_of(path, file_system)
-            if words is None:
-                continue
-            table, count = words[_HEADER_WORDS:], _index_count(words)
-            if expected is not None and _is_likely(table, *expected, count):
-                return cls(*expected, path)
-            entries = _entries_of(table, count, is_full=path != paths[-1])
-            if entries is not None:
-                return cls(len(table) - _ENTRY_WORDS * entries, entries, path)
-        return None
+        told = (cls.of_file(path, file_system, expected, is_full=path != paths[-1]) for path in paths)
+        return next(filter(None, told), None)
+
+    @classmethod
+    def of_file(
+        cls, path: Path, file_system: FileSystem, expected: tuple[int, int] | None = None, *, is_full: bool
+    ) -> IndexSizes | None:
+        """Look into one index file, as `find` does; `is_full` says whether there is a newer one."""
+        words = _words_of(path, file_system)
+        if words is None:
+            return None
+        table, count = words[_HEADER_WORDS:], _index_count(words)
+        if expected is not None and _is_likely(table, *expected, count):
+            return cls(*expected, path)
+        entries = _entries_of(table, count, is_full=is_full)
+        return None if entries is None else cls(len(table) - _ENTRY_WORDS * entries, entries, path)
 
 
 def _words_of(path: Path, file_system: FileSystem) -> npt.NDArray[np.int32] | None:

@@ -70,7 +70,8 @@ class ReadOptions:
     fail_on_data_loss : bool
         Whether missing files are errors.
     release : str
-        RocketMQ that wrote the store: ``"4.3"``, ``"4.9"`` or ``"5.3"``; they parse properties differently.
+        RocketMQ that serves the store: ``"4.3"`` (up to 4.9.0), ``"4.9"`` or ``"5.3"``; the first parses properties
+        differently.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS

@@ -26,6 +26,7 @@ from store_core.format.scan import Scan, StopReason, check_record
 from store_core.format.walk_start import find_walk_starts
 from store_core.store.coverage import Check, Coverage
 from store_core.store.found_end import FoundEnd, segment_end
+from store_core.store.told_release import release_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -182,6 +183,9 @@ class _Planner:
         clipped = [self._clip(part) for part in self._up_to_log_end(whole)]
         kept = self._within_time([part for part in clipped if part.begin < part.end])
         ranges = tuple(self._with_walk_starts(list(_split(kept, self._options))))
+        contradiction = release_note(self._segments, self._options.release) if ranges else None
+        if contradiction is not None:
+            self._note(contradiction)
         return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage())
 
     def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:

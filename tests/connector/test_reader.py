@@ -17,11 +17,13 @@ from store_core.format.columns import arrow_schema
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql.datasource import DataSourceReader
 
     from tests.connector.stores import WrittenStore
+    from tests.golden_stores import UnpackedStore
 
 
 def source(path: Path | str, **options: str) -> CommitLogDataSource:
@@ -71,6 +73,17 @@ def test_a_topic_without_queues_is_warned_of_once_when_a_read_is_planned(
     assert not [batch for part in made.partitions() for batch in batches(made, part)]
     assert [True] == ["did you mean 'logged'?" in record.getMessage() for record in caplog.records]
     assert make_reader(root, topic="logged").partitions()
+    assert len(caplog.records) == 1
+
+
+def test_a_store_of_another_release_is_warned_of_once_when_a_read_is_planned(
+    golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = make_reader(golden("4.3.0/tx").root)
+    assert [batch for part in made.partitions() for batch in batches(made, part)]
+
+    assert [True] == ["write release=4.3." in record.getMessage() for record in caplog.records]
+    assert make_reader(golden("4.3.0/tx").root, release="4.3").partitions()
     assert len(caplog.records) == 1
 
 

@@ -146,7 +146,8 @@ def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:
 
     After damage only the walk from a segment's first byte knows which records count.
     """
-    plan = plan_ranges(str(store), ReadOptions(mode=ReadMode.DROPMALFORMED, verify_crc=rules.check_crc))
+    options = ReadOptions(mode=ReadMode.DROPMALFORMED, verify_crc=rules.check_crc, release=rules.queue_rules.release)
+    plan = plan_ranges(str(store), options)
     return tuple(
         SegmentPart(part.segment, 0, part.data_end - part.segment.start_offset, is_last=part.is_last)
         for part in plan.ranges
