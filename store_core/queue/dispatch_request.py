@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
@@ -64,10 +64,6 @@ class DispatchRequest:
         """Whether it gets a unit in a consume queue: not if it is prepared or rolled back."""
         kind = self.sys_flag & TRANSACTION_MASK
         return kind in (TransactionType.NOT_TYPE.value, TransactionType.COMMIT_TYPE.value)
-
-    def with_tags_code(self, tags_code: int) -> Self:
-        """Copy it with another tags code."""
-        return replace(self, tags_code=tags_code)
 
 
 @dataclass(frozen=True, slots=True)

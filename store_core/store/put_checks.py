@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import Release
     from store_core.store.config import MessageStoreConfig
 
-__all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "inner_batch_checker", "topic_refusal"]
+__all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "topic_refusal"]
 
 RETRY_PREFIX: Final = "%RETRY%"
 
@@ -96,11 +96,6 @@ def default_hooks(config: MessageStoreConfig, state: StoreState) -> list[PutMess
     """Return the hooks of a 5.3 broker, in its order."""
     checks = PutChecks(config, state)
     return [checks.check_before_put_message, checks.check_inner_batch, checks.handle_schedule_message]
-
-
-def inner_batch_checker(config: MessageStoreConfig, state: StoreState) -> PutMessageHook:
-    """Return what a 5.3 store checks without any hook."""
-    return PutChecks(config, state).check_inner_batch
 
 
 def topic_refusal(topic: str, release: Release) -> str | None:
