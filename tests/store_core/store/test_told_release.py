@@ -36,7 +36,7 @@ def note(path: Path, release: str = "5.3") -> str | None:
 
 
 def notes(path: Path, release: str) -> list[str]:
-    """Give those of a plan that are of releases."""
+    """Return the notes of a plan that are about releases."""
     plan = plan_ranges(path, ReadOptions.parse(release=release, mode="PERMISSIVE"))
     return [text for text in plan.notes if "the store looks as if" in text]
 
@@ -105,7 +105,7 @@ def test_a_closed_segment_tells_without_a_store(golden: Callable[[str], Unpacked
 
 
 def indexed(root: Path, release: str, keys: int = 40, *, entries: int = 100, slots: int = 10) -> Path:
-    """Write a store with a log of one record, and an index of release's rules; give the newest index file."""
+    """Write a store with a log of one record, and an index by the rules of a release; return its newest file."""
     log = LogBuilder(SIZE)
     log.append(b"x")
     log.write(root)
@@ -164,7 +164,7 @@ def test_a_store_that_a_later_release_opened_is_its_own(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Give an index file for each release, each in a store of its own."""
+    """Return an index file for each release, each in a store of its own."""
     return {release: indexed(tmp_path_factory.mktemp("index"), release) for release in ("4.3", "5.3")}
 
 
@@ -234,7 +234,7 @@ def test_a_blank_record_that_repeats_the_record_before_it_tells(tmp_path: Path) 
 
 
 def shifted(record: bytes) -> bytes:
-    """Give the same with another physical offset: what a cut of the log may leave."""
+    """Return the record with another physical offset, as a cut of the log may leave it."""
     return record[:28] + struct.pack(">q", SIZE + 3 * len(record)) + record[36:]
 
 
