@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["RECOMMENDED", "spark_session"]
 
 RECOMMENDED: Final = {
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings that a session gets unless somebody chose others: those of ``spark-conf/spark-defaults.conf``."""
+"""Settings that a session gets unless somebody chose others, from ``spark-conf/spark-defaults.conf``.
+
+The Unix domain socket, which that file has as well, is left out: with it, Spark's own worker complains of a broken pipe
+on standard error after nearly every ``show`` or ``limit``.
+"""
 
 _PYTHON: Final = "PYSPARK_PYTHON"
 _QUESTION: Final = """\

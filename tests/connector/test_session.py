@@ -89,8 +89,10 @@ def test_a_session_that_is_there_is_returned_as_it_is(spark: SparkSession) -> No
     assert found.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
-def test_the_recommended_settings_are_those_of_the_configuration_file() -> None:
-    assert settings_of("spark-defaults.conf") == session.RECOMMENDED
+def test_the_configuration_file_has_the_recommended_settings_and_the_faster_socket() -> None:
+    socket = {"spark.python.unix.domain.socket.enabled": "true"}
+
+    assert settings_of("spark-defaults.conf") == session.RECOMMENDED | socket
 
 
 @pytest.fixture
@@ -140,17 +142,19 @@ def test_a_python_that_the_settings_name_is_taken() -> None:
 
 
 def test_settings_that_somebody_chose_win(started: dict[str, Any], tmp_path: Path) -> None:
-    socket, tracebacks, bar = session.RECOMMENDED
+    tracebacks, bar = session.RECOMMENDED
     (tmp_path / "spark-defaults.conf").write_text(f"# mine\n{bar}  true\n")
-    os.environ |= {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": f"--conf {socket}=false pyspark-shell"}
-    spark_session("mine", master="local[1]", config={tracebacks: False, "spark.sql.shuffle.partitions": 4})
+    os.environ |= {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": f"--conf {tracebacks}=false pyspark-shell"}
+    spark_session("mine", master="local[1]", config={"spark.sql.shuffle.partitions": 4})
 
-    assert started == {
-        "appName": "mine",
-        "master": "local[1]",
-        tracebacks: "false",
-        "spark.sql.shuffle.partitions": "4",
-    }
+    assert started == {"appName": "mine", "master": "local[1]", "spark.sql.shuffle.partitions": "4"}
+
+
+def test_a_setting_that_is_given_wins_over_a_recommended_one(started: dict[str, Any]) -> None:
+    tracebacks, bar = session.RECOMMENDED
+    spark_session("mine", config={tracebacks: False})
+
+    assert (started[tracebacks], started[bar]) == ("false", "false")
 
 
 @pytest.mark.parametrize("name", ["PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"])
