@@ -231,6 +231,7 @@ def test_store_of_another_file_size_is_refused_and_stays(tmp_path: Path) -> None
 def test_read_only_opening_touches_nothing(tmp_path: Path) -> None:
     with DefaultMessageStore.open(tmp_path, config()) as writer:
         writer.put_message(message())
+        writer.dispatch_now()  # which makes directories
         before = {path.name for path in tmp_path.iterdir()}
         with DefaultMessageStore.open(tmp_path, config(), read_only=True) as reader:
             assert writer.max_physical_offset == reader.max_physical_offset
