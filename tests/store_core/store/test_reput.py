@@ -342,7 +342,8 @@ def test_closing_dispatches_what_is_left(tmp_path: Path) -> None:
 
 
 def test_a_queue_that_can_not_be_written_ends_the_putting_and_leaves_abort(tmp_path: Path) -> None:
-    (tmp_path / "consumequeue").write_bytes(b"in the way")
+    (tmp_path / "consumequeue").mkdir()
+    (tmp_path / "consumequeue" / "orders").write_bytes(b"in the way")
     clock = FakeClock()
     clock.while_waiting = lambda: None
     store = DefaultMessageStore.open(tmp_path, config())
