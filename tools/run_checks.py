@@ -17,8 +17,10 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHON: Final = sys.executable
 PROGRAMS: Final = Path(PYTHON).parent
 
-# Each process runs whole files, and has a Spark session of its own if one of them asks for it.
+# Each process runs whole files. Spark keeps both cores busy by itself, so its tests share one process and one session.
 TWO_PROCESSES: Final = ("--numprocesses=2", "--dist=loadfile")
+SPARK: Final = "spark"
+ELSEWHERE: Final = "interop or soak"
 
 # Cheap ones first; the tests last, so that their closing lines are the last thing on the screen.
 CHECKS: Final[dict[str, list[str | Path]]] = {
@@ -35,7 +37,8 @@ CHECKS: Final[dict[str, list[str | Path]]] = {
         "TESTS=tests/test_golden.py tests/connector/test_source.py tests/connector/test_sessions.py",
     ],
     "notebooks": [PYTHON, "-m", "pytest", "tests/notebooks"],
-    "tests": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks", *TWO_PROCESSES],
+    "core": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks", "-m", f"not ({SPARK} or {ELSEWHERE})", *TWO_PROCESSES],
+    "tests": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks", "-m", f"{SPARK} and not ({ELSEWHERE})"],
 }
 
 

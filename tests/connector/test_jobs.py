@@ -16,7 +16,7 @@ from tests.connector.written import SMALL, rows_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]  # two submitted jobs
 
 MASTER = "local[2]"
 NUMBERS = range(300)
