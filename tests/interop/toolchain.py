@@ -46,8 +46,15 @@ def missing_tools() -> tuple[str, ...]:
     return tuple(name for name in ("mvn", "javac", "java") if shutil.which(name) is None)
 
 
-def harness_command(version: str) -> list[str]:
+def harness_command(version: str, *jvm_options: str) -> list[str]:
     """Return the command that starts the harness on a RocketMQ version; fetches and compiles what is not there yet.
+
+    Parameters
+    ----------
+    version
+        One of the values of `RELEASES`.
+    jvm_options
+        Further options of the Java virtual machine.
 
     Raises
     ------
@@ -67,7 +74,11 @@ def harness_command(version: str) -> list[str]:
     opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED_PACKAGES]
     settings = [f"-D{name}.configurationFile={_JAVA / 'logback.xml'}" for name in ("logback", "rmq.logback")]
     home = f"-Duser.home={_CACHE / 'home'}"
-    return [_program("java"), *_JVM_OPTIONS, *opened, *settings, home, "-cp", f"{classes}:{jars}/*", "interop.Main"]
+    return [
+        _program("java"),
+        *(*_JVM_OPTIONS, *jvm_options, *opened, *settings, home),
+        *("-cp", f"{classes}:{jars}/*", "interop.Main"),
+    ]
 
 
 def _jars(version: str) -> Path:
