@@ -19,7 +19,7 @@ from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.batch_input import INPUT_COLUMNS
 from store_core.format.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.encode_batch import encode_batch
-from store_core.format.java_hash import hash_codes
+from store_core.format.java_hashes import hash_codes
 from store_core.store.bulk_append import fits
 from store_core.store.sink.staged_batch import StagedBatch
 

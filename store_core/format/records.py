@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from store_core.format.columns import HEAD_FIELDS, TIMESTAMP_TYPE
 from store_core.format.hosts import host_column, message_id_column
-from store_core.format.java_hash import hash_codes
+from store_core.format.java_hashes import hash_codes
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.property_columns import PropertyColumns, split_key_column
 from store_core.format.slices import as_text, fixed_array, repeat_text, take_slices

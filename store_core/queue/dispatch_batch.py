@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from store_core.format.java_hash import hash_code
+from store_core.format.java_hash import hash_code, positive_hash
 from store_core.format.properties import split_keys
 from store_core.format.property_string import INNER_MULTI_DISPATCH
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
-from store_core.queue.index_build import positive_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

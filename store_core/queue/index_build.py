@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from store_core.format.java_hashes import positive_hashes
 from store_core.format.layout import INDEX_UNIT, unit_dtype
 from store_core.queue.index_header import INDEX_HEADER_SIZE, java_long, unit_struct
 from store_core.queue.index_slots import SLOT_SIZE
@@ -22,8 +23,6 @@ __all__ = [
     "INDEX_STRUCT",
     "accepted_entries",
     "build_entries",
-    "positive_hash",
-    "positive_hashes",
     "time_diff",
 ]
 
@@ -42,21 +41,6 @@ Longs = npt.NDArray[np.int64]
 def index_file_size(rules: QueueRules) -> int:
     """Bytes of an index file: header, slots and entries."""
     return INDEX_HEADER_SIZE + SLOT_SIZE * rules.max_hash_slot_num + INDEX_DTYPE.itemsize * rules.max_index_num
-
-
-def positive_hash(hash_code: int) -> int:
-    """Make a key's hash positive; the one that has no positive becomes 0 (``IndexFile.indexKeyHashMethod``).
-
-    >>> positive_hash(-3), positive_hash(-(2**31))
-    (3, 0)
-    """
-    return abs(hash_code) if hash_code != -_MAX_INT - 1 else 0
-
-
-def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return `positive_hash` of each."""
-    hashes = np.abs(hash_codes)
-    return np.maximum(hashes, 0, out=hashes)
 
 
 def time_diff(store_timestamp: int, begin_timestamp: int) -> int:

@@ -8,15 +8,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import SegmentLayoutError
-from store_core.format.java_hash import hash_code
-from store_core.queue.index_build import (
-    INDEX_DTYPE,
-    INDEX_STRUCT,
-    build_entries,
-    index_file_size,
-    positive_hash,
-    time_diff,
-)
+from store_core.format.java_hash import hash_code, positive_hash
+from store_core.queue.index_build import INDEX_DTYPE, INDEX_STRUCT, build_entries, index_file_size, time_diff
 from store_core.queue.index_chain import IndexQuery, walk_chain
 from store_core.queue.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.queue.index_slots import SLOT_SIZE, IndexSlots

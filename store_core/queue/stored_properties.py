@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from store_core.format.java_hash import hash_slices
+from store_core.format.java_hashes import hash_slices, positive_hashes
 from store_core.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.property_columns import split_key_column
 from store_core.format.property_spans import PropertyFinder, PropertySpans
@@ -17,7 +17,6 @@ from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DIS
 from store_core.format.slices import binary_parts, take_slices
 from store_core.format.words import rows_with_byte
 from store_core.queue.dispatch_batch import IndexHashes
-from store_core.queue.index_build import positive_hashes
 
 if TYPE_CHECKING:
     import numpy.typing as npt

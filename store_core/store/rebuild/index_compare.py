@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.queue.index_build import INDEX_DTYPE, positive_hashes
+from store_core.format.java_hashes import positive_hashes
+from store_core.queue.index_build import INDEX_DTYPE
 from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.queue.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index_slots import SLOT_SIZE

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import OsFileSystem
-from store_core.format.java_hash import hash_code
+from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java_hashes import positive_hashes
 from store_core.queue import index_storage
-from store_core.queue.index_build import INDEX_DTYPE, index_file_size, positive_hash, positive_hashes, time_diff
+from store_core.queue.index_build import INDEX_DTYPE, index_file_size, time_diff
 from store_core.queue.index_file import IndexFile
 from store_core.queue.index_header import INDEX_HEADER_SIZE, IndexHeader
 from tests.store_core.fakes import FaultyFileSystem
