@@ -32,12 +32,9 @@ class BrokerConfig:
         ms.
     flush_consumer_offset_interval : int
         ms between writes of the committed offsets, see `store_core.broker.FlushConsumerOffsetService`.
-    transaction_time_out, transaction_check_interval : int
-        ms.
     """
 
     broker_name: str = "DEFAULT_BROKER"
-    broker_cluster_name: str = "DefaultCluster"
     broker_id: int = 0
     broker_ip1: str = "127.0.0.1"
     listen_port: int = 10911
@@ -48,7 +45,6 @@ class BrokerConfig:
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000
     slave_read_enable: bool = False
-    transfer_msg_by_heap: bool = True
     enable_property_filter: bool = False
     enable_calc_filter_bit_map: bool = False
     filter_support_retry: bool = False
@@ -56,15 +52,7 @@ class BrokerConfig:
     max_error_rate_of_bloom_filter: int = 20
     filter_data_clean_time_span: int = 24 * 3600 * 1000
     flush_consumer_offset_interval: int = 5000
-    default_topic_queue_nums: int = 8
-    recover_concurrently: bool = False
     use_server_side_reset_offset: bool = True
-    transaction_time_out: int = 6000
-    transaction_check_max: int = 15
-    transaction_check_interval: int = 30_000
-    transaction_op_msg_max_size: int = 4096
-    consumer_offset_update_version_step: int = 500
-    delay_offset_update_version_step: int = 200
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -32,7 +32,6 @@ _UNSET: Final[Any] = None
 _ALIASES: Final = {
     "maped_file_size_commit_log": "mapped_file_size_commit_log",
     "maped_file_size_consume_queue": "mapped_file_size_consume_queue",
-    "ha_slave_fallbehind_max": "ha_max_gap_not_in_sync",
 }
 """Names of 4.x, as ours are spelled."""
 
@@ -44,7 +43,6 @@ _POSITIVE: Final = (
     "max_hash_slot_num",
     "max_index_num",
     "max_message_size",
-    "topic_queue_lock_num",
     "transient_store_pool_size",
 )
 SMALLEST_SEGMENT: Final = 128
@@ -63,7 +61,8 @@ class MessageStoreConfig:
     """Configuration of a store (RocketMQ: ``MessageStoreConfig``), immutable.
 
     Names and defaults are those of RocketMQ 5.3.3; what 4.x sets otherwise follows from `release`. Sizes are in bytes,
-    intervals and time-outs in ms, unless said otherwise. `from_properties` reads a broker's file.
+    intervals and time-outs in ms, unless said otherwise. `from_properties` reads a broker's file. Every field changes
+    what a store does; RocketMQ's other settings have no field, and a file that sets them is read as if it did not.
 
     Sizes of log, queue and index files that are not given are taken from the files of the store that is opened; one
     that is given and contradicts them is refused, see `store_core.store.checked_config`.
@@ -87,26 +86,19 @@ class MessageStoreConfig:
     release: Release = "5.3"
 
     # Files
-    store_path_root_dir: str | None = None
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
     mapped_file_size_commit_log: int = DefaultSize(1024 * 1024 * 1024)
     mapped_file_size_consume_queue: int = DefaultSize(300_000 * 20)
     mapped_file_size_consume_queue_ext: int = DefaultSize(48 * 1024 * 1024)
     mapper_file_size_batch_consume_queue: int = DefaultSize(300_000 * 46)
-    mapped_file_size_timer_log: int = 100 * 1024 * 1024
-    compaction_mapped_file_size: int = 100 * 1024 * 1024
-    compaction_cq_mapped_file_size: int = 10 * 1024 * 1024
     enable_consume_queue_ext: bool = False
-    bit_map_length_consume_queue_ext: int = 64
-    store_type: str = "default"
     enable_dleger_commit_log: bool = False
 
     # Index
     max_hash_slot_num: int = DefaultSize(5_000_000)
     max_index_num: int = DefaultSize(5_000_000 * 4)
     max_msgs_num_batch: int = 64
-    default_query_max_num: int = 32
     message_index_enable: bool = True
     message_index_safe: bool = False
 
@@ -117,12 +109,9 @@ class MessageStoreConfig:
     force_verify_prop_crc: bool = False
     message_delay_level: str = _DELAY_LEVELS
     os_page_cache_busy_time_out_mills: int = 1000
-    put_message_timeout: int = 8000
     use_reentrant_lock_when_put_message: bool = _UNSET
-    topic_queue_lock_num: int = 32
     enable_lmq: bool = False
     enable_multi_dispatch: bool = False
-    max_lmq_consume_queue_num: int = 20_000
 
     # Flushing
     flush_disk_type: FlushDiskType = "ASYNC_FLUSH"
@@ -143,29 +132,21 @@ class MessageStoreConfig:
     transient_store_pool_size: int = 5
     fast_fail_if_no_buffer_in_store_pool: bool = False
     warm_maped_file_enable: bool = False
-    flush_least_pages_when_warm_maped_file: int = 4096
-    put_consume_queue_data_by_file_channel: bool = True
 
     # Replication
     broker_role: BrokerRole = "ASYNC_MASTER"
     slave_timeout: int = 3000
     in_sync_replicas: int = 1
     min_in_sync_replicas: int = 1
-    total_replicas: int = 1
     all_ack_in_sync_state_set: bool = False
     enable_auto_in_sync_replicas: bool = False
     duplication_enable: bool = False
     offset_check_in_slave: bool = False
-    ha_listen_port: int = 10912
-    ha_transfer_batch_size: int = 32 * 1024
-    ha_max_gap_not_in_sync: int = 256 * 1024 * 1024
 
     # Recovery and dispatch
     check_crc_on_recover: bool = True
-    max_recovery_commitlog_files: int = 30
     read_un_committed: bool = False
     recheck_reput_offset_from_cq: bool = False
-    max_checksum_range: int = 1024 * 1024 * 1024
 
     # Reading
     max_transfer_bytes_on_message_in_memory: int = 256 * 1024
@@ -195,8 +176,6 @@ class MessageStoreConfig:
     timer_wheel_enable: bool = True
     timer_precision_ms: int = 1000
     timer_max_delay_sec: int = 3 * 24 * 3600
-    timer_roll_window_slot: int = 2 * 24 * 3600
-    enable_compaction: bool = True
 
     unknown_keys: tuple[str, ...] = ()
 

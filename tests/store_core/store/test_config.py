@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -16,8 +18,9 @@ from store_core.store.config_names import OTHER_NAMES
 from store_core.store.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+ROOT = Path(__file__).parents[3]
 BROKER_CONF = """\
 # what an operator has
 brokerClusterName = DefaultCluster
@@ -66,9 +69,6 @@ def write(tmp_path: Path, text: str) -> Path:
         ("file_reserved_time", 72),
         ("delete_when", "04"),
         ("timer_max_delay_sec", 259200),
-        ("timer_roll_window_slot", 172800),
-        ("put_consume_queue_data_by_file_channel", True),
-        ("max_recovery_commitlog_files", 30),
     ],
 )
 def test_defaults_are_those_of_rocketmq(name: str, value: object) -> None:
@@ -156,6 +156,39 @@ def test_no_key_is_both_used_and_passed_over() -> None:
     used = {field.name for kind in (MessageStoreConfig, BrokerConfig) for field in fields(kind)}
 
     assert not used & OTHER_NAMES
+
+
+# Where a configuration is: in these variables and attributes, and in the methods of its own module.
+HOLDERS: Final = {"config", "broker"}
+OWN_MODULES: Final = {"config.py", "broker_config.py"}
+RESULTS: Final = {"unknown_keys"}
+
+
+def attributes_read(package: str) -> Iterator[str]:
+    """Yield each attribute that the product takes from a configuration."""
+    for path in ROOT.joinpath(package).rglob("*.py"):
+        holders = HOLDERS | ({"self"} if path.name in OWN_MODULES else set())
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                holder = ast.unparse(node.value).split(".")[-1].removeprefix("_")
+                if holder in holders:
+                    yield node.attr
+
+
+@pytest.mark.parametrize("kind", [MessageStoreConfig, BrokerConfig])
+def test_every_field_is_read_somewhere(kind: type[Any]) -> None:
+    read = {name for package in ("store_core", "connector") for name in attributes_read(package)}
+
+    assert set() == {field.name for field in fields(kind)} - read - RESULTS
+
+
+def test_keys_that_change_nothing_here_are_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = MessageStoreConfig.from_properties(
+        write(tmp_path, "storePathRootDir=/data\nhaSlaveFallbehindMax=1\nhaMaxGapNotInSync=1\ntransactionCheckMax=3\n")
+    )
+
+    assert MessageStoreConfig() == config
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
