@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a log ends: from a file on, record by record, until there is none."""
+"""Following a log for recovery: from a file on, record by record, until there is none."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.found_end import FoundEnd
 
-__all__ = ["LogEnd", "find_end_of_files", "find_log_end"]
+__all__ = ["FollowedLog", "find_end_of_files", "follow_log_for_recovery"]
 
 
 @dataclass(slots=True)
-class LogEnd:
-    """Where a log ends, and why.
+class FollowedLog:
+    """What following a log for recovery found: where the log ends, and why.
 
     Attributes
     ----------
@@ -61,29 +61,34 @@ class LogEnd:
     why: str = ""
 
 
-def find_log_end(
+def follow_log_for_recovery(
     files: Sequence[MappedFile],
     rules: QueueRules,
     on_batch: Callable[[DispatchBatch], None],
     on_half: Callable[[int], None] | None = None,
-) -> LogEnd:
+) -> FollowedLog:
     """Follow the records of some files, as ``CommitLog.recoverNormally`` and ``recoverAbnormally`` do.
 
     A file that ends in a blank record is followed by the next one, wherever that starts. The first thing that is no
-    record ends the log.
+    record ends the log. Readers find the end differently, by `store_core.format.log_end.find_log_end`: they go on after
+    damage, where a recovery cuts.
 
     Parameters
     ----------
     files : sequence of MappedFile
-        From the file on where recovery starts; all count as full.
+        The file at which recovery starts, and those after it; all count as full.
     rules : QueueRules
     on_batch : callable
-        Gets the records, in order.
+        Called with the records, in order.
     on_half : callable, optional
-        Release 4.3 after an abnormal exit: gets the size of a record whose parts do not add up to it. The log goes on
-        right behind those parts then, but is counted as if it had gone on behind the record.
+        Release 4.3 after an abnormal exit: called with the size of a record whose parts do not add up to it. The log
+        then goes on right after those parts, but is counted as if it had gone on after the record.
+
+    Returns
+    -------
+    FollowedLog
     """
-    found = LogEnd()
+    found = FollowedLog()
     for file in files:
         found.end_offset, found.path = file.file_from_offset, file.path
         if not _follow_file(file, rules, found, on_batch, on_half).is_blank:
@@ -117,7 +122,7 @@ class _FileBytes:
 def _follow_file(
     file: MappedFile,
     rules: QueueRules,
-    found: LogEnd,
+    found: FollowedLog,
     on_batch: Callable[[DispatchBatch], None],
     on_half: Callable[[int], None] | None,
 ) -> MessageCheck:

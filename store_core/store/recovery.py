@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import SegmentLayoutError
 from store_core.format.delayed import SCHEDULE_TOPIC
 from store_core.store.dispatcher import select_rows
-from store_core.store.log_recovery import LogEnd, find_end_of_files, find_log_end
+from store_core.store.log_recovery import FollowedLog, find_end_of_files, follow_log_for_recovery
 from store_core.store.recovery_gate import RecoveryGate
 from store_core.store.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
 from store_core.store.recovery_start import abnormal_start, normal_start
@@ -265,12 +265,12 @@ class StoreRecovery:
         if start.number:
             self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
 
-    def _scan(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> LogEnd:
+    def _scan(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> FollowedLog:
         # 4.9 knows no delay levels yet, so units of delayed messages get the hash of their tags.
         rules = replace(self._rules, delay_levels=()) if self._rules.release == "4.9" else self._rules
         gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
         on_half = self._dispatch_empty if rules.release == "4.3" and not last_exit_ok else None
-        end = find_log_end(files, rules, gate.take, on_half)
+        end = follow_log_for_recovery(files, rules, gate.take, on_half)
         self._dispatcher.write_back()
         if gate.left_out is not None:
             self._decide(
@@ -292,14 +292,14 @@ class StoreRecovery:
             )
             self._decide("counted one message", "queue 0 of the topic with no name", why)
 
-    def _confirm(self, end: LogEnd, start_offset: int, confirmed: int, *, last_exit_ok: bool) -> None:
+    def _confirm(self, end: FollowedLog, start_offset: int, confirmed: int, *, last_exit_ok: bool) -> None:
         """Note in the checkpoint where the last record starts; 5.3 takes it for what replicas have confirmed."""
         without = confirmed if last_exit_ok else start_offset
         offset = end.last_record if end.last_record is not None else without
         self._checkpoint.confirm_physical_offset = offset
         self._note(confirm_offset=offset)
 
-    def _cut_log(self, end: LogEnd) -> None:
+    def _cut_log(self, end: FollowedLog) -> None:
         """End the log, and say so if that is more than its unwritten rest."""
         queue = self._log.mapped_file_queue
         before = queue.mapped_files
@@ -332,7 +332,7 @@ class StoreRecovery:
 
     # ---- the queues
 
-    def _cut_queues(self, cover: int, end: LogEnd, *, last_exit_ok: bool) -> None:
+    def _cut_queues(self, cover: int, end: FollowedLog, *, last_exit_ok: bool) -> None:
         is_cut = not last_exit_ok if self._rules.release == "4.3" else cover >= end.end_offset
         if is_cut:
             dropped = self._queues.truncate_dirty(end.end_offset)
@@ -374,4 +374,4 @@ class StoreRecovery:
         for file in self._log.mapped_file_queue.mapped_files:
             start = file.file_from_offset
             if file.end_offset > confirmed:
-                find_log_end([file], self._rules, take)
+                follow_log_for_recovery([file], self._rules, take)
