@@ -163,8 +163,12 @@ class CommitLog:
 
     def _note_error(self, error: OSError) -> None:
         """Take no more messages: what a failed ``fsync`` covered may be lost, and a later one would not tell."""
-        if self.running_flags.set(RunningFlag.NOT_WRITEABLE):
+        if self.refuse_puts():
             _LOG.error("the commit log takes no more messages: %s", error)
+
+    def refuse_puts(self) -> bool:
+        """Take no more messages until the store is opened again; return whether it took them before."""
+        return self.running_flags.set(RunningFlag.NOT_WRITEABLE)
 
     # ---- positions
 
@@ -183,6 +187,11 @@ class CommitLog:
     def max_offset(self) -> int:
         """Physical offset behind the last byte that readers see."""
         return self.mapped_file_queue.max_offset
+
+    @property
+    def append_offset(self) -> int:
+        """Physical offset after the last byte that was appended, which may still be in a write buffer."""
+        return self.mapped_file_queue.max_wrote_position
 
     @property
     def flushed_where(self) -> int:
@@ -206,7 +215,7 @@ class CommitLog:
     @property
     def is_flushed(self) -> bool:
         """Whether everything is on disk."""
-        return self.flushed_where >= self.mapped_file_queue.max_wrote_position
+        return self.flushed_where >= self.append_offset
 
     def roll_next_file(self, offset: int) -> int:
         """Return the start of the file after the one that holds `offset`."""
@@ -297,7 +306,7 @@ class CommitLog:
         waits = self.preparation.waits(message)
         if not self._replication.is_needed(waits=waits):
             return waits, 0
-        return waits, self._replication.acknowledgements(self.mapped_file_queue.max_wrote_position)
+        return waits, self._replication.acknowledgements(self.append_offset)
 
     # ---- many messages
 
@@ -322,7 +331,7 @@ class CommitLog:
             As `store_core.format.encode_batch.encode_batch`; nothing is appended then.
         """
         batches = messages if isinstance(messages, Sequence) else self.encode_messages(messages)
-        offset = self.mapped_file_queue.max_wrote_position
+        offset = self.append_offset
         if not batches:
             return AppendBatchResult.refused(PutMessageStatus.PUT_OK, offset)
         if not all(fits(batch, self.config.mapped_file_size_commit_log) for batch in batches):
@@ -336,9 +345,9 @@ class CommitLog:
         flush, replicas = self._ask(result.next_offset, copies, waits=waits)
         return wait_for(settle(result, flush, replicas), self.put_timeout, replace(result, status=_UNKNOWN))
 
-    def adopt(self, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
+    def adopt(self, before: int, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
         """Extend the log over records that something else has written to its segments, see `LogAppender.adopt`."""
-        self._appender.adopt(end_offset, store_timestamp, offsets)
+        self._appender.adopt(before, end_offset, store_timestamp, offsets)
 
     def encode_messages(
         self, messages: pa.RecordBatch | pa.Table, *, schedules: bool = False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.errors import SegmentLayoutError
 from store_core.format.append import do_append
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.store.bulk_append import append_records, join_results
@@ -168,24 +169,29 @@ class LogAppender:
         self._offsets.advance_all(batch.queues, counts)
         return result
 
-    def adopt(self, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
+    def adopt(self, before: int, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
         """Extend the log over records that something else has written, and flushed, to its segments.
 
         Parameters
         ----------
+        before : int
+            Physical offset at which the log ended before they were written.
         end_offset : int
             Where the last of them ends; the segments up to there are opened, or made.
         store_timestamp : int
-            Of the last of them, ms.
+            Store time of the last of them, ms.
         offsets : QueueOffsets
             The next index of every queue after them.
 
         Raises
         ------
+        SegmentLayoutError
+            If the log no longer ends at `before`, or already ends after `end_offset`; nothing is changed.
         OSError
             If a segment can't be opened.
         """
         with self._lock:
+            self._check_end(before, end_offset)
             self._offsets.replace(offsets.as_mapping(), offsets.light_queues())
             last = self._queue.last_mapped_file
             while last is None or end_offset > last.end_offset:
@@ -197,6 +203,15 @@ class LogAppender:
             last.set_position(end_offset - last.file_from_offset)
             last.store_timestamp = store_timestamp
             self._queue.flushed_where = self._queue.committed_where = end_offset
+
+    def _check_end(self, before: int, end_offset: int) -> None:
+        """Refuse to extend a log that something was put into meanwhile: its records would be lost."""
+        found = self._queue.max_wrote_position
+        if found != before or end_offset < found:
+            raise SegmentLayoutError(
+                f"the log in {self._queue.paths.paths[0]} can't be extended to {end_offset}: expected its end at "
+                f"{before}, found {found}. Nobody else may put messages meanwhile; close the store and open it again"
+            )
 
     def _count(self, batch: EncodedBatch, messages: int) -> None:
         sizes = np.diff(batch.starts)[:messages]

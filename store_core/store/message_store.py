@@ -21,6 +21,7 @@ from store_core.store.checked_config import check_is_there, checked_config
 from store_core.store.clean.services import CleanServices
 from store_core.store.commit_log import CommitLog
 from store_core.store.derived import DerivedStructures
+from store_core.store.log_adoption import LogAdoption
 from store_core.store.put_checks import default_hooks
 from store_core.store.put_outcome import as_future, wait_for
 from store_core.store.put_result import PutMessageResult
@@ -91,7 +92,7 @@ class DefaultMessageStore(StoreReading):
         self.is_read_only = read_only
         self._clock = clock
         self._overlay = OverlayFileSystem(file_system, clock) if read_only else None
-        file_system = self._overlay or file_system
+        file_system = self._file_system = self._overlay or file_system
         self._batch_topics = frozenset(batch_topics)
         self._is_shutdown = read_only
         self._lock = StoreLock(path, file_system)
@@ -389,6 +390,18 @@ class DefaultMessageStore(StoreReading):
         Of the hooks only the broker's own rules on topics and delays are applied.
         """
         return self._puts.append_batch(messages, waits=waits)
+
+    def prepare_adoption(self) -> LogAdoption:
+        """Prepare the store to take over records that something else writes after its log's end.
+
+        Nobody may put messages until they are adopted, or given up.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        return LogAdoption(self.commit_log, self.checkpoint, self.reput_message_service, self._file_system)
 
 
 def _notifies(config: MessageStoreConfig, broker: BrokerConfig) -> bool:

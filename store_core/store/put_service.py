@@ -111,7 +111,7 @@ class PutService:
         """
         refused = self._refuse_many(messages)
         if refused is not None:
-            return AppendBatchResult.refused(refused, self._commit_log.mapped_file_queue.max_wrote_position)
+            return AppendBatchResult.refused(refused, self._commit_log.append_offset)
         batches = messages if isinstance(messages, Sequence) else self.encode_messages(messages)
         return self._commit_log.append_batch(batches, waits=waits)
 

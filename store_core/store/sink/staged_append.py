@@ -8,22 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from store_core.files.file_system import write_all
-from store_core.files.segment_file import file_name_of
 from store_core.format.crc32 import crc32
-from store_core.format.segment_room import blank_head, has_room
-from store_core.store.log_adoption import LogAdoption
 from store_core.store.sink.known_records import KnownRecords
 from store_core.store.sink.staged_batch import read_staged
-from store_core.store.sink.unseen_records import LogPlace, UnseenSegments, UnseenTail
+from store_core.store.sink.unseen_records import UnseenSegments, UnseenTail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.batch_append import EncodedBatch
+    from store_core.store.log_adoption import LogAdoption
+    from store_core.store.log_place import LogPlace
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.queue_offsets import QueueOffsets
     from store_core.store.sink.staged_batch import StagedBatch, StagedFile
@@ -34,7 +31,7 @@ __all__ = ["Appended", "append_staged"]
 T = TypeVar("T")
 
 _LARGEST_TAIL: Final = 64 << 20
-"""Bytes that go behind the last record of a segment. What is more gets new segments, which a broker that takes over
+"""Bytes that go after the last record of a segment. What is more gets new segments, which a broker that takes over
 after a crash deletes, where it leaves the bytes of a tail."""
 
 _MOST_AHEAD: Final = 3
@@ -82,11 +79,11 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
 ) -> Appended:
     """Append staged records to a store, in the order of the files, under its lock; queues and index follow.
 
-    Steps: 1. choose where: behind the last record if there is room and it is not much, else in new segments;
-    2. read, complete and write the records where nobody finds them, see `store_core.store.sink.unseen_records`;
-    3. bring them to disk; 4. several new segments: the checkpoint vouches for nothing from here on, so that a recovery
-    starts at the first segment; 5. `on_prepared`, which may note, durably, what is about to happen; 6. make all of
-    them found, by one write or rename; 7. tell the open store; 8. dispatch, and let the checkpoint vouch again.
+    Steps: 1. choose where: after the last record if there is room and they are few, else in new segments; 2. read,
+    complete and write the records where nobody finds them, see `store_core.store.sink.unseen_records`; 3. bring them to
+    disk; 4. several new segments: rewind the checkpoint, so that a recovery starts at the first segment from here on;
+    5. `on_prepared`, which may note, durably, what is about to happen; 6. make all of them found, by one write or
+    rename; 7. have the open store adopt them: it extends its log, dispatches them, and brings the checkpoint up.
 
     After a crash before step 6 the log holds none of the records, after it all. Queues and index are brought up to
     them by the next recovery.
@@ -102,7 +99,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
         The store's.
     on_prepared : callable, optional
     dispatches : bool
-        Else steps 7 and 8 are left to the next who opens the store: it keeps its ``abort`` file when it is closed.
+        Else step 7 is left to whoever opens the store next: it keeps its ``abort`` file when it is closed.
     on_read : callable, optional
         Told, by the thread that reads, of each file whose records are all read; it may delete it.
 
@@ -111,20 +108,20 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     StoreError
         If what is staged is not what it should be; nothing is appended.
     OSError
-        As the system says; nothing is appended. If not even that can be made sure of, the store keeps its ``abort``
-        file when it is closed, and the next recovery decides.
+        As the system says; nothing is appended. If not even that is certain, the store keeps its ``abort`` file when
+        it is closed, and the next recovery decides.
     """
-    adoption = LogAdoption(store)
-    place = _place_of(store.commit_log.mapped_file_queue, file_system)
+    adoption = store.prepare_adoption()
+    place = adoption.place
     unseen = _hide(place, sum(file.log_bytes for file in staged), work, file_system)
-    writer = _Writer(place, unseen, adoption.offsets, store.now_ms())
+    writer = _Writer(unseen, adoption.offsets, store.now_ms())
     try:
         _write_all(writer, staged, on_read or _keep)
         if not writer.records:
             return Appended(0, place.end_offset, place.end_offset)
         unseen.prepare()
         if unseen.new_segments > 1:
-            adoption.vouch_for_nothing()
+            adoption.rewind_checkpoint()
         if on_prepared is not None:
             on_prepared(writer.result)
         unseen.publish()
@@ -163,26 +160,8 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _place_of(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
-    directory, size = queue.paths.paths[0], queue.file_size
-    last = queue.last_mapped_file
-    if last is None:
-        return LogPlace(directory, size)
-    position = last.wrote_position
-    if has_room(0, size - position):
-        return LogPlace(directory, size, last.path, last.file_from_offset, position)
-    # There is no room for the blank record that would close it: the log goes on in the next segment, still empty.
-    file = file_system.open(last.path)
-    write_all(file, memoryview(blank_head(size - position)), position)
-    file.sync()
-    path = directory / file_name_of(last.end_offset)
-    file_system.open(path, create=True).grow(size)
-    file_system.sync_directory(directory)
-    return LogPlace(directory, size, path, last.end_offset)
-
-
 def _hide(place: LogPlace, size: int, work: Path, file_system: FileSystem) -> UnseenRecords:
-    if place.last_path is not None and size <= _LARGEST_TAIL and place.takes(size):
+    if place.last_path is not None and size <= _LARGEST_TAIL and UnseenTail.fits(place, size):
         return UnseenTail(place, file_system.open(place.last_path))
     return UnseenSegments(place, work, file_system)
 
@@ -190,8 +169,7 @@ def _hide(place: LogPlace, size: int, work: Path, file_system: FileSystem) -> Un
 class _Writer:
     """Gives records their queue offsets and times, and hides them."""
 
-    def __init__(self, place: LogPlace, unseen: UnseenRecords, offsets: QueueOffsets, now: int) -> None:
-        self.place = place
+    def __init__(self, unseen: UnseenRecords, offsets: QueueOffsets, now: int) -> None:
         self._unseen = unseen
         self._offsets = offsets
         self._last_time = self._now = now
@@ -227,9 +205,10 @@ def _fingerprint(records: EncodedBatch) -> tuple[int, int]:
 
 
 def _give_up(adoption: LogAdoption, unseen: UnseenRecords) -> None:
-    """Leave the log as it was, or have the next recovery decide what it is."""
+    """Leave the log as it was, or have the next recovery decide what it is, from the first segment if need be."""
     try:
         unseen.discard()
     except OSError:
         adoption.leave_to_recovery()
-    adoption.vouch_again()
+        return
+    adoption.restore_checkpoint()

@@ -15,8 +15,8 @@ record of the last segment                                              that of 
 
 Before that, a log ends where it ended, for RocketMQ of every release and for readers of this package; behind it, all
 records are there. Between the renames of several segments and their blank record, readers see a log with a hole, and
-refuse it; recovery after a crash deletes these segments, if it starts before the hole: so the caller has the checkpoint
-vouch for nothing by then.
+refuse it; recovery after a crash deletes these segments, if it starts before the hole: so the caller rewinds the
+checkpoint first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from __future__ import annotations
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from store_core.files.file_system import write_all
@@ -43,8 +42,9 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.format.batch_append import EncodedBatch
+    from store_core.store.log_place import LogPlace
 
-__all__ = ["HEAD_SIZE", "LogPlace", "UnseenRecords", "UnseenSegments", "UnseenTail", "WrittenRows"]
+__all__ = ["HEAD_SIZE", "UnseenRecords", "UnseenSegments", "UnseenTail", "WrittenRows"]
 
 HEAD_SIZE: Final = BLANK_SIZE
 """Bytes that tell a record from a blank one: size and magic code."""
@@ -56,54 +56,6 @@ _MOST_WAITING: Final = 2
 
 _SYNC_BYTES: Final = 32 << 20
 """Bytes after which the disk begins to take them, while more are written; `prepare` waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogPlace:
-    """Where a log ends.
-
-    Attributes
-    ----------
-    directory : Path
-        Of the segments.
-    file_size : int
-        Bytes of a segment.
-    last_path : Path or None
-        The last segment's file; None if there is none.
-    last_start : int
-        Its physical offset.
-    position : int
-        Where the log ends in the last segment, in bytes from its start.
-    """
-
-    directory: Path
-    file_size: int
-    last_path: Path | None = None
-    last_start: int = 0
-    position: int = 0
-
-    @property
-    def room(self) -> int:
-        """Bytes left in the last segment."""
-        return self.file_size - self.position if self.last_path is not None else 0
-
-    @property
-    def end_offset(self) -> int:
-        """Physical offset of the log's end."""
-        return self.last_start + self.position
-
-    @property
-    def next_start(self) -> int:
-        """Physical offset of the next new segment."""
-        return self.last_start + self.file_size if self.last_path is not None else 0
-
-    def takes(self, size: int) -> bool:
-        """Return whether records of so many bytes can be hidden behind the last one.
-
-        The head that makes them found must lie in one sector, so that a machine that loses its power writes all of it
-        or nothing.
-        """
-        return has_room(size, self.room) and self.position % _SECTOR <= _SECTOR - HEAD_SIZE
 
 
 class WrittenRows(NamedTuple):
@@ -174,6 +126,15 @@ class UnseenTail:
     A broker that takes over after a crash between 2 and 4 goes on where the blank record begins, and leaves what is
     behind: as RocketMQ does with everything it cuts off. A store opened by this package clears it.
     """
+
+    @staticmethod
+    def fits(place: LogPlace, size: int) -> bool:
+        """Return whether records of so many bytes can be hidden after the last one.
+
+        The head that makes them found must lie in one sector, so that a machine that loses its power writes all of it
+        or nothing.
+        """
+        return has_room(size, place.room) and place.position % _SECTOR <= _SECTOR - HEAD_SIZE
 
     def __init__(self, place: LogPlace, file: OpenFile) -> None:
         self._place = place

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
 from dataclasses import dataclass, replace
@@ -362,6 +363,74 @@ def test_a_full_disk_leaves_nothing_and_the_store_usable(tmp_path: Path) -> None
 
         assert case.before == bodies_of(root)
         assert len(case.before) == check_queues(root)
+
+
+def test_when_not_even_the_undoing_succeeds_recovery_starts_before_the_new_segments(tmp_path: Path) -> None:
+    case, root, disk = CASES["several segments"], tmp_path / "store", UnchangingFileSystem()
+    times = [1_500_000_000_000 + 10 * number for number in range(len(case.added))]  # older than the checkpoint's
+    make_store(root, case.before)
+    staged = [stage(tmp_path / "a", case.added, times=times)]
+    with DefaultMessageStore.open(root, CONFIG, file_system=disk) as store:
+        disk.renames_left = 3
+        with pytest.raises(OSError, match="Input/output error"):
+            append_staged(store, staged, root / "work", disk)
+        disk.renames_left = None
+
+    assert (root / "abort").exists()
+    assert len(case.before) == check_queues(root)
+    assert case.before == bodies_of(root)
+
+
+def test_queues_that_can_not_be_written_are_complete_after_the_next_recovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_from_here_on(service: ReputMessageService, **options: object) -> None:
+        disk.fail("write", errno.EIO, times=10**4)
+        run_once(service, **options)  # type: ignore[arg-type]  # what it was called with
+
+    case, root, disk = CASES["several segments"], tmp_path / "store", FaultyFileSystem()
+    run_once = ReputMessageService.run_once
+    times = [1_500_000_000_000 + 10 * number for number in range(len(case.added))]  # older than the checkpoint's
+    make_store(root, case.before)
+    staged = [stage(tmp_path / "a", case.added, times=times)]
+    store = DefaultMessageStore.open(root, CONFIG, file_system=disk, clock=ImpatientClock())
+    with monkeypatch.context() as patched:
+        patched.setattr(ReputMessageService, "run_once", fail_from_here_on)
+        append_staged(store, staged, root / "work", disk)
+    disk.before["write"] = lambda: disk.heal() if disk.calls[-1][1] == "checkpoint" else None
+    store.close()
+    disk.before.clear()
+    disk.heal()
+
+    assert (root / "abort").exists()
+    assert case.before + case.added == bodies_of(root)
+    assert len(case.before + case.added) == check_queues(root)
+
+
+class UnchangingFileSystem(FaultyFileSystem):
+    """Fails to rename after a while, and then to remove anything, too.
+
+    Attributes
+    ----------
+    renames_left : int, optional
+        Renames that succeed; None for all.
+    """
+
+    renames_left: int | None = None
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self.renames_left is not None:
+            self._check(source)
+            self.renames_left -= 1
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._check(path)
+        super().remove(path)
+
+    def _check(self, path: Path) -> None:
+        if self.renames_left == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
 
 # ---- machines that die
