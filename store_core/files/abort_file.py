@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import write_all
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ class AbortFile:
         """Whether the last exit was abnormal, asked before `create`."""
         return self._file_system.status(self.path) is not None
 
-    def create(self, process_id: int, release: str = "5.3") -> None:
+    def create(self, process_id: int, release: str = DEFAULT_RELEASE) -> None:
         """Make the file, durably; the last step of opening a store.
 
         Steps: 1. make it, empty, if it isn't there; 2. sync the directory, so that a crash from here on is seen;
@@ -57,7 +58,7 @@ class AbortFile:
         self._file_system.make_directories(self.path.parent)
         file = self._file_system.open(self.path, create=True)
         self._file_system.sync_directory(self.path.parent)
-        if release == "5.3":
+        if rules_of(release).notes_process_in_abort_file:
             before = file.read(_SHOWN_BYTES, 0)
             file.close()
             self._write(self.backup_path, before)

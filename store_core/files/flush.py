@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.service_thread import ServiceThread
 from store_core.format.append_result import PutMessageStatus
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _LOG: Final = logging.getLogger("store_core")
+_MS: Final = 1000
 _SLOW_SECONDS: Final = 0.5
 """A step that takes longer is logged (RocketMQ: 500 ms)."""
 
@@ -243,7 +245,7 @@ class GroupCommitService(_LogService):
     queue : MappedFileQueue
     clock : Clock
     release : str
-        ``"4.3"``, ``"4.9"`` or ``"5.3"``: how often a request is tried.
+        One of `RELEASES`: says how often a request is tried.
     on_flushed, on_error : callable, optional
     on_moved : callable, optional
         Called after a step that brought more of the log to disk: wakes the dispatching, which release 5.3 holds back
@@ -256,14 +258,15 @@ class GroupCommitService(_LogService):
         self,
         queue: MappedFileQueue,
         clock: Clock,
-        release: str = "5.3",
+        release: str = DEFAULT_RELEASE,
         on_flushed: Callable[[int], None] = _no_checkpoint,
         on_error: Callable[[OSError], None] | None = None,
         on_moved: Callable[[], None] = _nobody_waits,
     ) -> None:
         super().__init__(queue, clock, on_flushed, on_error)
         self._on_moved = on_moved
-        self._attempts, self._attempt_interval = (1000, 0.001) if release == "5.3" else (2, 0.0)
+        features = rules_of(release)
+        self._attempts, self._attempt_interval = features.group_commit_attempts, features.group_commit_pause_ms / _MS
         self._lock = Lock()
         self._requests: list[GroupCommitRequest] = []
         self._is_finished = False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.mapped_file import MappedFile
 from store_core.files.segment_listing import list_for_loading
+from store_core.format.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,7 +86,7 @@ class MappedFileQueue:
         """The files as they are now, in order."""
         return self._files
 
-    def load(self, release: str = "5.3") -> tuple[str, ...]:
+    def load(self, release: str = DEFAULT_RELEASE) -> tuple[str, ...]:
         """Take in the files that are there, each as full: W = committed = flushed = size, until recovery corrects it.
 
         Returns

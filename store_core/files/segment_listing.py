@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.segment_file import offset_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +37,7 @@ class LoadList(NamedTuple):
 
 
 def list_for_loading(
-    directories: Iterable[Path], file_size: int, file_system: FileSystem, release: str = "5.3"
+    directories: Iterable[Path], file_size: int, file_system: FileSystem, release: str = DEFAULT_RELEASE
 ) -> LoadList:
     """Choose the files to load, as ``MappedFileQueue.load`` does.
 
@@ -58,6 +59,7 @@ def list_for_loading(
     SegmentLayoutError
         For what is refused.
     """
+    features = rules_of(release)
     entries = [(directory / name) for directory in directories for name in file_system.names(directory)]
     entries.sort(key=lambda path: path.name)
     paths: list[Path] = []
@@ -66,15 +68,15 @@ def list_for_loading(
         status = file_system.status(path)
         if status is None:
             continue  # gone since the directory was read
-        if status.is_directory and release == "5.3":
+        if status.is_directory and features.passes_over_directories:
             notes.append(f"skipped the directory {path}")
         elif not status.is_directory and status.size == file_size:
             paths.append(_right_sized(path, paths))
-        elif release == "4.3":
+        elif features.ends_loading_at_odd_file:
             left = len(entries) - position - 1
             notes.append(f"{_wrong(path, status, file_size)}: loading ends here, {left} later entries are left out")
             break
-        elif status.size == 0 and position == len(entries) - 1 and release == "5.3":
+        elif status.size == 0 and position == len(entries) - 1 and features.deletes_empty_last_file:
             notes.append(f"{path} has no bytes: it was being made when the process ended")
             return LoadList(tuple(paths), tuple(notes), path)
         else:

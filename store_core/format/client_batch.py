@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import InvalidOptionError
 from store_core.format.layout import BATCH_ITEM_HEAD
 from store_core.format.property_string import MAX_PROPERTIES_SIZE, format_properties, to_utf8
+from store_core.format.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ def encode_item(flag: int, body: bytes, properties: bytes) -> bytes:
     return b"".join((_HEAD.pack(size, 0, 0, flag, len(body)), body, _LENGTH.pack(len(properties)), properties))
 
 
-def client_batch(messages: Sequence[Message], release: str = "5.3") -> Message:
+def client_batch(messages: Sequence[Message], release: str = DEFAULT_RELEASE) -> Message:
     """Make one message whose body holds others, as a client does (``MessageBatch.generateFromList``).
 
     Topic, queue, hosts, born time and flags of the whole are those of the first message; each item keeps its own flag,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -33,12 +33,14 @@ from store_core.format.property_string import (
     parse_decoded_properties,
     to_utf8,
 )
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from store_core.format.message import Message
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = [
     "ENCODER_RESERVE",
@@ -69,22 +71,28 @@ class EncodeRules:
     Attributes
     ----------
     release : str
-        ``"4.3"``, ``"4.9"`` or ``"5.3"``.
+        One of `RELEASES`.
     max_message_size : int
-        Bytes: of the body, by release 4.3 of the record.
+        Bytes; of the body or of the record, see `ReleaseRules.limits_bodies`.
     append_property_crc : bool
         End each record with its CRC as a property (RocketMQ 5.2 and later, ``enabledAppendPropCRC``).
     auto_message_version : bool
         Write topics of over 127 characters as V2 (RocketMQ 5.1 and later, ``autoMessageVersionOnTopicLen``).
     enable_lmq : bool
         Let property INNER_MULTI_DISPATCH name further queues; their indexes are written into the record.
+    features : ReleaseRules
+        What the release does.
     """
 
-    release: str = "5.3"
+    release: str = DEFAULT_RELEASE
     max_message_size: int = 4 * 1024 * 1024
     append_property_crc: bool = False
     auto_message_version: bool = True
     enable_lmq: bool = False
+    features: ReleaseRules = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", rules_of(self.release))
 
     @property
     def crc_reserved(self) -> int:
@@ -130,7 +138,7 @@ def _head_struct(v6_bits: int) -> struct.Struct:
 
 
 @lru_cache(maxsize=4096)
-def pack_host(ip: str, port: int, release: str = "5.3") -> bytes:
+def pack_host(ip: str, port: int, release: str = DEFAULT_RELEASE) -> bytes:
     """Pack an address as a release stores it: 8 bytes, or 20 for IPv6.
 
     Raises
@@ -150,7 +158,7 @@ def pack_host(ip: str, port: int, release: str = "5.3") -> bytes:
         raise InvalidOptionError(f"a host needs a port from 0 to 65535, found {port!r}")
     mapped = getattr(address, "ipv4_mapped", None)
     packed = encode_host(str(mapped or address), port)
-    return packed[:V4_BYTES] + packed[-4:] if release == "4.3" else packed
+    return packed if rules_of(release).stores_ipv6_hosts else packed[:V4_BYTES] + packed[-4:]
 
 
 def utf16_length(text: str) -> int:
@@ -160,7 +168,7 @@ def utf16_length(text: str) -> int:
 
 def message_version(topic: str, rules: EncodeRules) -> MagicCode:
     """Choose the kind of record by the length of its topic, in characters (RocketMQ 5.1 and later)."""
-    is_long = rules.release == "5.3" and rules.auto_message_version and utf16_length(topic) > _I8_MAX
+    is_long = rules.features.has_message_version_2 and rules.auto_message_version and utf16_length(topic) > _I8_MAX
     return MagicCode.MESSAGE_V2 if is_long else MagicCode.MESSAGE_V1
 
 
@@ -237,22 +245,29 @@ def encode_message(
 
 def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -> Refusal | None:
     """Apply the limits of a release, in its order (C.1: encoder)."""
-    old = rules.release == "4.3"
-    limit = rules.max_message_size
     if properties + rules.crc_reserved > MAX_PROPERTIES_SIZE:
         reason = f"properties of {properties + rules.crc_reserved} bytes, at most {MAX_PROPERTIES_SIZE} are allowed"
-        if old:
-            return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-        return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason)
-    if old and record > limit:
-        reason = f"a record of {record} bytes, at most {limit} are allowed"
-        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
-    if not old and body > limit:
+        if rules.features.refuses_long_properties_before_append:
+            return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason)
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+    return _refuse_body(rules, body, record) if rules.features.limits_bodies else _refuse_record(rules, record)
+
+
+def _refuse_body(rules: EncodeRules, body: int, record: int) -> Refusal | None:
+    limit = rules.max_message_size
+    if body > limit:
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, f"a body of {body} bytes, at most {limit} are allowed")
-    if not old and record > limit + ENCODER_RESERVE:
+    if record > limit + ENCODER_RESERVE:
         reason = f"a record of {record} bytes, at most {limit + ENCODER_RESERVE} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return None
+
+
+def _refuse_record(rules: EncodeRules, record: int) -> Refusal | None:
+    if record <= rules.max_message_size:
+        return None
+    reason = f"a record of {record} bytes, at most {rules.max_message_size} are allowed"
+    return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
 
 
 @dataclass(slots=True)
@@ -294,8 +309,8 @@ class _Head:
 
     @property
     def v6_bits(self) -> int:
-        """Host widths in the record. By release 4.3 they are narrow, whatever bits the producer set."""
-        return 0 if self.rules.release == "4.3" else self.sys_flag & _V6_BITS
+        """Host widths in the record. Without IPv6 they are narrow, whatever bits the producer set."""
+        return self.sys_flag & _V6_BITS if self.rules.features.stores_ipv6_hosts else 0
 
     @property
     def head_size(self) -> int:
@@ -349,7 +364,8 @@ def encode_members(
     """
     head = _Head.of(batch, rules, store_host, born_timestamp)
     refusal = head.refuse()
-    shared = b"" if rules.release == "4.3" else to_utf8(_shared_properties(batch, rules.release))
+    gives_shared = rules.features.gives_members_batch_properties
+    shared = to_utf8(_shared_properties(batch, rules.release)) if gives_shared else b""
     encoded = EncodedRecords(bytearray(), head.v6_bits, head.store_host, [])
     for flag, body, own in items:
         joint = PROPERTY_SEPARATOR.encode() if own and shared and not ends_with_separator(own) else b""
@@ -359,7 +375,7 @@ def encode_members(
             return refusal
         encoded.starts.append(len(encoded.data))
         encoded.data += b"".join(head.parts(flag, body, properties, 0))
-    if rules.release == "4.3" and len(encoded.data) > rules.max_message_size:
+    if not rules.features.limits_bodies and len(encoded.data) > rules.max_message_size:
         reason = f"a batch of {len(encoded.data)} bytes, at most {rules.max_message_size} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return encoded
@@ -373,7 +389,7 @@ def _refuse_member(rules: EncodeRules, properties: int, record: int) -> Refusal 
     if properties + rules.crc_reserved > MAX_PROPERTIES_SIZE:
         reason = f"a member's properties take {properties} bytes, at most {MAX_PROPERTIES_SIZE} can be stored"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
-    if rules.release == "4.3" and record > rules.max_message_size:
+    if not rules.features.limits_bodies and record > rules.max_message_size:
         reason = f"a member of {record} bytes, at most {rules.max_message_size} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return None

@@ -238,18 +238,18 @@ class _BatchEncoder:
             level = delay_level(properties)
         except ValueError as error:
             raise InvalidOptionError(f"row {self.first_row + row}: MESSAGE_ILLEGAL: {error}") from error
-        is_5x = self.rules.release == "5.3"
+        has_timers = self.rules.features.has_timer_messages
         if level > 0:
-            kept = without_timers(properties) if is_5x and message.topic != TIMER_TOPIC else properties
+            kept = without_timers(properties) if has_timers and message.topic != TIMER_TOPIC else properties
             return to_schedule_topic(message, kept, self.max_delay_level, self.rules.release)
-        if is_5x and is_timed(message.topic, properties):
+        if has_timers and is_timed(message.topic, properties):
             raise UnsupportedStoreError(f"row {self.first_row + row} goes to the timer, so it must be put by itself")
         return message
 
     def _refuse_properties(self, row: int, properties: PropertyMap) -> None:
         if self.rules.enable_lmq and (properties.get(INNER_MULTI_DISPATCH) or "").strip():
             raise UnsupportedStoreError(f"row {self.first_row + row} goes to light queues, so it must be put by itself")
-        if self.rules.release == "5.3" and INNER_NUM in properties:
+        if self.rules.features.has_inner_batches and INNER_NUM in properties:
             reason = "MESSAGE_ILLEGAL: property INNER_NUM on what is no inner batch"
             raise InvalidOptionError(f"row {self.first_row + row}: {reason}")
 
@@ -308,10 +308,11 @@ class _BatchEncoder:
         """Find the first message that breaks a limit, and let the scalar encoder say which."""
         limit = self.rules.max_message_size
         illegal = property_lengths > MAX_PROPERTIES_SIZE
-        if self.rules.release == "4.3":
-            illegal |= sizes > limit
-        else:
+        if self.rules.features.limits_bodies:
             illegal |= (self.body_lengths > limit) | (sizes > limit + ENCODER_RESERVE)
+        else:
+            illegal |= sizes > limit
+        if self.rules.features.stores_ipv6_hosts:
             illegal |= (self.sys_flags & _V6_BITS & ~v6_bits.astype(np.int64)) != 0
         illegal |= self._has_long_topic(topics)
         if illegal.any():

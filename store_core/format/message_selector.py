@@ -14,6 +14,7 @@ from store_core.errors import FilterError
 from store_core.format.java_hash import hash_code
 from store_core.format.properties import TAGS, PropertyParser
 from store_core.format.record_properties import record_properties
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.sql92_expression import Sql92Expression
 from store_core.format.sql92_values import JAVA_BLANKS
 
@@ -131,18 +132,18 @@ class MessageSelector:
         return cls(TagSubscription.parse(subscription))
 
     @classmethod
-    def by_sql(cls, expression: str, release: str = "5.3") -> Self:
+    def by_sql(cls, expression: str, release: str = DEFAULT_RELEASE) -> Self:
         """Select messages for which an SQL92 expression is true.
 
         Raises
         ------
         FilterError
-            If it does not compile by the rules of the release: ``"4.3"``, ``"4.9"`` or ``"5.3"``.
+            If it does not compile by the rules of the release, one of `RELEASES`.
         """
         return cls(sql=Sql92Expression(expression, release), parser=PropertyParser.of_release(release))
 
     @classmethod
-    def of(cls, filter_type: str, text: str, release: str = "5.3") -> Self:
+    def of(cls, filter_type: str, text: str, release: str = DEFAULT_RELEASE) -> Self:
         """Select by the name of the language: one of `FILTER_TYPES`.
 
         Raises

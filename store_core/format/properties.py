@@ -10,6 +10,8 @@ import re
 from enum import Enum
 from typing import Final
 
+from store_core.format.release import rules_of
+
 __all__ = [
     "KEYS",
     "KEY_SEPARATOR",
@@ -48,8 +50,8 @@ class PropertyParser(Enum):
 
     @classmethod
     def of_release(cls, release: str) -> PropertyParser:
-        """Choose the parser of a release named ``"4.3"``, ``"4.9"`` (judge: 4.9.7) or ``"5.3"``."""
-        return cls.EXACT_PAIR if release == "4.3" else cls.FIRST_SEPARATOR
+        """Choose the parser of a release, one of `RELEASES`."""
+        return cls.FIRST_SEPARATOR if rules_of(release).splits_properties_at_first_separator else cls.EXACT_PAIR
 
 
 def decode_text(data: bytes) -> str:

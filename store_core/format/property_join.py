@@ -186,18 +186,18 @@ def group_properties(
         others.append(members[~alike])
         rows = None if alike.all() and members.size == len(columns) else members[alike]
         there = {source.name: source.values for source in sources if source.present[first]}
-        groups.append(PropertyGroup(rows, _parts(there, pairs, rows, names, rules.release)))
+        groups.append(PropertyGroup(rows, _parts(there, pairs, rows, names, rules)))
     return groups, np.sort(np.concatenate(others))
 
 
 def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
     """Return the names that make a row one for the scalar encoder."""
-    is_5x = rules.release == "5.3"
+    features = rules.features
     return {
         *([PROPERTY_CRC] if rules.append_property_crc else []),
         *([DELAY] if delays is not None else []),
-        *(TIMERS if delays is not None and is_5x else []),
-        *([INNER_NUM] if is_5x else []),
+        *(TIMERS if delays is not None and features.has_timer_messages else []),
+        *([INNER_NUM] if features.has_inner_batches else []),
         *([INNER_MULTI_DISPATCH] if rules.enable_lmq else []),
     }
 
@@ -293,7 +293,11 @@ def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
 
 
 def _parts(
-    columns: dict[str, pa.Array], pairs: _Pairs, rows: npt.NDArray[np.int64] | None, names: list[str], release: str
+    columns: dict[str, pa.Array],
+    pairs: _Pairs,
+    rows: npt.NDArray[np.int64] | None,
+    names: list[str],
+    rules: EncodeRules,
 ) -> tuple[Part, ...]:
     """Put constants and values, of columns and of the property map, into the order of the Java map."""
     places = {name: place for place, name in enumerate(name for name in names if name not in columns)}
@@ -308,7 +312,7 @@ def _parts(
             return (values,)
         parts += [separator + name.encode() + b"\x01", values.cast(pa.binary())]
         separator = b"\x02"
-    return tuple(parts) if release == "4.9" or not parts else (*parts, separator)
+    return (*parts, separator) if parts and rules.features.ends_properties_with_separator else tuple(parts)
 
 
 def _mapped_values(pairs: _Pairs, rows: npt.NDArray[np.int64] | None, place: int) -> pa.StringArray:

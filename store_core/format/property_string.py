@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.java_map import DECODED_CAPACITY, DEFAULT_CAPACITY, hash_map_capacity, hash_map_order
+from store_core.format.java_map import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, PropertyParser, parse_properties
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,7 +69,7 @@ class PropertyMap(dict[str, str | None]):
     items : mapping or iterable of pairs
         Name to value; a value of None is no value.
     capacity : int
-        16 for a map made by a producer, 128 for one parsed by release 5.3.
+        16 for a map made by a producer; `ReleaseRules.decoded_properties_capacity` for one parsed from a string.
     """
 
     __slots__ = ("capacity",)
@@ -101,37 +102,38 @@ def ends_with_separator(data: bytes) -> bool:
     return data.endswith(PROPERTY_SEPARATOR.encode())
 
 
-def format_properties(properties: Mapping[str, str | None], release: str = "5.3") -> str:
+def format_properties(properties: Mapping[str, str | None], release: str = DEFAULT_RELEASE) -> str:
     r"""Write a properties map as the Java of a release does (``MessageDecoder.messageProperties2String``).
 
     Parameters
     ----------
     properties : mapping of str to str or None
-        In insertion order; a value of None is left out, by release 4.3 written as ``null``.
+        In insertion order; a value of None is left out, or written as ``null``, as the release does.
     release : str
-        4.9 leaves out the separator behind the last value, 4.3 and 5.3 write it.
+        One of `RELEASES`; says also whether a separator follows the last value.
 
     Examples
     --------
     >>> format_properties({"TAGS": "TagA", "KEYS": "k1 k2"}, "4.9")
     'KEYS\x01k1 k2\x02TAGS\x01TagA'
     """
+    features = rules_of(release)
     names = tuple(properties)
     buckets = properties.buckets if isinstance(properties, PropertyMap) else hash_map_capacity(names)
     items = []
     for name in hash_map_order(names, buckets):
         value = properties[name]
-        if value is not None or release == "4.3":
+        if value is not None or features.writes_null_properties:
             shown = "null" if value is None else value
             items.append(f"{name}{NAME_VALUE_SEPARATOR}{shown}{PROPERTY_SEPARATOR}")
     text = "".join(items)
-    return text[:-1] if release == "4.9" else text
+    return text if features.ends_properties_with_separator else text[:-1]
 
 
-def parse_decoded_properties(text: str, release: str = "5.3") -> PropertyMap:
+def parse_decoded_properties(text: str, release: str = DEFAULT_RELEASE) -> PropertyMap:
     """Parse a properties string as a broker of a release does (``MessageDecoder.string2messageProperties``)."""
     properties = parse_properties(text, PropertyParser.of_release(release))
-    return PropertyMap(properties.items(), DECODED_CAPACITY if release == "5.3" else DEFAULT_CAPACITY)
+    return PropertyMap(properties.items(), rules_of(release).decoded_properties_capacity)
 
 
 def delete_property(text: str, name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from store_core.errors import FilterError
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.format.sql92_parser import parse
 from store_core.format.sql92_program import Load, run
 
@@ -29,7 +30,7 @@ class Sql92Expression:
     text : str
         What follows the expression in the text is ignored, as RocketMQ does.
     release : str
-        ``"4.3"``, ``"4.9"`` or ``"5.3"``; CONTAINS, STARTSWITH and ENDSWITH came with 5.1.3 and are names before.
+        One of `RELEASES`; CONTAINS, STARTSWITH and ENDSWITH came with 5.1.3 and are names before.
 
     Attributes
     ----------
@@ -53,10 +54,10 @@ class Sql92Expression:
 
     __slots__ = ("names", "program", "release", "text")
 
-    def __init__(self, text: str, release: str = "5.3") -> None:
+    def __init__(self, text: str, release: str = DEFAULT_RELEASE) -> None:
         self.text = text
         self.release = release
-        self.program: Program = parse(text, has_string_predicates=release not in ("4.3", "4.9"))
+        self.program: Program = parse(text, has_string_predicates=rules_of(release).has_sql_string_predicates)
         self.names = tuple(dict.fromkeys(step.name for step in self.program if isinstance(step, Load)))
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING
+
+from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
+
+if TYPE_CHECKING:
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = ["QueueRules", "Release"]
-
-Release: TypeAlias = Literal["4.3", "4.9", "5.3"]
-"""Whose behaviour is followed: RocketMQ 4.3.0, 4.9.7 or 5.3.3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +36,11 @@ class QueueRules:
         ``forceVerifyPropCRC``.
     is_multi_dispatch_enabled, is_lmq_enabled : bool
         ``enableMultiDispatch`` and ``enableLmq``.
+    features : ReleaseRules
+        What the release does.
     """
 
-    release: Release = "5.3"
+    release: Release = DEFAULT_RELEASE
     consume_queue_file_size: int = 300_000 * 20
     batch_consume_queue_file_size: int = 300_000 * 46
     batch_topics: frozenset[str] = field(default_factory=frozenset)
@@ -53,3 +57,7 @@ class QueueRules:
     is_duplication_enabled: bool = False
     is_multi_dispatch_enabled: bool = False
     is_lmq_enabled: bool = False
+    features: ReleaseRules = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", rules_of(self.release))

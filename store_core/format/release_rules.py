@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What releases of RocketMQ do differently, each difference as a feature with a name.
+
+`store_core.format.release` says which release does what. A feature that is not a yes or no holds the value that the
+release takes. Each names the Java method that the rule comes from, and the RocketMQ version that brought or changed it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Feature", "ReleaseRules", "release_features"]
+
+
+class Feature(NamedTuple):
+    """What is known of a feature, for documents.
+
+    Attributes
+    ----------
+    name : str
+        The attribute of `ReleaseRules`.
+    area : str
+        What part of RocketMQ it belongs to.
+    meaning : str
+        A clause without a full stop.
+    source : str
+        Java method, and the RocketMQ version of the rule.
+    """
+
+    name: str
+    area: str
+    meaning: str
+    source: str
+
+
+def _yes(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field of a dataclass
+    """Make a feature that a release has or has not; without a word about it, it has not."""
+    return field(default=False, metadata={"area": area, "meaning": meaning, "source": source})
+
+
+def _value(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field of a dataclass
+    """Make a feature of which each release has a value."""
+    return field(metadata={"area": area, "meaning": meaning, "source": source})
+
+
+_RECORDS: Final = "Records and properties"
+_FILES: Final = "Files"
+
+_record = partial(_yes, _RECORDS)
+_file = partial(_yes, _FILES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRules:
+    """The features of one release.
+
+    Attributes
+    ----------
+    release : str
+        Its name in options.
+    judge : str
+        The RocketMQ version whose behaviour is followed and tested against.
+    """
+
+    release: str
+    judge: str
+
+    # ---- records and properties
+    splits_properties_at_first_separator: bool = _record(
+        "a property's value may hold the byte 1; before, such a property is lost, wholly or from that byte on",
+        "MessageDecoder.string2messageProperties, 4.9.1",
+    )
+    decoded_properties_capacity: int = _value(
+        _RECORDS,
+        "buckets of the map that a properties string is parsed into; the order of rewritten properties depends on it",
+        "MessageDecoder.string2messageProperties, 5.x",
+    )
+    writes_null_properties: bool = _record(
+        "a property without a value is written as `null`; later it is left out",
+        "MessageDecoder.messageProperties2String, up to 4.7.0",
+    )
+    ends_properties_with_separator: bool = _record(
+        "the byte 2 follows the last property, too",
+        "MessageDecoder.messageProperties2String, all but 4.9.1 to 5.1.x",
+    )
+    stores_ipv6_hosts: bool = _record(
+        "hosts may be IPv6, and two bits of `sysFlag` say so; before, four bytes of the address are kept",
+        "MessageSysFlag, 4.6.0",
+    )
+    limits_bodies: bool = _record(
+        "`maxMessageSize` limits the body, and the record to 64 KiB more; before, it limits the record",
+        "MessageExtEncoder.encode, 4.9.4",
+    )
+    refuses_long_properties_before_append: bool = _record(
+        "properties of over 32,767 bytes are refused with PROPERTIES_SIZE_EXCEEDED; before, in the append, with "
+        "MESSAGE_ILLEGAL",
+        "MessageExtEncoder.encode, 4.9.1",
+    )
+    gives_members_batch_properties: bool = _record(
+        "a batch's own properties follow those of each member",
+        "CommitLog.MessageExtBatchEncoder.encode, 4.8.0",
+    )
+    has_message_version_2: bool = _record(
+        "records whose topic has a length of two bytes are known, and written for topics of over 127 characters",
+        "MessageVersion, 5.1.0",
+    )
+    has_inner_batches: bool = _record(
+        "a record may be a batch, with properties INNER_NUM and INNER_BASE",
+        "CommitLog.checkMessageAndReturnSize, 5.0.0",
+    )
+    has_timer_messages: bool = _record(
+        "properties `TIMER_...` send a message to the timer",
+        "HookUtils.handleScheduleMessage, 5.0.0",
+    )
+    has_sql_string_predicates: bool = _record(
+        "SQL92 knows CONTAINS, STARTSWITH and ENDSWITH; before, these are names of properties",
+        "SelectorParser, 5.1.3",
+    )
+
+    # ---- files
+    passes_over_directories: bool = _file(
+        "a directory among a log's or queue's files is passed over when they are loaded",
+        "MappedFileQueue.doLoad, 5.1.0",
+    )
+    ends_loading_at_odd_file: bool = _file(
+        "a file of the wrong size ends the list of files that are loaded; later the store is refused",
+        "MappedFileQueue.load, up to 4.4.0",
+    )
+    deletes_empty_last_file: bool = _file(
+        "a last file without a byte is deleted when files are loaded", "MappedFileQueue.doLoad, 5.1.3"
+    )
+    group_commit_attempts: int = _value(
+        _FILES,
+        "how often a group commit flushes before a put times out",
+        "CommitLog.GroupCommitService.doCommit, 5.2.0",
+    )
+    group_commit_pause_ms: int = _value(
+        _FILES,
+        "ms between these attempts",
+        "CommitLog.GroupCommitService.doCommit, 5.2.0",
+    )
+    notes_process_in_abort_file: bool = _file(
+        "`abort` holds the broker's process id, and `abort.bak` what `abort` held before",
+        "DefaultMessageStore.createTempFile, 5.0.0",
+    )
+
+
+def release_features() -> Iterator[Feature]:
+    """List the features in the order of the table."""
+    for each in fields(ReleaseRules):
+        if each.metadata:
+            yield Feature(each.name, **each.metadata)
