@@ -67,7 +67,7 @@ def test_damaged_stores_are_as_many_as_told() -> None:
     [
         ("gets", "getmessage_matrix"),
         ("more gets", "gets_at_gaps"),
-        ("look-ups", "time_index_matrix"),
+        ("lookups", "time_index_matrix"),
         ("SQL92 expressions", "sql92_cases"),
     ],
 )
