@@ -77,11 +77,6 @@ class AllocateMappedFileService(ServiceThread):
         self._requests: dict[Path, AllocateRequest] = {}
         self._queue: list[AllocateRequest] = []
 
-    @property
-    def pending_paths(self) -> tuple[Path, ...]:
-        """Files asked for, or made and not yet taken."""
-        return tuple(self._requests)
-
     def put_request_and_return_mapped_file(self, path: Path, next_path: Path, file_size: int) -> MappedFile:
         """Return the file at `path`, made ahead if all went well, and have the one at `next_path` made.
 

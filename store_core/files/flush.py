@@ -347,11 +347,6 @@ class FlushDiskWatcher(ServiceThread):
         if is_first:
             self.wakeup()
 
-    @property
-    def watched(self) -> int:
-        """Requests that are watched."""
-        return len(self._requests)
-
     def pause(self) -> None:
         """Wait for the first deadline, at most a second, so as to forget who was answered; or for a first request."""
         with self._lock:

@@ -223,16 +223,6 @@ class MappedFileQueue:
         last = self.last_mapped_file
         return last.file_from_offset + last.wrote_position if last is not None else 0
 
-    @property
-    def bytes_to_commit(self) -> int:
-        """What was appended and not committed yet."""
-        return self.max_wrote_position - self.committed_where
-
-    @property
-    def bytes_to_flush(self) -> int:
-        """What readers see and is not flushed yet."""
-        return self.max_offset - self.flushed_where
-
     # ---- flushing and committing
 
     def flush(self, least_pages: int) -> bool:
@@ -329,27 +319,6 @@ class MappedFileQueue:
     def delete_last_mapped_file(self) -> None:
         """Delete the newest file, if there is one."""
         self._delete(self._files[-1:])
-
-    def reset_offset(self, offset: int) -> bool:
-        """Move the end back to `offset`, at most two files (RocketMQ: ``MappedFileQueue.resetOffset``).
-
-        Files behind it leave the queue and stay on disk; growing into them again maps them as they are.
-
-        Returns
-        -------
-        bool
-            False if that is too far, and then nothing changes.
-        """
-        if self._files and self.max_wrote_position - offset > 2 * self.file_size:
-            return False
-        with self._lock:
-            kept = [file for file in self._files if file.file_from_offset <= offset]
-            for file in self._files[len(kept) :]:
-                file.close()
-            self._files = tuple(kept)
-        if kept:
-            kept[-1].set_position(offset % self.file_size)
-        return True
 
     def retry_delete_first_file(self, forcibly_after: float) -> bool:
         """Try again to delete the oldest file, if a deletion of it hangs (RocketMQ: ``retryDeleteFirstFile``).

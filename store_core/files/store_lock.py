@@ -45,11 +45,6 @@ class StoreLock:
         self._file: OpenFile | None = None
         self._owner = 0
 
-    @property
-    def is_held(self) -> bool:
-        """Whether this object has the lock."""
-        return self._file is not None
-
     def acquire(self) -> Self:
         """Take the lock, or fail at once.
 

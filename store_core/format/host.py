@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import struct
 from typing import Final
 
-__all__ = ["V4_BYTES", "V6_BYTES", "decode_message_id", "encode_host", "format_host", "message_id"]
+__all__ = ["V4_BYTES", "encode_host", "format_host", "message_id"]
 
 V4_BYTES: Final = 4
-V6_BYTES: Final = 16
 _PORT: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
-_MESSAGE_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 
 def format_host(address: bytes, port: int) -> str:
@@ -57,19 +54,3 @@ def message_id(store_host: bytes, physical_offset: int) -> str:
     RocketMQ: ``MessageDecoder.createMessageId``.
     """
     return (store_host + _OFFSET.pack(physical_offset)).hex().upper()
-
-
-def decode_message_id(msg_id: str) -> tuple[str, int]:
-    """Read an offset message id back into ``ip:port`` and physical offset.
-
-    Raises
-    ------
-    ValueError
-        If `msg_id` is not 32 or 56 hexadecimal digits.
-    """
-    if not _MESSAGE_ID.fullmatch(msg_id):
-        message = f"a message id has 32 or 56 hexadecimal digits, found {len(msg_id)} characters: {msg_id!r}"
-        raise ValueError(message)
-    data = bytes.fromhex(msg_id)
-    address, port, offset = data[:-12], data[-12:-8], data[-8:]
-    return format_host(address, _PORT.unpack(port)[0]), _OFFSET.unpack(offset)[0]

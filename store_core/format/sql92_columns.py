@@ -73,10 +73,6 @@ class Verdicts:
         failed = self.codes == _ERROR
         return int(failed.argmax()) if failed.any() else -1
 
-    def to_arrow(self) -> pa.BooleanArray:
-        """Return True, False, and null also where the evaluation failed."""
-        return pa.array(self.matches, pa.bool_(), mask=self.codes >= _NULL)
-
 
 def evaluate_maps(expression: Sql92Expression, properties: pa.MapArray) -> Verdicts:
     """Evaluate an expression on the properties of many messages.

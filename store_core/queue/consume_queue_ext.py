@@ -231,16 +231,6 @@ class ConsumeQueueExt:
             return None
         return size, CqExtUnit(tags_code, store_time, bytes(view[_HEAD.size : end]))
 
-    @property
-    def min_address(self) -> int:
-        """Address of the first byte there is."""
-        return address_of(max(0, self.mapped_file_queue.min_offset))
-
-    @property
-    def max_address(self) -> int:
-        """Address that the next unit gets, unless it goes to the next file."""
-        return address_of(self.mapped_file_queue.max_wrote_position)
-
     # ---- recovery and deletion
 
     def recover(self) -> None:

@@ -339,24 +339,10 @@ class ConsumeQueueStore:
                 queue.ext.mapped_file_queue.force(0)
         self._table.sync_topics()
 
-    def delete_expired(self, min_physical_offset: int) -> int:
-        """Delete files of which every unit points below the log's start, and correct the queues' first indexes.
-
-        Returns
-        -------
-        int
-            How many files were deleted; each queue keeps its last one.
-        """
-        return sum(queue.delete_expired_file(min_physical_offset) for queue in self.queues())
-
     def destroy_all(self) -> None:
         """Delete the files of all queues, as when the log is gone; the queues stay, empty."""
         for queue in self.queues():
             queue.destroy()
-
-    def delete_topic(self, topic: str) -> list[int]:
-        """Delete the queues of a topic, and give their ids; see `ConsumeQueueTable.remove`."""
-        return self._table.remove(topic)
 
     def flush(self, least_pages: int = 0) -> bool:
         """Bring all queues to disk; True if **nothing changed**, as in Java.

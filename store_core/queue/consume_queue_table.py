@@ -255,24 +255,3 @@ class ConsumeQueueTable:
             status = self._file_system.status(directory)
             if status is not None and status.is_directory:
                 self._file_system.sync_directory(directory)
-
-    def remove(self, topic: str) -> list[int]:
-        """Delete the queues of a topic with their files, and give their ids.
-
-        RocketMQ: ``DefaultMessageStore.deleteTopics``. What the log holds of the topic stays until it is too old.
-
-        Raises
-        ------
-        OSError
-            As the system says; the queues before are deleted.
-        """
-        queue_ids = [key[1] for key in sorted(self._queues) if key[0] == topic]
-        for queue_id in queue_ids:
-            queue = self._queues[topic, queue_id]
-            queue.destroy()
-            with self._lock:
-                del self._queues[topic, queue_id]
-            self.in_use.forget(queue)
-        for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE) if queue_ids else ():
-            self._file_system.remove_directory(self._root / kind / topic)
-        return queue_ids

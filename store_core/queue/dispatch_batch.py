@@ -159,11 +159,6 @@ class DispatchBatch(ABC):
         )
         return queued
 
-    @cached_property
-    def inner_batch_rows(self) -> npt.NDArray[np.int64]:
-        """Rows whose base or size is not that of a single message, ascending."""
-        return np.flatnonzero((self.batch_size != 1) | (self.message_base_offset != self.queue_offset))
-
     def requests(self) -> Iterator[DispatchRequest]:
         """Return the requests one by one."""
         return map(self.request, range(len(self)))

@@ -103,11 +103,6 @@ class IndexFiles:
             return tuple(self._files)
 
     @property
-    def total_size(self) -> int:
-        """Bytes of all files at their full size (``getTotalSize``)."""
-        return index_file_size(self.rules) * len(self.files)
-
-    @property
     def end_physical_offset(self) -> int:
         """Where the index ends: messages before it are not put any more; 0 without files."""
         last = self._last()

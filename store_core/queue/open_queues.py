@@ -46,8 +46,3 @@ class OpenQueues:
             oldest = self._queues.pop(next(iter(self._queues))) if len(self._queues) > self._limit else None
         if oldest is not None:
             oldest.close()
-
-    def forget(self, queue: _Closeable) -> None:
-        """Let go of a queue that is no more."""
-        with self._lock:
-            self._queues.pop(id(queue), None)

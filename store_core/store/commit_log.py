@@ -17,7 +17,7 @@ from store_core.store.bulk_append import AppendBatchResult, fits
 from store_core.store.light_queues import LightQueues
 from store_core.store.log_appender import LogAppender
 from store_core.store.log_flusher import LogFlusher
-from store_core.store.put_outcome import as_future, settle, wait_for
+from store_core.store.put_outcome import settle, wait_for
 from store_core.store.put_preparation import PutPreparation, refused
 from store_core.store.put_result import PutMessageResult
 from store_core.store.queue_offsets import QueueOffsets
@@ -48,7 +48,6 @@ _BATCH_ROWS: Final = 1 << 15
 """Messages encoded at once: enough to forget the fixed costs, few enough for the processor's caches."""
 
 _UNKNOWN: Final = PutMessageStatus.UNKNOWN_ERROR
-_SMALLEST_LIMIT: Final = 10
 _WAIT_MARGIN: Final = 5.0
 """Seconds that a put waits beyond the longer of its two time-outs."""
 
@@ -227,17 +226,6 @@ class CommitLog:
         """Clock when the append under way took the lock, ms; 0 without one."""
         return self._appender.begin_time_in_lock
 
-    @property
-    def lock_time_ms(self) -> int:
-        """How long the append under way has held the lock, ms; 0 without one."""
-        begin = self.begin_time_in_lock
-        return max(self._clock.now_ms() - begin, 0) if begin else 0
-
-    def update_max_message_size(self, size: int) -> None:
-        """Change the size limit while running (5.x); sizes below 10 bytes are ignored, as in RocketMQ."""
-        if size >= _SMALLEST_LIMIT:
-            self.preparation.rules = replace(self.preparation.rules, max_message_size=size)
-
     # ---- putting
 
     def put_message(self, message: Message) -> PutMessageResult:
@@ -253,10 +241,6 @@ class CommitLog:
         """
         return self._wait(self.put(message))
 
-    def async_put_message(self, message: Message) -> Future[PutMessageResult]:
-        """Put a message: steps 1 to 6 of `put_message` are done on return, and the future has its result."""
-        return as_future(self.put(message))
-
     def put_messages(self, batch: Message) -> PutMessageResult:
         """Put the messages of a batch as records of their own, all of them or none, and never over a file's end.
 
@@ -271,10 +255,6 @@ class CommitLog:
             ``msg_id`` has an id for each message, joined by commas.
         """
         return self._wait(self.put_batch(batch))
-
-    def async_put_messages(self, batch: Message) -> Future[PutMessageResult]:
-        """Put a batch: the future has the result of `put_messages`."""
-        return as_future(self.put_batch(batch))
 
     def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
         """Do steps 1 to 6 of `put_message`; a result that needs no waiting comes without a future."""

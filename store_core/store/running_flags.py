@@ -11,7 +11,7 @@ __all__ = ["RunningFlag", "RunningFlags"]
 
 
 class RunningFlag(IntFlag):
-    """Bits of `RunningFlags.flag_bits` (RocketMQ: ``RunningFlags``)."""
+    """Reasons to refuse, with the bits of RocketMQ's ``RunningFlags``."""
 
     NOT_READABLE = 1 << 0
     NOT_WRITEABLE = 1 << 1
@@ -35,11 +35,6 @@ class RunningFlags:
     def __init__(self) -> None:
         self._lock = Lock()
         self._bits = RunningFlag(0)
-
-    @property
-    def flag_bits(self) -> int:
-        """All flags as a number."""
-        return int(self._bits)
 
     def has(self, flag: RunningFlag) -> bool:
         """Whether a flag is set."""

@@ -113,11 +113,6 @@ class CleanCommitLogService(CleanService):
         self._manual_rounds = 0
         self._last_retry: float | None = None
 
-    @property
-    def manual_rounds(self) -> int:
-        """Rounds for which a request by hand still counts (RocketMQ: ``manualDeleteFileSeveralTimes``)."""
-        return self._manual_rounds
-
     def execute_delete_files_manually(self) -> None:
         """Ask for old files to be deleted in the next twenty rounds, at any hour; young ones stay."""
         self._manual_rounds = MAX_MANUAL_DELETE_FILE_TIMES

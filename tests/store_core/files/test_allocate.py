@@ -49,7 +49,7 @@ def test_making_a_file_also_makes_the_next(
 
     assert file.path == at(0)
     assert names(tmp_path / "commitlog") == [0, SIZE]
-    assert service.pending_paths == (at(1),)
+    assert list(service._requests) == [at(1)]
 
 
 def test_a_file_made_ahead_is_given_without_waiting(
@@ -71,7 +71,7 @@ def test_a_clean_shutdown_deletes_what_was_not_used(
 
     assert service.shutdown()
     assert names(tmp_path / "commitlog") == [0]
-    assert service.pending_paths == ()
+    assert not service._requests
 
 
 def test_a_shutdown_spares_a_file_that_was_there_before(

@@ -229,7 +229,6 @@ def test_a_flush_gets_over_one_file_border_at_a_time(queue: MappedFileQueue) -> 
         reached.append(queue.flushed_where)
 
     assert reached == [SIZE, 2 * SIZE, 2 * SIZE + 10]
-    assert queue.bytes_to_flush == 0
 
 
 def test_a_flush_of_a_queue_that_starts_later_starts_at_its_first_file(queue: MappedFileQueue) -> None:
@@ -259,7 +258,6 @@ def test_a_flush_that_failed_moves_nothing(queue: MappedFileQueue, disk: FaultyF
         queue.flush(0)
 
     assert queue.flushed_where == 0
-    assert queue.bytes_to_flush == 10
 
 
 def test_without_write_buffers_a_commit_follows_the_appends(queue: MappedFileQueue) -> None:
@@ -269,7 +267,6 @@ def test_without_write_buffers_a_commit_follows_the_appends(queue: MappedFileQue
     assert not queue.commit(4)
     assert queue.commit(4)
     assert queue.committed_where == SIZE + 10
-    assert queue.bytes_to_commit == 0
 
 
 # ---- loading
@@ -488,16 +485,6 @@ def test_the_last_file_can_be_deleted(queue: MappedFileQueue, directory: Path) -
     queue.delete_last_mapped_file()
     queue.delete_last_mapped_file()
     assert starts(queue) == []
-
-
-def test_the_end_can_be_moved_back_by_two_files_at_most(queue: MappedFileQueue, directory: Path) -> None:
-    append(queue, b"x" * 4 * SIZE)
-
-    assert not queue.reset_offset(2 * SIZE - 1)
-    assert queue.max_offset == 4 * SIZE
-    assert queue.reset_offset(2 * SIZE)
-    assert queue.max_offset == 2 * SIZE
-    assert names(directory) == [0, 1024, 2048, 3072]
 
 
 def test_a_hung_first_file_goes_when_its_time_is_up(queue: MappedFileQueue, directory: Path, clock: FakeClock) -> None:

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.host import decode_message_id, encode_host, format_host, message_id
+from store_core.format.host import encode_host, format_host, message_id
 from tests import builders
 
 v4_addresses = st.ip_addresses(v=4).map(str)
@@ -41,16 +39,6 @@ def test_an_encoded_host_is_what_a_record_holds(ip: str, port: int) -> None:
     assert encode_host(ip, port) == builders.pack_host(ip, port)
 
 
-@given(v4_addresses | v6_addresses, ports, st.integers(0, (1 << 63) - 1))
-def test_a_message_id_gives_back_its_parts(ip: str, port: int, offset: int) -> None:
-    host, found = decode_message_id(message_id(encode_host(ip, port), offset))
-    address, _, shown_port = host.rpartition(":")
-
-    assert found == offset
-    assert ipaddress.ip_address(address.strip("[]")) == ipaddress.ip_address(ip)
-    assert int(shown_port) == port
-
-
 @pytest.mark.parametrize(
     ("ip", "port", "offset", "msg_id"),
     [
@@ -61,15 +49,3 @@ def test_a_message_id_gives_back_its_parts(ip: str, port: int, offset: int) -> N
 )
 def test_message_ids_are_those_of_rocketmq(ip: str, port: int, offset: int, msg_id: str) -> None:
     assert message_id(encode_host(ip, port), offset) == msg_id
-
-
-@pytest.mark.parametrize("length", [0, 2, 30, 34, 54, 58, 64])
-def test_a_message_id_of_another_length_is_refused_with_the_length_found(length: int) -> None:
-    with pytest.raises(ValueError, match=rf"32 or 56 hexadecimal digits, found {length}"):
-        decode_message_id("A" * length)
-
-
-@pytest.mark.parametrize("odd", ["G" * 32, "A" * 31, "AB " * 16, " " + "A" * 31, "AB" * 15 + "é1"])
-def test_a_message_id_that_is_not_hexadecimal_is_refused(odd: str) -> None:
-    with pytest.raises(ValueError, match="32 or 56 hexadecimal digits"):
-        decode_message_id(odd)

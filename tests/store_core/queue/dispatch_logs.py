@@ -50,7 +50,6 @@ _COLUMNS: Final = (
     "message_base_offset",
     "batch_size",
     "multi_dispatch_rows",
-    "inner_batch_rows",
 )
 _TEXTS: Final = ("topic", "keys", "unique_key")
 

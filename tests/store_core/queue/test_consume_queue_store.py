@@ -574,7 +574,7 @@ def test_what_points_below_the_log_goes_but_for_last_files(maker: _Maker) -> Non
         queues.put(_request("T", 0, index, 1000 + 200 * index))
         queues.put(_request("B", 0, index, 1100 + 200 * index))
 
-    assert queues.delete_expired(2000) == 2
+    assert sum(queue.delete_expired_file(2000) for queue in queues.queues()) == 2
     assert {queue.topic: queue.min_offset_in_queue for queue in queues.queues()} == {"B": 5, "T": 5}
 
     queues.correct_min_offset(2300)
@@ -591,20 +591,6 @@ def test_without_a_log_all_files_go_and_the_queues_stay(maker: _Maker) -> None:
     assert file_bytes(maker.root) == {}
     assert queues.queue_offsets() == {("B", 0): 0, ("T", 0): 0}
     assert queues.max_physical_offset == -1
-
-
-def test_a_deleted_topic_leaves_nothing(tmp_path: Path) -> None:
-    maker = _Maker(tmp_path, replace(_RULES, is_ext_enabled=True))
-    queues = maker.new()
-    for queue_id in (0, 4):
-        queues.put(_request("T", queue_id))
-    queues.put(_request("U"))
-
-    assert queues.delete_topic("T") == [0, 4]
-    assert queues.delete_topic("T") == []
-    assert queues.get("T", 0) is None
-    assert sorted(path.name for path in tmp_path.glob("*/*")) == ["U", "U"]
-    assert queues.queue_offsets() == {("U", 0): 1}
 
 
 # ---- how many files are open

@@ -14,13 +14,16 @@ from store_core.format.lockstep import scan
 from store_core.format.message import Message
 from store_core.store.commit_log import CommitLog
 from store_core.store.config import MessageStoreConfig
+from store_core.store.put_outcome import as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
+    from store_core.store.put_result import PutMessageResult
 
 __all__ = ["FILE_SIZE", "Log", "message", "messages_of"]
 
@@ -77,6 +80,14 @@ class Log:
         table = self.log.queue_offsets
         files = [(file.path.name, file.wrote_position) for file in queue.mapped_files]
         return files, queue.max_offset, table.as_mapping(), table.light_queues(), self.log.stats.put_message_times_total
+
+    def put_later(self, given: Message) -> Future[PutMessageResult]:
+        """Put a message, and return at once."""
+        return as_future(self.log.put(given))
+
+    def put_batch_later(self, batch: Message) -> Future[PutMessageResult]:
+        """Put a batch, and return at once."""
+        return as_future(self.log.put_batch(batch))
 
     def flush(self) -> None:
         """Let the group commit service do one step."""

@@ -420,20 +420,6 @@ def test_spinning_lets_others_run() -> None:
     assert [0] == clock.slept
 
 
-def test_lock_time_runs_while_an_append_is_under_way(log: Log) -> None:
-    seen: list[int] = []
-
-    def slow_creation() -> None:
-        log.clock.advance(0.25)
-        seen.append(log.log.lock_time_ms)
-
-    log.disk.before["grow"] = slow_creation
-    result = log.log.put_message(message())
-
-    assert [250] == seen
-    assert (0, 250) == (log.log.lock_time_ms, appended(result).pagecache_rt)
-
-
 @pytest.mark.parametrize(("seconds", "is_told"), [(0.5, False), (0.501, True)])
 def test_append_of_over_half_a_second_is_logged(
     log: Log, caplog: pytest.LogCaptureFixture, seconds: float, is_told: bool
@@ -471,14 +457,6 @@ def test_bare_log_of_5x_leaves_delayed_messages_alone(log: Log) -> None:
     log.log.put_message(message(delay_level=3))
 
     assert "orders" == log.messages[0].topic
-
-
-def test_size_limit_may_change_while_running(log: Log) -> None:
-    log.log.update_max_message_size(10)
-    log.log.update_max_message_size(9)
-
-    assert log.log.put_message(message(b"x" * 10)).is_ok
-    assert ILLEGAL is log.log.put_message(message(b"x" * 11)).status
 
 
 def test_reading_the_files_needs_nothing_of_the_log(log: Log, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from store_core import DefaultMessageStore, MessageStoreConfig, PutMessageStatus
 from store_core.files.segment_paths import SegmentPaths
 from store_core.store.commit_log import CommitLog
+from store_core.store.put_outcome import as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import message, messages_of
 
@@ -130,7 +131,7 @@ def test_machine_that_loses_power_loses_nothing_that_was_acknowledged(
     log = CommitLog(SegmentPaths((root / "log",)), config, disk, FakeClock())
     futures = []
     for number, (size, flushes) in enumerate(steps):
-        futures.append(log.async_put_message(message(b"%d:" % number + chance.randbytes(size))))
+        futures.append(as_future(log.put(message(b"%d:" % number + chance.randbytes(size)))))
         if flushes:
             assert log.flusher.group_commit is not None
             log.flusher.group_commit.run_once()
@@ -196,7 +197,7 @@ def test_messages_that_a_failing_disk_took_are_there_and_no_others(
             taken += bodies[: log.append_batch(table, waits=False).msg_num]
             group_commit.step()
         else:
-            future = log.async_put_message(message(bodies[0]))
+            future = as_future(log.put(message(bodies[0])))
             group_commit.step()
             taken += bodies if future.result(0).is_ok else []
             acknowledged = len(taken) if future.result(0).status is PutMessageStatus.PUT_OK else acknowledged

@@ -70,7 +70,7 @@ def replicated(tmp_path: Path, replicas: StubReplicas, broker: BrokerConfig | No
 
 def test_synchronous_put_is_answered_when_its_bytes_are_on_disk(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC)
-    future = log.log.async_put_message(message())
+    future = log.put_later(message())
     assert not future.done()
     log.flush()
 
@@ -82,8 +82,8 @@ def test_synchronous_put_is_answered_when_its_bytes_are_on_disk(tmp_path: Path) 
 
 def test_one_flush_answers_all_that_wait(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC)
-    futures = [log.log.async_put_message(message()) for _ in range(5)]
-    futures.append(log.log.async_put_messages(client_batch([message(), message()])))
+    futures = [log.put_later(message()) for _ in range(5)]
+    futures.append(log.put_batch_later(client_batch([message(), message()])))
     log.flush()
 
     assert {OK} == {future.result(0).status for future in futures}
@@ -92,7 +92,7 @@ def test_one_flush_answers_all_that_wait(tmp_path: Path) -> None:
 
 def test_request_that_lies_in_the_next_file_is_answered(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC)
-    futures = [log.log.async_put_message(message(b"x" * 3000)) for _ in range(2)]
+    futures = [log.put_later(message(b"x" * 3000)) for _ in range(2)]
     log.flush()
 
     assert [OK, OK] == [future.result(0).status for future in futures]
@@ -100,7 +100,7 @@ def test_request_that_lies_in_the_next_file_is_answered(tmp_path: Path) -> None:
 
 def test_late_flush_keeps_the_message(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC)
-    future = log.log.async_put_message(message())
+    future = log.put_later(message())
     log.clock.advance(5.001)
     log.log.flusher._watcher.run_once()
 
@@ -113,7 +113,7 @@ def test_late_flush_keeps_the_message(tmp_path: Path) -> None:
 def test_put_that_does_not_wait_only_wakes_the_service(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC)
     for unwaited in (message(**UNWAITED), message(wait_store_msg_ok=False), message(properties_string="WAIT\x01no")):
-        assert log.log.async_put_message(unwaited).result(0).is_ok
+        assert log.put_later(unwaited).result(0).is_ok
 
     assert 0 == log.log.flushed_where
     log.flush()
@@ -124,13 +124,13 @@ def test_put_that_does_not_wait_only_wakes_the_service(tmp_path: Path) -> None:
 def test_put_that_says_it_waits_waits(tmp_path: Path, value: str) -> None:
     log = Log(tmp_path, SYNC)
 
-    assert not log.log.async_put_message(message(properties={"WAIT": value})).done()
+    assert not log.put_later(message(properties={"WAIT": value})).done()
 
 
 def test_asynchronous_put_is_answered_at_once(tmp_path: Path) -> None:
     log = Log(tmp_path)
 
-    assert OK is log.log.async_put_message(message()).result(0).status
+    assert OK is log.put_later(message()).result(0).status
     assert 0 == log.log.flushed_where
 
 
@@ -179,7 +179,7 @@ def test_write_buffers_are_for_those_that_may_have_them(
 
 def test_flush_that_fails_answers_in_time_and_ends_the_writing(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC)
-    future = log.log.async_put_message(message())
+    future = log.put_later(message())
     log.disk.fail("sync", errno.EIO)
     service = log.log.flusher.group_commit
     assert service is not None
@@ -192,7 +192,7 @@ def test_flush_that_fails_answers_in_time_and_ends_the_writing(tmp_path: Path) -
 def test_checkpoint_learns_what_is_on_disk(tmp_path: Path) -> None:
     checkpoint = StoreCheckpoint(tmp_path, FaultyFileSystem())
     log = Log(tmp_path / "commitlog", SYNC, {"checkpoint": checkpoint})
-    log.log.async_put_message(message())
+    log.put_later(message())
     log.flush()
 
     assert log.clock.wall_ms == checkpoint.physic_msg_timestamp
@@ -321,7 +321,7 @@ def test_too_few_replicas_refuse_a_put_beforehand(
 def test_replicas_override_the_disk(tmp_path: Path, disk_is_last: bool) -> None:
     replicas = StubReplicas(None)
     log = replicated(tmp_path, replicas, in_sync_replicas=2, **SYNC)
-    future = log.log.async_put_message(message())
+    future = log.put_later(message())
     log.clock.advance(6)
     if not disk_is_last:
         log.log.flusher._watcher.run_once()
@@ -335,7 +335,7 @@ def test_replicas_override_the_disk(tmp_path: Path, disk_is_last: bool) -> None:
 
 def test_disk_alone_may_fail(tmp_path: Path) -> None:
     log = replicated(tmp_path, StubReplicas(), in_sync_replicas=2, **SYNC)
-    future = log.log.async_put_message(message())
+    future = log.put_later(message())
     log.clock.advance(6)
     log.log.flusher._watcher.run_once()
 

@@ -125,10 +125,10 @@ def test_a_request_by_hand_counts_for_twenty_rounds(tmp_path: Path) -> None:
     left = [store.hours_later(0) for _ in range(6)]
 
     assert [5, 4, 3, 2, 1, 1] == left
-    assert 14 == store.service.manual_rounds
+    assert 14 == store.service._manual_rounds
     for _ in range(20):
         store.service.run_once()
-    assert 0 == store.service.manual_rounds
+    assert 0 == store.service._manual_rounds
 
 
 def test_a_request_by_hand_spares_young_files(tmp_path: Path) -> None:
