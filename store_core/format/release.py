@@ -49,6 +49,10 @@ _4_9: Final = replace(
     gives_members_batch_properties=True,
     # files
     ends_loading_at_odd_file=False,
+    # consume queues and index
+    has_light_queues=True,
+    covers_log_to_record_end=True,
+    counts_hash_slots_in_use=True,
 )
 
 _5_3: Final = replace(
@@ -59,6 +63,7 @@ _5_3: Final = replace(
     decoded_properties_capacity=128,
     ends_properties_with_separator=True,
     has_message_version_2=True,
+    has_property_crc=True,
     has_inner_batches=True,
     has_timer_messages=True,
     has_sql_string_predicates=True,
@@ -68,6 +73,17 @@ _5_3: Final = replace(
     group_commit_attempts=1000,
     group_commit_pause_ms=1,
     notes_process_in_abort_file=True,
+    # consume queues and index
+    has_batch_queues=True,
+    keeps_light_queues_from_system_topics=True,
+    passes_over_light_names_with_slash=True,
+    halves_queue_for_min_offset=True,
+    searches_time_by_boundary=True,
+    keeps_found_offset_in_queue=True,
+    checks_record_fits_buffer=True,
+    checks_dup_info=True,
+    refuses_directory_in_index=True,
+    writes_header_of_unused_index=True,
 )
 
 RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {"4.3": _4_3, "4.9": _4_9, "5.3": _5_3}

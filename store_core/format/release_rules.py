@@ -50,9 +50,11 @@ def _value(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a fi
 
 _RECORDS: Final = "Records and properties"
 _FILES: Final = "Files"
+_QUEUES: Final = "Consume queues and index"
 
 _record = partial(_yes, _RECORDS)
 _file = partial(_yes, _FILES)
+_queue = partial(_yes, _QUEUES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +111,10 @@ class ReleaseRules:
         "records whose topic has a length of two bytes are known, and written for topics of over 127 characters",
         "MessageVersion, 5.1.0",
     )
+    has_property_crc: bool = _record(
+        "a record may end with its checksum as a property (`enabledAppendPropCRC`, `forceVerifyPropCRC`)",
+        "CommitLog.checkMessageAndReturnSize, 5.2.0",
+    )
     has_inner_batches: bool = _record(
         "a record may be a batch, with properties INNER_NUM and INNER_BASE",
         "CommitLog.checkMessageAndReturnSize, 5.0.0",
@@ -147,6 +153,54 @@ class ReleaseRules:
     notes_process_in_abort_file: bool = _file(
         "`abort` holds the broker's process id, and `abort.bak` what `abort` held before",
         "DefaultMessageStore.createTempFile, 5.0.0",
+    )
+
+    # ---- consume queues and index
+    has_batch_queues: bool = _queue(
+        "topics with `queue.type=BatchCQ` have queues in `batchconsumequeue`", "ConsumeQueueStore.load, 5.0.0"
+    )
+    has_light_queues: bool = _queue(
+        "records may name further queues in property INNER_MULTI_DISPATCH",
+        "ConsumeQueue.multiDispatchLmqQueue, 4.9.3",
+    )
+    keeps_light_queues_from_system_topics: bool = _queue(
+        "of retry topics, system topics and delayed messages that property is not looked at",
+        "ConsumeQueue.isNeedHandleMultiDispatch, 5.x",
+    )
+    passes_over_light_names_with_slash: bool = _queue(
+        "a name with a `/` among those further queues is passed over", "ConsumeQueue.multiDispatchLmqQueue, 5.x"
+    )
+    covers_log_to_record_end: bool = _queue(
+        "a queue's last unit covers the log to the end of its record; before, to its start",
+        "ConsumeQueue.putMessagePositionInfo, 4.5.0",
+    )
+    halves_queue_for_min_offset: bool = _queue(
+        "a queue's first unit in the log is found by halving the first file; before, by looking at all its units",
+        "ConsumeQueue.correctMinOffset, 5.x",
+    )
+    searches_time_by_boundary: bool = _queue(
+        "an offset is searched by store times of files and units, for the lower or the upper boundary",
+        "ConsumeQueue.getOffsetInQueueByTime, 5.1.1",
+    )
+    keeps_found_offset_in_queue: bool = _queue(
+        "an offset found by time lies between the queue's bounds",
+        "ConsumeQueueStore.getOffsetInQueueByTime, 5.x",
+    )
+    checks_record_fits_buffer: bool = _queue(
+        "a size that runs past the bytes there are is refused first, even that of a blank record",
+        "CommitLog.checkMessageAndReturnSize, 5.3.2",
+    )
+    checks_dup_info: bool = _queue(
+        "with `duplicationEnable` property DUP_INFO must have two parts", "CommitLog.checkMessageAndReturnSize, 5.x"
+    )
+    counts_hash_slots_in_use: bool = _queue(
+        "an index file's `hashSlotCount` counts slots in use; before, messages", "IndexFile.putKey, 4.7.1"
+    )
+    refuses_directory_in_index: bool = _queue(
+        "a directory among index files fails the load of a store", "IndexService.load, 5.x"
+    )
+    writes_header_of_unused_index: bool = _queue(
+        "an index file that nothing was put into has a header when the store is closed", "IndexService.shutdown, 5.x"
     )
 
 

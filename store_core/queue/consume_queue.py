@@ -157,7 +157,7 @@ class ConsumeQueue(QueueReader):
         """
         self._is_recovering = True
         queue = self.mapped_file_queue
-        found = bounds.recover(queue, self.rules.release, clear_tail=False)
+        found = bounds.recover(queue, self.rules.features, clear_tail=False)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
@@ -172,8 +172,8 @@ class ConsumeQueue(QueueReader):
 
         See `store_core.queue.consume_queue_bounds.first_live` for the rules of the releases.
         """
-        queue, release = self.mapped_file_queue, self.rules.release
-        found = bounds.first_live(queue, self.min_logic_offset, min_physical_offset, release)
+        queue, features = self.mapped_file_queue, self.rules.features
+        found = bounds.first_live(queue, self.min_logic_offset, min_physical_offset, features)
         if found is None:
             return
         self.min_logic_offset = found.logic_offset
@@ -218,7 +218,7 @@ class ConsumeQueue(QueueReader):
         """
         if self.refusal_of(queue_offset) is not None:
             return False
-        covers = coverage(physical_offset, size, self.rules.release)
+        covers = coverage(physical_offset, size, self.rules.features)
         if covers <= self.max_physical_offset:
             return True
         unit = np.array((physical_offset, size, tags_code), UNIT_DTYPE)
@@ -316,7 +316,7 @@ class ConsumeQueue(QueueReader):
             physical_offset, size, tags_code, queue_offset = (
                 column[sound] for column in (physical_offset, size, tags_code, queue_offset)
             )
-        run = UnitRun(physical_offset, size, tags_code, queue_offset, self.rules.release)
+        run = UnitRun(physical_offset, size, tags_code, queue_offset, self.rules.features)
         while run.remaining:
             if not self._put_some(run):
                 return False
@@ -359,10 +359,10 @@ class ConsumeQueue(QueueReader):
         tuple of str
             What was dropped.
         """
-        queue, release = self.mapped_file_queue, self.rules.release
-        self.max_physical_offset = physical_offset - (release == "4.3")
+        queue, features = self.mapped_file_queue, self.rules.features
+        self.max_physical_offset = physical_offset if features.covers_log_to_record_end else physical_offset - 1
         found = bounds.truncate(
-            queue, physical_offset, self._file_system, release, clear_tail=self.mapped_file_queue.writable
+            queue, physical_offset, self._file_system, features, clear_tail=self.mapped_file_queue.writable
         )
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset

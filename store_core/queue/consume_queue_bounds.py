@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue_unit import UnitArray
 
 __all__ = ["FirstLive", "QueueEnd", "first_live", "recover", "truncate"]
@@ -47,7 +48,7 @@ class FirstLive(NamedTuple):
     tags_code: int
 
 
-def recover(queue: MappedFileQueue, release: str, *, clear_tail: bool) -> QueueEnd | None:
+def recover(queue: MappedFileQueue, features: ReleaseRules, *, clear_tail: bool) -> QueueEnd | None:
     """End a queue before the first unit in its last three files that can't be one, and delete the files behind it.
 
     Damage in older files is not seen, a missing file neither (RocketMQ: ``ConsumeQueue.recover``).
@@ -71,7 +72,7 @@ def recover(queue: MappedFileQueue, release: str, *, clear_tail: bool) -> QueueE
         units = _units(file)
         count = count_valid(units)
         end = file.file_from_offset + count * CQ_STORE_UNIT_SIZE
-        covered, address = _last(units[:count], release, covered, address)
+        covered, address = _last(units[:count], features, covered, address)
         if count < len(units):
             notes = _notes(units, count, file, queue)
             break
@@ -85,13 +86,13 @@ def _units(file: MappedFile) -> UnitArray:
     return units_of(view if view is not None else memoryview(b""))
 
 
-def _last(units: UnitArray, release: str, covered: int | None, address: int) -> tuple[int | None, int]:
+def _last(units: UnitArray, features: ReleaseRules, covered: int | None, address: int) -> tuple[int | None, int]:
     """Say what the last of some units covers, and the last address among their tags codes."""
     if not len(units):
         return covered, address
     tags_codes = units["tags_code"]
     addresses = np.flatnonzero(tags_codes <= LAST_EXT_ADDRESS)
-    return int(coverages(units[-1:], release)[0]), int(tags_codes[addresses[-1]]) if len(addresses) else address
+    return int(coverages(units[-1:], features)[0]), int(tags_codes[addresses[-1]]) if len(addresses) else address
 
 
 def _notes(units: UnitArray, count: int, file: MappedFile, queue: MappedFileQueue) -> tuple[str, ...]:
@@ -104,7 +105,7 @@ def _notes(units: UnitArray, count: int, file: MappedFile, queue: MappedFileQueu
 
 
 def truncate(
-    queue: MappedFileQueue, physical_offset: int, file_system: FileSystem, release: str, *, clear_tail: bool
+    queue: MappedFileQueue, physical_offset: int, file_system: FileSystem, features: ReleaseRules, *, clear_tail: bool
 ) -> QueueEnd:
     """End a queue before the first unit that points at or behind `physical_offset` (``truncateDirtyLogicFiles``).
 
@@ -136,21 +137,21 @@ def truncate(
                 notes.append(
                     f"{file.path}: cut from {position} to {end} bytes, where the log ends at {physical_offset}"
                 )
-            return QueueEnd(*_last(units[:kept], release, None, _NO_EXT_ADDRESS), tuple(notes))
+            return QueueEnd(*_last(units[:kept], features, None, _NO_EXT_ADDRESS), tuple(notes))
         queue.delete_last_mapped_file()
         notes.append(f"{file.path}: dropped, all its units point behind {physical_offset}, where the log ends")
     return QueueEnd(None, _NO_EXT_ADDRESS, tuple(notes))
 
 
 def first_live(
-    queue: MappedFileQueue, min_logic_offset: int, min_physical_offset: int, release: str
+    queue: MappedFileQueue, min_logic_offset: int, min_physical_offset: int, features: ReleaseRules
 ) -> FirstLive | None:
     """Find the first unit that points at or behind the log's start, as ``ConsumeQueue.correctMinOffset`` does.
 
     Only the first file is searched. Without a hit there the minimum stays, until that file is deleted. Pre-fill units
     point to 0, so they are hits if the log starts there.
 
-    4.3 and 4.9 look at every unit from the file's start on. 5.3:
+    Releases before 5 look at every unit from the file's start on. With `ReleaseRules.halves_queue_for_min_offset`:
 
     1. stops if the minimum is the end already;
     2. makes the end the minimum if even the last unit points below the log's start: an empty queue keeps its numbers;
@@ -167,7 +168,7 @@ def first_live(
     file, last = queue.first_mapped_file, queue.last_mapped_file
     if file is None or last is None:
         return None
-    if release != "5.3":
+    if not features.halves_queue_for_min_offset:
         return _first_hit(_units(file), file.file_from_offset, min_physical_offset)
     if min_logic_offset >= queue.max_offset:
         return None

@@ -259,7 +259,7 @@ class ConsumeQueueStore:
     def _put_plan(self, plan: BatchPlan) -> None:
         units = plan.units
         is_put = ~units.is_light
-        runs = UnitSequences(units, self._rules.release)
+        runs = UnitSequences(units, self._rules.features)
         for code, start, stop in units.bounds():
             queue = self._table.find_or_create(*plan.queues[code])
             done = start + self._append_sequence(queue, runs, start, stop)

@@ -187,7 +187,7 @@ class ConsumeQueueTable:
     # ---- files
 
     def load(self) -> tuple[str, ...]:
-        """Take in the queues that are there: directories ``TOPIC/NUMBER``, of batch queues only in release 5.3.
+        """Take in the queues that are there: directories ``TOPIC/NUMBER``, of batch queues if the release has any.
 
         Returns
         -------
@@ -206,7 +206,7 @@ class ConsumeQueueTable:
         """
         notes = list(check_store_kind(self._root, self._file_system))
         notes += self._load_below(CONSUME_QUEUE, is_batch=False)
-        if self._rules.release == "5.3":
+        if self._rules.features.has_batch_queues:
             notes += self._load_below(BATCH_CONSUME_QUEUE, is_batch=True)
         return tuple(notes)
 

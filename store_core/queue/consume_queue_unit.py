@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = [
     "CQ_STORE_UNIT_SIZE",
@@ -85,20 +86,21 @@ def whole_file(file: MappedFile, file_system: FileSystem) -> UnitArray:
     return units_of(file_system.open(file.path, writable=False).map(file.file_size))
 
 
-def coverage(physical_offset: int, size: int, release: str) -> int:
+def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
     """Say up to where the log is indexed if the last unit of a queue is that of this record.
 
-    That is the record's end, in release 4.3 its start. Damaged units overflow as Java's ``long`` does.
+    That is the record's end or start, see `ReleaseRules.covers_log_to_record_end`. Damaged units overflow as Java's
+    ``long`` does.
     """
-    if release == "4.3":
+    if not features.covers_log_to_record_end:
         return physical_offset
     return (physical_offset + size + 2**63) % 2**64 - 2**63
 
 
-def coverages(units: UnitArray, release: str) -> npt.NDArray[np.int64]:
+def coverages(units: UnitArray, features: ReleaseRules) -> npt.NDArray[np.int64]:
     """Compute `coverage` of many."""
     starts: npt.NDArray[np.int64] = units["physical_offset"].astype(np.int64)
-    return starts if release == "4.3" else starts + units["store_size"].astype(np.int64)
+    return starts + units["store_size"].astype(np.int64) if features.covers_log_to_record_end else starts
 
 
 def count_valid(units: UnitArray) -> int:

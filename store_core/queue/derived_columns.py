@@ -57,7 +57,7 @@ def derive_columns(records: EncodedBatch, rules: QueueRules) -> DerivedColumns |
     lengths = records.property_lengths
     if lengths is None or not len(records) or records.append_property_crc or not records.is_queued.all():
         return None
-    if rules.release == "4.3" and records.v6_bits.any():  # which its readers take for another record
+    if not rules.features.stores_ipv6_hosts and records.v6_bits.any():  # which its readers take for another record
         return None
     properties = _properties(records, lengths, rules.release)
     if any(properties.rows_with(name).size for name in (DELAY, INNER_NUM, INNER_MULTI_DISPATCH)):

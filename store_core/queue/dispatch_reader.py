@@ -98,8 +98,9 @@ class DispatchReader:
         self._batch_rows = batch_rows
         self._limit = limit if limit is not None and limit < raw.size else None
         self._is_over = False
-        is_new = rules.release == "5.3"
-        self._is_scalar = is_new and (check_dup_info or (check_crc and rules.verify_property_crc))
+        features = rules.features
+        checks_property_crc = features.has_property_crc and check_crc and rules.verify_property_crc
+        self._is_scalar = checks_property_crc or (features.checks_dup_info and check_dup_info)
         self._file = StoredFile(raw, start_offset, rules)
 
     def check(self, position: int) -> MessageCheck:
@@ -176,9 +177,9 @@ class DispatchReader:
     def _doubtful(self, batch: StoredBatch) -> npt.NDArray[np.bool_]:
         """Report which records are read otherwise than `store_core.format.spans.measure` does, or not at all."""
         doubtful = ~batch.spans.sound
-        if self._rules.release == "4.3":
+        if not self._rules.features.stores_ipv6_hosts:
             doubtful |= (batch.sys_flag & _V6_FLAGS) != 0
-        if self._rules.release != "5.3":
+        if not self._rules.features.has_message_version_2:
             doubtful |= batch.heads.leading("magic_code") != MagicCode.MESSAGE_V1
         return doubtful
 

@@ -68,7 +68,7 @@ class IndexFile:
         self.pending = 0
         self._storage = storage
         self._rules = rules
-        self._counts_puts = rules.release == "4.3"  # hashSlotCount, in RocketMQ until 4.7.0
+        self._counts_puts = not rules.features.counts_hash_slots_in_use
         self._header = header
         self._stored_header = header.to_bytes()
         self._stored_end_offset = header.end_physical_offset

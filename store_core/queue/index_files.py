@@ -148,7 +148,7 @@ class IndexFiles:
                 continue
             status = self._file_system.status(path)
             if status is not None and status.is_directory:
-                self.is_load_ok = self.rules.release != "5.3"
+                self.is_load_ok = not self.rules.features.refuses_directory_in_index
                 notes.append(f"{path} is a directory where an index file is expected: files behind it are not loaded")
                 break
             self._load_file(path, None if last_exit_ok else index_msg_timestamp, notes)
@@ -324,7 +324,7 @@ class IndexFiles:
         for file in self.files:
             try:
                 if self._is_writable:
-                    file.flush(with_header=self.rules.release == "5.3")
+                    file.flush(with_header=self.rules.features.writes_header_of_unused_index)
             except OSError as error:
                 failure = failure or error
             file.close()

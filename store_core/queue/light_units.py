@@ -10,8 +10,9 @@ from store_core.format.java_number import LONG_BITS, parse_java_int
 from store_core.format.property_string import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 
 if TYPE_CHECKING:
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules, Release
+    from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["LMQ_PREFIX", "LightUnit", "UnfitListsError", "has_lists", "is_light", "light_units", "split_names"]
 
@@ -39,12 +40,13 @@ def is_light(name: str) -> bool:
     return name.startswith(LMQ_PREFIX)
 
 
-def has_lists(topic: str, release: Release) -> bool:
+def has_lists(topic: str, features: ReleaseRules) -> bool:
     """Return whether a release looks at the lists of a topic's records.
 
     4.9 does for every topic, 5.3 not for retry and system topics; 4.3 knows nothing of them.
     """
-    return release == "4.9" or (release == "5.3" and not (topic.startswith(_NOT_LIGHT) or topic == SCHEDULE_TOPIC))
+    is_system_topic = topic.startswith(_NOT_LIGHT) or topic == SCHEDULE_TOPIC
+    return features.has_light_queues and not (is_system_topic and features.keeps_light_queues_from_system_topics)
 
 
 def split_names(text: str) -> list[str]:
@@ -74,7 +76,7 @@ def light_units(request: DispatchRequest, rules: QueueRules) -> list[LightUnit]:
         before a light one there is an empty index, which RocketMQ can't read: 5.3.3 goes no further in the log from
         there on, whatever is put, and 4.9.7 does not load after a crash.
     """
-    if not (rules.is_multi_dispatch_enabled and has_lists(request.topic, rules.release)):
+    if not (rules.is_multi_dispatch_enabled and has_lists(request.topic, rules.features)):
         return []
     names_text = request.properties.get(INNER_MULTI_DISPATCH) or ""
     offsets_text = request.properties.get(INNER_MULTI_QUEUE_OFFSET) or ""
@@ -90,5 +92,5 @@ def light_units(request: DispatchRequest, rules: QueueRules) -> list[LightUnit]:
     return [
         LightUnit(name, 0 if rules.is_lmq_enabled and is_light(name) else request.queue_id, number)
         for name, number in zip(names, numbers, strict=True)
-        if rules.release == "4.9" or "/" not in name
+        if "/" not in name or not rules.features.passes_over_light_names_with_slash
     ]

@@ -33,7 +33,8 @@ from store_core.queue.dispatch_request import DispatchRequest, MessageCheck
 if TYPE_CHECKING:
     import numpy as np
 
-    from store_core.queue.queue_rules import QueueRules, Release
+    from store_core.format.release_rules import ReleaseRules
+    from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["DUP_INFO", "check_message_and_return_size", "delay_of_level"]
 
@@ -141,7 +142,7 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
     5.x. Where Java would allocate as many bytes as a broken size says and run out of memory, the check goes on here as
     if it had got them.
     """
-    frame = _check_frame(view, position, stop, rules.release)
+    frame = _check_frame(view, position, stop, rules.features)
     if isinstance(frame, MessageCheck):
         return frame
     size, magic = frame
@@ -152,18 +153,20 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
         return _UNREADABLE
 
 
-def _check_frame(view: memoryview, position: int, stop: int, release: Release) -> MessageCheck | tuple[int, MagicCode]:
+def _check_frame(
+    view: memoryview, position: int, stop: int, features: ReleaseRules
+) -> MessageCheck | tuple[int, MagicCode]:
     """Read size and magic code; gives them if a message may follow."""
     room = stop - position
     if room < BLANK_SIZE:
         return _UNREADABLE
     size: int = _I32.unpack_from(view, position)[0]
-    if release == "5.3" and room - _I32.size < wrap(size - _I32.size, INT_BITS):
+    if features.checks_record_fits_buffer and room - _I32.size < wrap(size - _I32.size, INT_BITS):
         return _UNREADABLE
     magic = _I32.unpack_from(view, position + _I32.size)[0]
     if magic == MagicCode.BLANK:
         return MessageCheck(is_success=True, size=0, parsed=BLANK_SIZE)
-    is_known = magic == MagicCode.MESSAGE_V1 or (magic == MagicCode.MESSAGE_V2 and release == "5.3")
+    is_known = magic == MagicCode.MESSAGE_V1 or (magic == MagicCode.MESSAGE_V2 and features.has_message_version_2)
     return (size, MagicCode(magic)) if is_known and size >= 0 else _UNREADABLE
 
 
@@ -184,13 +187,13 @@ class _Parts:
 
     def check(self, *, check_crc: bool, read_body: bool, check_dup_info: bool) -> MessageCheck:
         """Read and check all of them, in the order of ``CommitLog.checkMessageAndReturnSize``."""
-        is_new = self.rules.release == "5.3"
-        is_crc_in_properties = is_new and self.rules.verify_property_crc
+        features = self.rules.features
+        is_crc_in_properties = features.has_property_crc and self.rules.verify_property_crc
         self._read_head()
         self._read_body(read_body=read_body, check_crc=check_crc and not is_crc_in_properties)
         self.topic = decode_text(bytes(self.buffer.copy(self.buffer.integer(self.magic.topic_length_size))))
         self._read_properties()
-        if check_dup_info and is_new:
+        if check_dup_info and features.checks_dup_info:
             self._check_dup_info()
         tags = self._tags_code()
         if check_crc and is_crc_in_properties:
@@ -203,7 +206,7 @@ class _Parts:
     def _read_head(self) -> None:
         """Read the fixed fields; a head that its hosts make wider is read again at that width."""
         values = self._unpack(0)
-        bits = int(values[_SYS_FLAG_FIELD] & _V6_FLAGS) if self.rules.release != "4.3" else 0
+        bits = int(values[_SYS_FLAG_FIELD] & _V6_FLAGS) if self.rules.features.stores_ipv6_hosts else 0
         if bits:
             self.buffer.position = self.begin
             values = self._unpack(bits)
@@ -262,7 +265,12 @@ class _Parts:
     def _request(self, tags: int) -> DispatchRequest:
         head, properties = self.head, self.properties
         base, count = head["queue_offset"], 1
-        if properties and self.rules.release == "5.3" and INNER_NUM in properties and INNER_BASE in properties:
+        if (
+            properties
+            and self.rules.features.has_inner_batches
+            and INNER_NUM in properties
+            and INNER_BASE in properties
+        ):
             base = parse_java_int(properties[INNER_BASE], LONG_BITS)
             count = parse_java_int(properties[INNER_NUM], SHORT_BITS)
         return DispatchRequest(

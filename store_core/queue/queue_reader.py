@@ -37,7 +37,7 @@ class QueueReader:
             SegmentPaths((directory,)), units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
         )
         self._units_per_file = units_per_file
-        self._time_search = TimeSearch(rules.release)
+        self._time_search = TimeSearch(rules.features)
 
     @property
     def min_offset_in_queue(self) -> int:
@@ -118,6 +118,6 @@ class QueueReader:
         found = self._time_search.find(
             self.mapped_file_queue, self.min_logic_offset, timestamp, boundary, store_time, min_physical_offset
         )
-        if self.rules.release != "5.3":
+        if not self.rules.features.keeps_found_offset_in_queue:
             return found
         return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)

@@ -174,7 +174,7 @@ class StoredBatch(DispatchBatch):
         """Rows that are inner batches if the numbers in their properties can be read, ascending; none before 5.0."""
         return (
             self.properties.rows_with(INNER_NUM, INNER_BASE)
-            if self._file.rules.release == "5.3"
+            if self._file.rules.features.has_inner_batches
             else np.empty(0, np.int64)
         )
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue_unit import UnitArray
 
     StoreTime = Callable[[int, int], int]
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = ["BoundaryType", "TimeSearch"]
 
@@ -73,11 +74,12 @@ class TimeSearch:
 
     Parameters
     ----------
-    release : str
+    features : ReleaseRules
+        Say by which rule.
     """
 
-    def __init__(self, release: str) -> None:
-        self._release = release
+    def __init__(self, features: ReleaseRules) -> None:
+        self._by_boundary = features.searches_time_by_boundary
         self._first_times: WeakKeyDictionary[MappedFile, int] = WeakKeyDictionary()
         self._last_times: WeakKeyDictionary[MappedFile, int] = WeakKeyDictionary()
 
@@ -107,7 +109,7 @@ class TimeSearch:
         min_physical_offset : int
             Where the log begins; units that point below count as too early.
         """
-        if self._release == "5.3":
+        if self._by_boundary:
             file = self._file_by_time(queue, timestamp, boundary, store_time)
         else:
             file = queue.get_mapped_file_by_time(timestamp)
@@ -118,7 +120,7 @@ class TimeSearch:
         floor = max(min_logic_offset - file.file_from_offset, 0) // CQ_STORE_UNIT_SIZE
         searched = _Range(file.file_from_offset, units, floor, len(units) - 1)
         times = _Times(units, store_time, min_physical_offset)
-        if self._release == "5.3":
+        if self._by_boundary:
             return _bounded(searched, times, timestamp, boundary)
         return _nearest(searched, times, timestamp)
 

@@ -12,6 +12,7 @@ from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue_unit import UnitArray
 
 __all__ = ["UnitRun"]
@@ -30,8 +31,8 @@ class UnitRun:
     Parameters
     ----------
     physical_offset, size, tags_code, queue_offset : array of int64
-    release : str
-        Says what of the log a unit covers.
+    features : ReleaseRules
+        Say what of the log a unit covers.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class UnitRun:
         size: npt.NDArray[np.int64],
         tags_code: npt.NDArray[np.int64],
         queue_offset: npt.NDArray[np.int64],
-        release: str,
+        features: ReleaseRules,
     ) -> None:
         self._units = np.empty(len(physical_offset), UNIT_DTYPE)
         self._units["physical_offset"] = physical_offset
@@ -48,7 +49,7 @@ class UnitRun:
         self._units["tags_code"] = tags_code
         self._queue_offsets = queue_offset
         self._positions = queue_offset * CQ_STORE_UNIT_SIZE
-        self._covers = coverages(self._units, release)
+        self._covers = coverages(self._units, features)
         self._at = 0
         self._window = _FIRST_WINDOW
 

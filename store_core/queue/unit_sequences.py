@@ -13,8 +13,8 @@ from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue import ConsumeQueue
-    from store_core.queue.queue_rules import Release
     from store_core.queue.unit_rows import UnitRows
 
 __all__ = ["UnitSequences"]
@@ -31,17 +31,17 @@ class UnitSequences:
     Parameters
     ----------
     units : UnitRows
-    release : str
-        What a unit covers: by 4.3 its record's start, else the end.
+    features : ReleaseRules
+        Say what of the log a unit covers.
     """
 
-    def __init__(self, units: UnitRows, release: Release) -> None:
+    def __init__(self, units: UnitRows, features: ReleaseRules) -> None:
         stored = np.empty(len(units.row), UNIT_DTYPE)
         stored["physical_offset"] = units.physical_offset
         stored["store_size"] = units.size
         stored["tags_code"] = units.tags_code
         self._bytes = stored.view(np.uint8).data
-        self._covers: npt.NDArray[np.int64] = coverages(stored, release)
+        self._covers: npt.NDArray[np.int64] = coverages(stored, features)
         self._queue_offset = units.queue_offset
         breaks = (np.diff(units.queue_offset) != 1) | (self._covers[1:] <= self._covers[:-1])
         # How many units before each don't follow on the one before them.

@@ -19,6 +19,7 @@ from store_core.format.property_string import (
     format_properties,
     to_utf8,
 )
+from store_core.format.release import rules_of
 from store_core.queue.light_units import has_lists, is_light, split_names
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class LightQueues:
     def is_concerned(self, topic: str, properties: Mapping[str, str | None]) -> bool:
         """Return whether a message goes to further queues."""
         is_listed = bool((properties.get(INNER_MULTI_DISPATCH) or "").strip())
-        return self.is_enabled and is_listed and has_lists(topic, self._release)
+        return self.is_enabled and is_listed and has_lists(topic, rules_of(self._release))
 
     def dispatch_properties(self, message: Message, properties: PropertyMap) -> tuple[PropertyMap, bytes]:
         """Note the indexes in the map, and give that with the field that is stored.

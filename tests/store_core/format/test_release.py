@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[3]
-_PRODUCT = ("store_core/format", "store_core/files")
+_PRODUCT = ("store_core/format", "store_core/files", "store_core/queue")
 _TABLE = _ROOT / "store_core/format/release.py"
 _SOURCE = re.compile(r"[A-Z]\w+(\.\w+)*, .*\d\.\w")
 _FEATURES = tuple(release_features())
