@@ -48,30 +48,31 @@ _HEAD: Final = """\
 
 <!-- Written by `make compat`. -->
 
-What a slice of the tests said of each PySpark with each Python, every pair in an environment of its own: golden
-stores, how Spark finds the source, the progress bar, and each thing that is done with Spark (reading, options, SQL,
-errors, writing in batches and from streams, the commands) in a classic session and in one of Spark Connect. The other
-packages are those of `requirements/dev.lock`. `not run` is no `passed`: there was no such interpreter, or nobody has
-run it yet.
+Which PySpark works with which Python. Each pair ran a slice of the tests in an environment of its own: golden
+stores, how Spark finds the data source, the progress bar, and each Spark operation (reading, options, SQL,
+errors, writing in batches and from streams, the commands), in a classic session and with Spark Connect. The other
+packages are those of `requirements/dev.lock`. `not run` means that there was no such interpreter, or that the pair
+has not been run yet.
 """
 _TAIL: Final = """
 `make test` runs all tests on the newest PySpark here, and a part of this slice on the lowest versions that
-`pyproject.toml` allows, with Python 3.11. On PySpark 4.0 the first use of `format("commitlog")` says which one is
-needed, and which one was found. Before 4.0 Spark looks for no source in Python, and finds none called `commitlog`.
+`pyproject.toml` allows, with Python 3.11. On PySpark 4.0 the first use of `format("commitlog")` reports which version
+is needed, and which was found. Before 4.0 Spark does not support data sources in Python, and does not find `commitlog`.
 
 ## Spark Connect
 
-The server finds the source as any session does, if the package is where the server runs; a client needs PySpark alone.
+The server finds the data source as any session does, if the package is installed where the server runs; a client
+needs only PySpark.
 
 | | |
 |---|---|
 | `spark.read`, its options, schemas, SQL | as in a classic session |
 | `df.write`, `df.writeStream` | as in a classic session |
 | `commitlog-append` | as in a classic session, on the machine of the server |
-| `spark_progress` | shows what the server tells, every two seconds (`spark.connect.progress.reportInterval`) |
-| rebuilding queues and index | refused at once: it works on RDDs, and there are none |
+| `spark_progress` | shows what the server reports, every two seconds (`spark.connect.progress.reportInterval`) |
+| rebuilding queues and index | refused immediately, because it needs RDDs, which Spark Connect does not have |
 
-Paths are the server's. Give absolute ones: a session's working directory there is one of its own.
+Paths are paths on the server. Use absolute ones: a session has its own working directory there.
 """
 
 
