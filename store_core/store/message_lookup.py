@@ -74,16 +74,7 @@ class MessageLookup:
     # ---- by key
 
     def query_message(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryMessageResult:
-        """Find messages by a key, or by their unique key, through the index.
-
-        Parameters
-        ----------
-        topic, key : str
-        max_num : int
-            At most so many, of the newest; not more than ``maxMsgsNumBatch``.
-        begin, end : int
-            Store times in ms, both inclusive; the index knows them to the second.
-        """
+        """Find messages through the index, as `DefaultMessageStore.query_message` tells."""
         result = QueryMessageResult(release=self._release)
         latest = end
         for _ in range(_ROUNDS):

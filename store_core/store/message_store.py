@@ -1,37 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole store: the commit log, and what opens, guards and closes it."""
+"""A whole store: one door to the log, what is derived from it, and who puts, reads and closes."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
-from store_core.errors import StoreError
-from store_core.files.abort_file import AbortFile
-from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.overlay_file_system import OverlayFileSystem
-from store_core.files.store_lock import StoreLock
-from store_core.format.append_result import PutMessageStatus
+from store_core.queue.time_search import BoundaryType
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.checked_config import check_is_there, checked_config
-from store_core.store.clean.services import CleanServices
-from store_core.store.commit_log import CommitLog
-from store_core.store.derived import DerivedStructures
 from store_core.store.log_adoption import LogAdoption
+from store_core.store.log_cut import LogCut
 from store_core.store.put_checks import default_hooks
-from store_core.store.put_outcome import as_future, wait_for
-from store_core.store.put_result import PutMessageResult
+from store_core.store.put_outcome import as_future
 from store_core.store.put_service import PutService
-from store_core.store.recovery_report import RecoveryReport
-from store_core.store.store_checkpoint import StoreCheckpoint
-from store_core.store.store_layout import allocate_service, disk_space, log_paths
+from store_core.store.store_life import StoreLife, dry_run
+from store_core.store.store_queues import StoreQueues
 from store_core.store.store_reading import StoreReading
+from store_core.store.store_setup import StoreSetup
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection, Sequence
     from concurrent.futures import Future
 
@@ -39,91 +30,59 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.overlay_file_system import FileChange
     from store_core.format.batch_append import EncodedBatch
-    from store_core.format.message import Message
+    from store_core.format.message import Message, MessageExt
+    from store_core.format.message_filter import MessageFilter
     from store_core.store.bulk_append import AppendBatchResult
     from store_core.store.config import MessageStoreConfig
     from store_core.store.dispatcher import FilterBitMap
-    from store_core.store.put_checks import PutMessageHook
+    from store_core.store.get_result import GetMessageResult, QueryMessageResult
+    from store_core.store.put_result import PutMessageResult
+    from store_core.store.recovery_report import RecoveryReport
     from store_core.store.replication import ReplicaService
-    from store_core.store.running_flags import RunningFlags
-    from store_core.store.store_stats import StoreStats
 
 __all__ = ["DefaultMessageStore"]
 
-_BUSY_LIMIT_MS: Final = 10_000_000
 
-
-class DefaultMessageStore(StoreReading):
+class DefaultMessageStore:
     """A message store that can be written (RocketMQ: ``DefaultMessageStore``); made by `open`.
+
+    Readers see what was put before: messages that are not dispatched yet are dispatched when queues or index are asked.
 
     Attributes
     ----------
     path : Path
     config : MessageStoreConfig
+    is_read_only : bool
     commit_log : CommitLog
     checkpoint : StoreCheckpoint
+    consume_queue_store : ConsumeQueueStore
+    index_service : IndexService
+    reput_message_service : ReputMessageService
+        What follows the log and fills queues and index; who waits for messages is in its `listeners`.
     put_message_hooks : list of PutMessageHook
         What looks at each message before release 5.3 puts it; the broker's own at first.
-    recovery_report : RecoveryReport
-        What opening found.
     clean_services : CleanServices
-        What deletes old segments, and the queue and index files behind them.
+        What deletes old segments, and then the queue and index files that point to them.
+    running_flags : RunningFlags
+        Why it may not be read or written at the moment.
+    stats : StoreStats
+        What it has counted.
     """
 
-    def __init__(  # noqa: PLR0913 -- made by `open`
-        self,
-        path: Path,
-        config: MessageStoreConfig,
-        broker: BrokerConfig,
-        clock: Clock,
-        file_system: FileSystem,
-        replicas: ReplicaService | None,
-        batch_topics: Collection[str],
-        *,
-        read_only: bool,
-        broker_hooks: bool,
-        cleans: bool,
-        filter_bit_map: FilterBitMap | None = None,
-    ) -> None:
-        self.path = path
-        self.config = config
-        self.is_read_only = read_only
-        self._clock = clock
-        self._overlay = OverlayFileSystem(file_system, clock) if read_only else None
-        file_system = self._file_system = self._overlay or file_system
-        self._batch_topics = frozenset(batch_topics)
-        self._is_shutdown = read_only
-        self._lock = StoreLock(path, file_system)
-        self._abort = AbortFile(path, file_system)
-        self._allocate = allocate_service(config, clock, file_system)
-        self.checkpoint = StoreCheckpoint(path, file_system, config.release)
-        self._cleans = cleans
-        space = disk_space(path, config, file_system)
-        self.commit_log = CommitLog(
-            log_paths(path, config, space.full_paths),
-            config,
-            file_system,
-            clock,
-            broker=broker,
-            allocate=self._allocate,
-            checkpoint=self.checkpoint,
-            replicas=replicas,
-            is_batch_topic=self.is_batch_topic,
-        )
-        rules, is_master = config.queue_rules(self._batch_topics), broker.broker_id == 0
-        self._derived = DerivedStructures(
-            path, self.commit_log, self.checkpoint, rules, file_system, clock, is_master=is_master,
-            notifies=_notifies(config, broker),
-            filter_bit_map=filter_bit_map if broker.enable_calc_filter_bit_map else None,
-        )  # fmt: skip
-        self.clean_services = CleanServices(
-            config, self.commit_log, space, self.consume_queue_store, self.index_service, clock
-        )
-        self.put_message_hooks: list[PutMessageHook] = default_hooks(config, self) if broker_hooks else []
-        self._puts = PutService(self.commit_log, self, self.put_message_hooks)
-        self.recovery_report = self._derived.recovery.report
+    def __init__(self, setup: StoreSetup) -> None:
+        self.path, self.config, self.is_read_only = setup.path, setup.config, setup.is_read_only
+        self._life = StoreLife(setup)
+        services, condition, setup = self._life.services, self._life.condition, self._life.setup
+        self.commit_log, self.checkpoint, self._derived = services.commit_log, services.checkpoint, services.derived
+        self.consume_queue_store, self.index_service = self._derived.queues, self._derived.index
+        self.reput_message_service, self.clean_services = self._derived.reput, services.clean
+        self.running_flags, self.stats = self.commit_log.running_flags, self.commit_log.stats
+        self.put_message_hooks = default_hooks(setup.config, condition) if setup.broker_hooks else []
+        self._puts = PutService(self.commit_log, condition, self.put_message_hooks)
+        self._queues = StoreQueues(setup, self._derived, self.commit_log.queue_offsets)
+        self._reading = StoreReading(setup, services, self._queues)
+        self._cut = LogCut(self.commit_log, self._derived)
 
     @classmethod
     def open(  # noqa: PLR0913 -- a path and a configuration do; the rest is for brokers and tests
@@ -161,13 +120,10 @@ class DefaultMessageStore(StoreReading):
             checked. 4.x checks in the store itself.
         batch_topics : collection of str
             Topics with the attribute ``queue.type=BatchCQ``.
-        replicas : ReplicaService, optional
-        clock : Clock, optional
-        file_system : FileSystem, optional
+        replicas, clock, file_system : ReplicaService, Clock, FileSystem, optional
         cleans : bool
             Delete what is too old, and refuse messages when the disk is full, as a broker does by ``fileReservedTime``,
-            ``deleteWhen`` and the disk ratios; see `store_core.store.clean.services`. A store that is opened to have
-            something added keeps all it has.
+            ``deleteWhen`` and the disk ratios. A store that is opened to have something added keeps all it has.
         filter_bit_map : FilterBitMap, optional
             Says which SQL92 consumers a message is for, e.g. `ConsumerFilterManager.bit_map`. With the broker's
             ``enableCalcFilterBitMap`` it is asked before a record goes to its queue.
@@ -181,7 +137,7 @@ class DefaultMessageStore(StoreReading):
         InvalidOptionError
             If the path is no root, or a size that the configuration gives contradicts the files.
         UnsupportedStoreError
-            If it is a DLedger store, or its queues are in a RocksDB; see `store_core.files.store_kind`.
+            If it is a DLedger store, or its queues are in a RocksDB.
         SegmentLayoutError
             If the log's files are not what the configuration and release expect.
         OSError
@@ -190,36 +146,14 @@ class DefaultMessageStore(StoreReading):
         root, file_system = Path(path), file_system or OsFileSystem()
         if read_only:
             check_is_there(root, config, file_system)
-        store = cls(
-            root,
-            checked_config(root, config, file_system),
-            broker or BrokerConfig(),
-            clock or SystemClock(),
-            file_system,
-            replicas,
-            batch_topics,
-            read_only=read_only,
-            broker_hooks=broker_hooks,
-            cleans=cleans,
-            filter_bit_map=filter_bit_map,
-        )
-        if read_only:
-            store._load_to_read()
-            return store
-        store._lock.acquire()
-        try:
-            store._load()
-            store._start()
-        except BaseException:
-            store._let_go()
-            raise
+        config = checked_config(root, config, file_system)
+        setup = StoreSetup(
+            root, config, read_only, broker or BrokerConfig(), broker_hooks, frozenset(batch_topics), replicas,
+            clock or SystemClock(), file_system, cleans, filter_bit_map,
+        )  # fmt: skip
+        store = cls(setup)
+        store._life.open()
         return store
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @classmethod
     def dry_run(
@@ -231,57 +165,20 @@ class DefaultMessageStore(StoreReading):
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
     ) -> RecoveryReport:
-        """Report what opening a store for writing would do, and do it in memory only.
+        """Report what `open` would do for writing, and do it in memory only.
 
         It is the same code, so the report is that of the opening itself, with `changes`. A store that would be refused
-        gives a report that says why.
-
-        Raises
-        ------
-        StoreNotFoundError
-            If there is nothing.
-        InvalidOptionError
-            If the path is not a root, as in `open`.
-        OSError
-            As the system says.
+        gets a report that says why, but for one that is not there or not a root: that is raised, as `open` does.
         """
         root, file_system = Path(path), file_system or OsFileSystem()
         check_is_there(root, config, file_system)
-        try:
-            config = checked_config(root, config, file_system)
-        except StoreError as error:
-            return RecoveryReport(release=config.release if config is not None else "5.3", refusal=str(error))
-        store = cls(
-            root, config, BrokerConfig(), clock or SystemClock(), file_system, None, batch_topics,
-            read_only=True, broker_hooks=False, cleans=False,
-        )  # fmt: skip
-        try:
-            store._load_to_read()
-        except StoreError as error:
-            return replace(store._derived.recovery.refuse(error), changes=store._changes)
-        finally:
-            store._let_go()
-        return store.recovery_report
+        return dry_run(root, config, frozenset(batch_topics), clock or SystemClock(), file_system)
 
-    def _load_to_read(self) -> None:
-        self._load()
-        self.recovery_report = replace(self.recovery_report, changes=self._changes)
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def _changes(self) -> tuple[FileChange, ...]:
-        return self._overlay.changes if self._overlay is not None else ()
-
-    def _load(self) -> None:
-        with explained_access(self.path):
-            self.recovery_report = self._derived.recover(last_exit_ok=not self._abort.exists)
-
-    def _start(self) -> None:
-        self._allocate.start()
-        self.commit_log.start()
-        self._derived.start()
-        if self._cleans:
-            self.clean_services.start()
-        self._abort.create(os.getpid(), self.config.release)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the store: it takes no more messages, and everything is flushed.
@@ -290,67 +187,39 @@ class DefaultMessageStore(StoreReading):
         files made ahead; 5. write the checkpoint; 6. delete ``abort``, if all that succeeded, everything is dispatched
         and the store was writeable; 7. let go of files and lock. Closing twice is fine.
         """
-        if self.is_read_only:
-            self._let_go()
-            return
-        if self._is_shutdown:
-            return
-        self._is_shutdown = True
-        try:
-            ended = self.clean_services.shutdown()
-            ended = self.commit_log.shutdown() and ended
-            ended = self._derived.shutdown() and ended
-            ended = self._allocate.shutdown() and ended
-            self.checkpoint.flush()
-            done = self.commit_log.is_flushed and self._derived.dispatch_behind_bytes == 0
-            if ended and done and self.is_writeable:
-                self._abort.remove()
-        finally:
-            self._let_go()
+        self._life.close()
 
-    def _let_go(self) -> None:
-        self.checkpoint.close()
-        self._derived.close()
-        self.commit_log.close()
-        self._lock.release()
-
-    # ---- state
+    @property
+    def recovery_report(self) -> RecoveryReport:
+        """What opening found."""
+        return self._life.recovery_report
 
     @property
     def is_shutdown(self) -> bool:
         """Whether it takes no messages any more."""
-        return self._is_shutdown
-
-    @property
-    def running_flags(self) -> RunningFlags:
-        """Why it may not be read or written at the moment."""
-        return self.commit_log.running_flags
+        return self._life.condition.is_shutdown
 
     @property
     def is_writeable(self) -> bool:
         """Whether its running flags allow puts."""
-        return self.running_flags.is_writeable
+        return self._life.condition.is_writeable
 
     @property
     def is_os_page_cache_busy(self) -> bool:
         """Whether the append under way has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
-        held = self._clock.now_ms() - self.commit_log.begin_time_in_lock
-        return self.config.os_page_cache_busy_time_out_mills < held < _BUSY_LIMIT_MS
+        return self._life.condition.is_os_page_cache_busy
 
     def now_ms(self) -> int:
         """Wall clock, ms."""
-        return self._clock.now_ms()
+        return self._life.condition.now_ms()
 
-    @property
-    def stats(self) -> StoreStats:
-        """What it has counted."""
-        return self.commit_log.stats
-
-    # ---- putting
+    def is_batch_topic(self, topic: str) -> bool:
+        """Whether a topic has the attribute ``queue.type=BatchCQ``."""
+        return self._life.condition.is_batch_topic(topic)
 
     def put_message(self, message: Message) -> PutMessageResult:
         """Check a message, then do as `CommitLog.put_message`."""
-        return self._wait(self._puts.put(message))
+        return self._puts.wait(self._puts.put(message))
 
     def async_put_message(self, message: Message) -> Future[PutMessageResult]:
         """Put a message; the future has the result of `put_message`."""
@@ -369,14 +238,11 @@ class DefaultMessageStore(StoreReading):
         InvalidOptionError
             If the messages can't be one batch, see `client_batch`.
         """
-        return self._wait(self._puts.put_batch(messages))
+        return self._puts.wait(self._puts.put_batch(messages))
 
     def async_put_messages(self, messages: Sequence[Message] | Message) -> Future[PutMessageResult]:
         """Put a batch; the future has the result of `put_messages`."""
         return as_future(self._puts.put_batch(messages))
-
-    def _wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
-        return wait_for(outcome, self.commit_log.put_timeout, PutMessageResult(PutMessageStatus.UNKNOWN_ERROR))
 
     def encode_messages(self, messages: pa.RecordBatch | pa.Table) -> tuple[EncodedBatch, ...]:
         """Encode many messages for `append_batch`; delayed ones go to the schedule topic as with `put_message`."""
@@ -392,18 +258,139 @@ class DefaultMessageStore(StoreReading):
         return self._puts.append_batch(messages, waits=waits)
 
     def prepare_adoption(self) -> LogAdoption:
-        """Prepare the store to take over records that something else writes after its log's end.
+        """Prepare to take over records that something else writes after the log's end; `OSError` as the system says.
 
         Nobody may put messages until they are adopted, or given up.
+        """
+        return LogAdoption(self.commit_log, self.checkpoint, self._derived.reput, self._life.setup.file_system)
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Physical offset after the last byte that readers see."""
+        return self.commit_log.max_offset
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Physical offset of the oldest byte; -1 without a file."""
+        return self.commit_log.min_offset
+
+    def truncate_dirty_files(self, offset: int) -> None:
+        """End log and queues at an offset, and go on from there (``DefaultMessageStore.truncateDirtyFiles``, 5.x).
+
+        A record must begin there; an offset after the end of the log changes nothing. Nobody may put meanwhile. The
+        index is left as it is: what it says of messages after the end finds none, and new messages up to where it ended
+        are not put into it, as in RocketMQ.
+        """
+        self._cut.truncate_dirty_files(offset)
+
+    def truncate_files(self, offset: int) -> bool:
+        """Do as `truncate_dirty_files` if a record begins at the offset; else return False (``truncateFiles``, 5.x)."""
+        return self._cut.truncate_files(offset)
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Bytes of the log that are not in queues and index yet."""
+        return self._derived.dispatch_behind_bytes
+
+    def dispatch_now(self) -> None:
+        """Bring what may be dispatched to queues and index, and wait for that; a service does it all the time.
+
+        With synchronous flush and release 5.3 that is what is on disk, and with write buffers what is committed.
+        """
+        self._queues.dispatch_now()
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
+        """Return the index after the last message of a queue that can be read; 0 if there is none.
+
+        Without `committed`, return the index that the next message gets, which may be ahead of that.
+        """
+        return self._queues.get_max_offset_in_queue(topic, queue_id, committed=committed)
+
+    def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Return the index of the first message of a queue that is still there.
+
+        A queue that was never seen is empty (RocketMQ makes it when it is asked): 0, with a batch topic -1.
+        """
+        return self._queues.get_min_offset_in_queue(topic, queue_id)
+
+    def get_message_total_in_queue(self, topic: str, queue_id: int) -> int:
+        """Count the messages of a queue, by its bounds; one that was never seen has 0, with a batch topic 1."""
+        return self.get_max_offset_in_queue(topic, queue_id) - self.get_min_offset_in_queue(topic, queue_id)
+
+    def get_message(  # noqa: PLR0913 -- RocketMQ's own arguments
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None = None,
+    ) -> GetMessageResult | None:
+        """Get messages of a queue from an offset on, and count that in the store's `stats`.
+
+        Parameters
+        ----------
+        group, topic, queue_id : str, str, int
+            Nothing depends on the group.
+        offset : int
+            In the queue.
+        max_msg_nums : int
+            At most so many; limits in bytes, and what is likely not in memory, may make it fewer. The first message is
+            returned in any case.
+        message_filter : MessageFilter, optional
+            E.g. a `MessageSelector`. By tag, hashes are compared, so that a consumer has to compare the tags.
+
+        Returns
+        -------
+        GetMessageResult or None
+            None if the store may not be read at the moment. A queue that was never seen is an empty one.
 
         Raises
         ------
-        OSError
-            As the system says.
+        InvalidOptionError
+            With release 4.9, where RocketMQ raises too, if `max_msg_nums` is negative and there is something to get.
         """
-        return LogAdoption(self.commit_log, self.checkpoint, self.reput_message_service, self._file_system)
+        del group
+        return self._reading.get_message(topic, queue_id, offset, max_msg_nums, message_filter)
 
+    def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
+        """Return the message whose record begins at a physical offset; None if none does."""
+        return self._reading.lookup.look_message_by_offset(physical_offset)
 
-def _notifies(config: MessageStoreConfig, broker: BrokerConfig) -> bool:
-    """Return whether listeners hear of messages (``ReputMessageService.doReput``): in 4.x not those of a slave."""
-    return broker.long_polling_enable and (config.release == "5.3" or config.broker_role != "SLAVE")
+    def look_message_by_id(self, msg_id: str) -> MessageExt | None:
+        """Return the message of an offset message id, of 32 or 56 hexadecimal digits; None if it is not there."""
+        return self._reading.lookup.look_message_by_id(msg_id)
+
+    def query_message(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryMessageResult:
+        """Find messages by a key, or by their unique key, through the index.
+
+        Parameters
+        ----------
+        topic, key : str
+        max_num : int
+            At most so many, of the newest; not more than ``maxMsgsNumBatch``.
+        begin, end : int
+            Store times in ms, both inclusive; the index knows them to the second.
+        """
+        return self._reading.dispatched.query_message(topic, key, max_num, begin, end)
+
+    def get_offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
+    ) -> int:
+        """Find the offset of the message of a queue that was stored at a time, ms; 0 for a queue that is not there.
+
+        With release 5.3 `boundary` chooses the first message not before the time, or the last one not after it.
+        """
+        return self._reading.dispatched.get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary)
+
+    def get_message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the store time of a message of a queue, ms; -1 if it is not there."""
+        return self._reading.dispatched.get_message_store_timestamp(topic, queue_id, queue_offset)
+
+    def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
+        """Return the store time of the first message that a queue still has, ms; -1 without any."""
+        return self._reading.dispatched.get_earliest_message_time(topic, queue_id)
+
+    def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the physical offset of a message of a queue; 0 if it is not there, as RocketMQ does."""
+        return self._reading.dispatched.get_commit_log_offset_in_queue(topic, queue_id, queue_offset)

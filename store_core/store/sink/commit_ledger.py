@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import CorruptRecordError, UnsupportedStoreError
 from store_core.files.file_system import write_all
 from store_core.format.crc32 import crc32
+from store_core.store.log_lookup import LogLookup
 from store_core.store.sink.staged_append import Appended
 
 if TYPE_CHECKING:
@@ -166,9 +167,5 @@ class CommitLedger:
                 f"the log that could tell whether it was made, at {appended.begin_offset}, has been deleted. Set "
                 f"is_committed to true in {self.path_of(entry.transaction.sender)} if it was, or delete the file"
             )
-        queue = store.commit_log.mapped_file_queue
-        file = queue.find_mapped_file_by_offset(appended.begin_offset)
-        if file is None:
-            return False
-        view = file.select(appended.begin_offset - file.file_from_offset, appended.first_size)
-        return view is not None and crc32(view) == appended.first_crc
+        record = LogLookup(store.commit_log.mapped_file_queue).get_message(appended.begin_offset, appended.first_size)
+        return record is not None and crc32(record) == appended.first_crc

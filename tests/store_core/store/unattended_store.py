@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from store_core import DefaultMessageStore
+
+if TYPE_CHECKING:
+    from store_core.store.store_setup import StoreSetup
 
 __all__ = ["UnattendedStore"]
 
@@ -13,12 +17,13 @@ __all__ = ["UnattendedStore"]
 class UnattendedStore(DefaultMessageStore):
     """A store whose services do their steps when the test says so, and in its thread."""
 
-    def _start(self) -> None:
-        self._abort.create(1, self.config.release)
+    def __init__(self, setup: StoreSetup) -> None:
+        super().__init__(setup)
+        self._life.services.start = _start_nothing  # type: ignore[method-assign]  # no thread of its own
 
     def make_files(self) -> None:
         """Do what the service does that makes files ahead."""
-        self._allocate.step()
+        self._life.services._allocate.step()
 
     def flush_log(self) -> None:
         self.commit_log.flusher.flush_service.step()
@@ -30,4 +35,8 @@ class UnattendedStore(DefaultMessageStore):
     def abandon(self) -> None:
         """Forget it, as the death of a process does."""
         with suppress(OSError):
-            self._let_go()
+            self._life._let_go()
+
+
+def _start_nothing() -> None:
+    pass

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The opening and closing of a store: its lock, its ``abort`` file, and the services between them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from store_core.errors import StoreError
+from store_core.files.abort_file import AbortFile
+from store_core.files.access import explained_access
+from store_core.files.overlay_file_system import OverlayFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.store.checked_config import checked_config
+from store_core.store.recovery_report import RecoveryReport
+from store_core.store.store_condition import StoreCondition
+from store_core.store.store_services import StoreServices
+from store_core.store.store_setup import StoreSetup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.files.overlay_file_system import FileChange
+    from store_core.store.config import MessageStoreConfig
+
+__all__ = ["StoreLife", "dry_run"]
+
+
+class StoreLife:
+    """Opens and closes a store; a read-only one in memory, without lock and threads.
+
+    Parameters
+    ----------
+    setup : StoreSetup
+
+    Attributes
+    ----------
+    services : StoreServices
+    condition : StoreCondition
+    recovery_report : RecoveryReport
+        What opening found.
+    """
+
+    def __init__(self, setup: StoreSetup) -> None:
+        self._overlay = OverlayFileSystem(setup.file_system, setup.clock) if setup.is_read_only else None
+        self.setup = replace(setup, file_system=self._overlay) if self._overlay is not None else setup
+        self._lock = StoreLock(setup.path, self.setup.file_system)
+        self._abort = AbortFile(setup.path, self.setup.file_system)
+        self.services = StoreServices(self.setup)
+        self.condition = StoreCondition(self.setup, self.services.commit_log)
+        self.recovery_report = self.services.derived.recovery.report
+
+    def open(self) -> None:
+        """Open the store, as `DefaultMessageStore.open` tells; what fails lets go of it."""
+        if self.setup.is_read_only:
+            self._load()
+            return
+        self._lock.acquire()
+        try:
+            self._load()
+            self.services.start()
+            self._abort.create(os.getpid(), self.setup.config.release)
+        except BaseException:
+            self._let_go()
+            raise
+
+    def try_out(self) -> RecoveryReport:
+        """Load a read-only store, and let go of it; one that is refused gets a report that says why."""
+        try:
+            self._load()
+        except StoreError as error:
+            return replace(self.services.derived.recovery.refuse(error), changes=self._changes)
+        finally:
+            self._let_go()
+        return self.recovery_report
+
+    def _load(self) -> None:
+        with explained_access(self.setup.path):
+            report = self.services.load(last_exit_ok=not self._abort.exists)
+        self.recovery_report = replace(report, changes=self._changes) if self._overlay is not None else report
+
+    @property
+    def _changes(self) -> tuple[FileChange, ...]:
+        return self._overlay.changes if self._overlay is not None else ()
+
+    def close(self) -> None:
+        """Close the store, as `DefaultMessageStore.close` tells."""
+        if self.setup.is_read_only:
+            self._let_go()
+            return
+        if self.condition.is_shutdown:
+            return
+        self.condition.is_shutdown = True
+        try:
+            if self.services.shutdown() and self.condition.is_writeable:
+                self._abort.remove()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self.services.close()
+        self._lock.release()
+
+
+def dry_run(
+    root: Path,
+    config: MessageStoreConfig | None,
+    batch_topics: frozenset[str],
+    clock: Clock,
+    file_system: FileSystem,
+) -> RecoveryReport:
+    """Report what opening a store for writing would do, see `DefaultMessageStore.dry_run`."""
+    try:
+        config = checked_config(root, config, file_system)
+    except StoreError as error:
+        return RecoveryReport(release=config.release if config is not None else "5.3", refusal=str(error))
+    setup = StoreSetup(root, config, is_read_only=True, batch_topics=batch_topics, clock=clock, file_system=file_system)
+    return StoreLife(setup).try_out()

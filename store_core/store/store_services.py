@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of a store, what is derived from it, and the threads that keep both up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core.store.clean.services import CleanServices
+from store_core.store.commit_log import CommitLog
+from store_core.store.derived import DerivedStructures
+from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.store_layout import allocate_service, disk_space, log_paths
+
+if TYPE_CHECKING:
+    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.store_setup import StoreSetup
+
+__all__ = ["StoreServices"]
+
+
+class StoreServices:
+    """What is loaded, started, shut down and closed together, in an order that a crash may interrupt anywhere.
+
+    Parameters
+    ----------
+    setup : StoreSetup
+
+    Attributes
+    ----------
+    checkpoint : StoreCheckpoint
+    commit_log : CommitLog
+    derived : DerivedStructures
+    clean : CleanServices
+
+    Raises
+    ------
+    InvalidOptionError
+        If the configuration has times of deletion that can't be used, see `CleanServices`.
+    """
+
+    def __init__(self, setup: StoreSetup) -> None:
+        path, config, clock, file_system = setup.path, setup.config, setup.clock, setup.file_system
+        self._cleans = setup.cleans
+        self._allocate = allocate_service(config, clock, file_system)
+        self.checkpoint = StoreCheckpoint(path, file_system, config.release)
+        space = disk_space(path, config, file_system)
+        self.commit_log = CommitLog(
+            log_paths(path, config, space.full_paths),
+            config,
+            file_system,
+            clock,
+            broker=setup.broker,
+            allocate=self._allocate,
+            checkpoint=self.checkpoint,
+            replicas=setup.replicas,
+            is_batch_topic=setup.is_batch_topic,
+        )
+        self.derived = DerivedStructures(
+            path,
+            self.commit_log,
+            self.checkpoint,
+            config.queue_rules(setup.batch_topics),
+            file_system,
+            clock,
+            is_master=setup.broker.broker_id == 0,
+            notifies=setup.notifies,
+            filter_bit_map=setup.filter_bit_map if setup.broker.enable_calc_filter_bit_map else None,
+        )
+        self.clean = CleanServices(config, self.commit_log, space, self.derived.queues, self.derived.index, clock)
+
+    def load(self, *, last_exit_ok: bool) -> RecoveryReport:
+        """Load log, queues, checkpoint and index, and bring them to one end, see `store_core.store.recovery`."""
+        return self.derived.recover(last_exit_ok=last_exit_ok)
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._allocate.start()
+        self.commit_log.start()
+        self.derived.start()
+        if self._cleans:
+            self.clean.start()
+
+    def shutdown(self) -> bool:
+        """Bring everything to disk, and end the threads.
+
+        Steps: 1. delete nothing any more; 2. flush the log; 3. dispatch what is left, and flush queues and index;
+        4. delete files made ahead; 5. write the checkpoint.
+
+        Returns
+        -------
+        bool
+            Whether all that succeeded, and everything is on disk and dispatched.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        ended = self.clean.shutdown()
+        ended = self.commit_log.shutdown() and ended
+        ended = self.derived.shutdown() and ended
+        ended = self._allocate.shutdown() and ended
+        self.checkpoint.flush()
+        return ended and self.commit_log.is_flushed and self.derived.dispatch_behind_bytes == 0
+
+    def close(self) -> None:
+        """Let go of the files; nothing is flushed."""
+        self.checkpoint.close()
+        self.derived.close()
+        self.commit_log.close()
