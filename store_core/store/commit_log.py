@@ -76,7 +76,7 @@ class CommitLog:
         Learns up to which store time the log is on disk.
     replicas : ReplicaService, optional
     is_batch_topic : callable, optional
-        Tells BatchCQ topics.
+        Whether a topic is a BatchCQ topic.
     writable : bool
 
     Attributes
@@ -161,7 +161,7 @@ class CommitLog:
         self.on_moved()
 
     def _note_error(self, error: OSError) -> None:
-        """Take no more messages: what a failed ``fsync`` covered may be lost, and a later one would not tell."""
+        """Take no more messages: what a failed ``fsync`` covered may be lost, and a later one would not report it."""
         if self.refuse_puts():
             _LOG.error("the commit log takes no more messages: %s", error)
 
@@ -184,7 +184,7 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """Physical offset behind the last byte that readers see."""
+        """Physical offset after the last byte that readers see."""
         return self.mapped_file_queue.max_offset
 
     @property
@@ -237,7 +237,7 @@ class CommitLog:
         time; 7. wait for both.
 
         After a crash of the machine the log holds, in order, every message whose put returned PUT_OK with synchronous
-        flush, and possibly one torn record behind them, which recovery cuts off. A put that is refused leaves no trace.
+        flush, and possibly one torn record after them, which recovery cuts off. A put that is refused leaves no trace.
         """
         return self._wait(self.put(message))
 

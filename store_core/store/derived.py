@@ -45,7 +45,7 @@ class DerivedStructures:
     notifies : bool
         Whether listeners hear of the messages that are dispatched.
     filter_bit_map : FilterBitMap, optional
-        Gives records their bit maps, see `Dispatcher`.
+        Returns the bit map of a record, see `Dispatcher`.
 
     Attributes
     ----------

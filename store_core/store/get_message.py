@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MessageGetter"]
 
 _LARGEST_TOTAL: Final = 128 * 1024 * 1024
-"""Bytes that one get gives at most (``DefaultMessageStore.MAX_PULL_MSG_SIZE``)."""
+"""Bytes that one get returns at most (``DefaultMessageStore.MAX_PULL_MSG_SIZE``)."""
 _SMALLEST_TOTAL: Final = 100
 _INT_SIGN: Final = 1 << 31
 _NOWHERE: Final = -(1 << 63)

@@ -78,7 +78,7 @@ class LogAppender:
         self._lock = make_put_message_lock(reentrant=is_reentrant, clock=clock)
 
     def append(self, pending: Pending) -> PutMessageResult:
-        """Append a message or a batch, as steps 2 to 5 of `CommitLog.put_message` tell, and count it."""
+        """Append a message or a batch, by steps 2 to 5 of `CommitLog.put_message`, and count it."""
         with self._lock:
             begin = self.begin_time_in_lock = self._clock.now_ms()
             try:

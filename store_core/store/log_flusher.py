@@ -37,9 +37,9 @@ class LogFlusher:
     queue : MappedFileQueue
     clock : Clock
     on_flushed : callable
-        Gets the store time up to which the log is on disk, ms.
+        Called with the store time up to which the log is on disk, ms.
     on_error : callable
-        Gets what the system refused.
+        Called with what the system refused.
     on_moved : callable
         Called when more of the log was committed, or flushed for producers that wait.
 
@@ -95,7 +95,7 @@ class LogFlusher:
         Parameters
         ----------
         next_offset : int
-            Offset behind what was appended.
+            Offset after what was appended.
         waits : bool
             Whether the producer wants to know that it is on disk (property WAIT).
 

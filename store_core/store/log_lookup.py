@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single records of the log, by the offset that a queue, an index or an id gives."""
+"""Single records of the log, by the offset that a queue, an index or an id holds."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class LogLookup:
 
     @property
     def min_offset(self) -> int:
-        """Of the oldest byte; -1 without a file."""
+        """Physical offset of the oldest byte; -1 without a file."""
         return self._queue.min_offset
 
     @property
     def max_offset(self) -> int:
-        """Behind the last byte that readers see."""
+        """Physical offset after the last byte that readers see."""
         return self._queue.max_offset
 
     def roll_next_file(self, physical_offset: int) -> int:
-        """Return the start of the file behind the one that holds an offset (``CommitLog.rollNextFile``)."""
+        """Return the start of the file after the one that holds an offset (``CommitLog.rollNextFile``)."""
         return physical_offset + self._queue.file_size - physical_offset % self._queue.file_size
 
     def get_message(self, physical_offset: int, size: int) -> memoryview | None:

@@ -74,7 +74,7 @@ class MessageLookup:
     # ---- by key
 
     def query_message(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryMessageResult:
-        """Find messages through the index, as `DefaultMessageStore.query_message` tells."""
+        """Find messages through the index, as `DefaultMessageStore.query_message` describes."""
         result = QueryMessageResult(release=self._release)
         latest = end
         for _ in range(_ROUNDS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatching of what is appended, behind the back of those who put."""
+"""Dispatching of what is appended, without those who put waiting for it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MessageArrivingListener(Protocol):
         filter_bit_map: bytes,
         properties: Mapping[str, str],
     ) -> None:
-        """Learn of a message; `logic_offset` is the index behind it in its queue."""
+        """Learn of a message; `logic_offset` is the index after it in its queue."""
         ...
 
 
@@ -90,7 +90,7 @@ class ReputMessageService(ServiceThread):
 
     `run_once` dispatches all there is. What is no record is passed over, to the end of what can be read of its file; by
     a slave it is waited for. A record whose parts do not add up to its size is passed over by that size, while reading
-    goes on behind the parts.
+    goes on after the parts.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class ReputMessageService(ServiceThread):
     rules : QueueRules
     clock : Clock
     end_offset : callable
-        Gives the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
+        Returns the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
     is_master : bool
         Whether what is no record is passed over.
     notifies : bool
@@ -139,7 +139,7 @@ class ReputMessageService(ServiceThread):
 
     @property
     def behind(self) -> int:
-        """Bytes that are still to be dispatched; negative if queues point behind the log (``behind``)."""
+        """Bytes that are still to be dispatched; negative if queues point past the end of the log (``behind``)."""
         return self._end_offset() - self.reput_from_offset
 
     @property
@@ -253,7 +253,7 @@ class ReputMessageService(ServiceThread):
         return True
 
     def _reput_records(self, buffer: _Buffer, reader: DispatchReader, *, gather: bool) -> bool:
-        """Dispatch records; False if one ends behind where dispatching has to stop."""
+        """Dispatch records; return False if one ends after the offset at which dispatching has to stop."""
         for batch in reader:
             sizes = batch.message_size
             ends = np.cumsum(sizes)
@@ -309,7 +309,7 @@ class ReputMessageService(ServiceThread):
         return False
 
     def finish(self) -> None:
-        """Dispatch what is left, as far as it goes; RocketMQ gives its thread five seconds for that."""
+        """Dispatch what is left, as far as it goes; RocketMQ allows its thread five seconds for that."""
         before = -1
         while self.behind > 0 and self.reput_from_offset != before:
             before = self.reput_from_offset

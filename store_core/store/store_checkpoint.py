@@ -27,7 +27,7 @@ CHECKPOINT_SIZE: Final = 4096
 _DTYPE: Final = unit_dtype(CHECKPOINT)
 _SIZE_BEFORE_5: Final = sum(np.dtype(field.type).itemsize for field in CHECKPOINT.fields[:3])
 _MARGIN_MS: Final = 3000
-"""What recovery goes back behind the time stamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
+"""How far recovery goes back before the timestamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
 
 
 class StoreCheckpoint:

@@ -54,7 +54,7 @@ class StoreLife:
         self.recovery_report = self.services.derived.recovery.report
 
     def open(self) -> None:
-        """Open the store, as `DefaultMessageStore.open` tells; what fails lets go of it."""
+        """Open the store, as `DefaultMessageStore.open` describes; let go of it if that fails."""
         if self.setup.is_read_only:
             self._load()
             return
@@ -87,7 +87,7 @@ class StoreLife:
         return self._overlay.changes if self._overlay is not None else ()
 
     def close(self) -> None:
-        """Close the store, as `DefaultMessageStore.close` tells."""
+        """Close the store, as `DefaultMessageStore.close` describes."""
         if self.setup.is_read_only:
             self._let_go()
             return

@@ -65,7 +65,7 @@ class StoreReading:
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: MessageFilter | None
     ) -> GetMessageResult | None:
-        """Get messages of a queue from an offset on, and count that, as `DefaultMessageStore.get_message` tells."""
+        """Get messages of a queue from an offset on, and count that, as `DefaultMessageStore.get_message` describes."""
         if not self._commit_log.running_flags.is_readable:
             return None
         begin = self._clock.now_ms()

@@ -81,7 +81,7 @@ class SinkCommit:
     refused : tuple of Path
         Files that list them; they become one below `SinkDirectory.refused`.
     is_alive : callable
-        Tells by what a job noted of itself whether it may still be running.
+        Called with what a job noted of itself; says whether that may still be running.
     """
 
     root: Path
@@ -174,7 +174,7 @@ class SinkCommit:
         return replace(report, cleaned=self.clean())
 
     def clean(self) -> tuple[str, ...]:
-        """Delete what this job staged, and what dead jobs have left; tell what that was.
+        """Delete what this job staged, and what dead jobs have left; return what that was, in words.
 
         What can't be deleted is left for the next job.
         """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["KnownRecords"]
 
 _MOST_BYTES: Final = 256 << 20
-"""Memory that is spent on it; the records behind are read from the log."""
+"""Memory that is spent on it; the records after those are read from the log."""
 
 
 class KnownRecords:

@@ -48,14 +48,14 @@ class Appended:
     begin_offset : int
         Physical offset of the first record.
     end_offset : int
-        Physical offset behind the last one.
+        Physical offset after the last one.
     new_segments : int
     store_timestamp : int
         Of the last record, ms.
     first_size : int
         Bytes of the first record.
     first_crc : int
-        CRC-32 of them: it tells whether these records are in a log, or others.
+        CRC-32 of them: it shows whether a log holds these records, or others.
     """
 
     records: int
@@ -101,7 +101,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     dispatches : bool
         Else step 7 is left to whoever opens the store next: it keeps its ``abort`` file when it is closed.
     on_read : callable, optional
-        Told, by the thread that reads, of each file whose records are all read; it may delete it.
+        Called, by the thread that reads, with each file whose records are all read; it may delete it.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def _hide(place: LogPlace, size: int, work: Path, file_system: FileSystem) -> Un
 
 
 class _Writer:
-    """Gives records their queue offsets and times, and hides them."""
+    """Completes records with their queue offsets and times, and hides them."""
 
     def __init__(self, unseen: UnseenRecords, offsets: QueueOffsets, now: int) -> None:
         self._unseen = unseen

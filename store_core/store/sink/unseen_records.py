@@ -4,16 +4,16 @@
 ==============================  ======================================  ==========================================
 where                           hidden until then                       what makes them found
 ==============================  ======================================  ==========================================
-`UnseenTail`: behind the last   in the filler of a blank record         the first record's head, eight bytes, over
+`UnseenTail`: after the last    in the filler of a blank record         the first record's head, eight bytes, over
 record of the last segment                                              that of the blank record
 `UnseenSegments`, no log yet    in a directory of their own             its rename to ``commitlog``
 `UnseenSegments`, one           in a directory of its own               its rename; the segment before was closed
                                                                         by a blank record already
 `UnseenSegments`, several       first in a directory of their own; then the blank record, eight bytes, that closes
-                                behind the unclosed segment before      the segment before
+                                after the unclosed segment before       the segment before
 ==============================  ======================================  ==========================================
 
-Before that, a log ends where it ended, for RocketMQ of every release and for readers of this package; behind it, all
+Before that, a log ends where it ended, for RocketMQ of every release and for readers of this package; after it, all
 records are there. Between the renames of several segments and their blank record, readers see a log with a hole, and
 refuse it; recovery after a crash deletes these segments, if it starts before the hole: so the caller rewinds the
 checkpoint first.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["HEAD_SIZE", "UnseenRecords", "UnseenSegments", "UnseenTail", "WrittenRows"]
 
 HEAD_SIZE: Final = BLANK_SIZE
-"""Bytes that tell a record from a blank one: size and magic code."""
+"""Bytes that distinguish a record from a blank one: size and magic code."""
 
 _SECTOR: Final = 512
 _PIECE: Final = 1 << 20
@@ -83,7 +83,7 @@ class UnseenRecords(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset after the last record."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class UnseenRecords(Protocol):
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
     ) -> list[WrittenRows]:
-        """Put records behind those before, see `store_core.format.batch_append.complete_batch`; tell where they lie."""
+        """Write the next records, see `store_core.format.batch_append.complete_batch`; return where they lie."""
         ...
 
     def prepare(self) -> None:
@@ -117,14 +117,14 @@ class UnseenRecords(Protocol):
 
 
 class UnseenTail:
-    """Records behind the last one of the last segment, in the filler of a blank record.
+    """Records after the last one of the last segment, in the filler of a blank record.
 
-    Steps: 1. a blank record closes the segment, for the time being, and is brought to disk; 2. the records go behind
+    Steps: 1. a blank record closes the segment, for the time being, and is brought to disk; 2. the records go after
     its head, but for the first eight bytes; 3. they are brought to disk; 4. `publish` writes these eight bytes over the
     blank record's.
 
-    A broker that takes over after a crash between 2 and 4 goes on where the blank record begins, and leaves what is
-    behind: as RocketMQ does with everything it cuts off. A store opened by this package clears it.
+    A broker that takes over after a crash between 2 and 4 goes on where the blank record begins, and leaves what
+    follows: as RocketMQ does with everything it cuts off. A store opened by this package clears it.
     """
 
     @staticmethod
@@ -146,13 +146,13 @@ class UnseenTail:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset after the last record."""
         return self.begin_offset + self._stop - self._place.position
 
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
     ) -> list[WrittenRows]:
-        """Put records behind those before."""
+        """Write the next records."""
         if not self._head:
             self._hide()
         written = WrittenRows(self.end_offset, slice(0, len(batch)))
@@ -223,13 +223,13 @@ class UnseenSegments:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset after the last record."""
         return self._current_start + self._position if self._files else self.begin_offset
 
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
     ) -> list[WrittenRows]:
-        """Put records behind those before; a segment without room for the next one is closed by a blank record."""
+        """Write the next records; a segment without room for the next one is closed by a blank record."""
         written = []
         for number, rows in enumerate(fill_segments(batch.starts, self._room, self._place.file_size)):
             if number:
