@@ -5,7 +5,7 @@ SHELL := /bin/sh
 VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
-.PHONY: help venv demo test lint format docs linkcheck notebooks bench interop soak wheel test-install test-lowest compat lock clean
+.PHONY: help venv demo test check lint format docs linkcheck notebooks bench interop soak wheel test-install test-lowest compat lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -23,8 +23,11 @@ venv: .venv/.made ## the virtual environment .venv, from pinned and hashed packa
 demo: venv ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
 	@$(VENV_PYTHON) -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
 
-test: venv ## every check: format, lint, types, imports, docs, wheel, bench, lowest, notebooks, tests
+test: venv ## every check: format, lint, types, imports, docs, tests, notebooks, lowest, wheel, bench
 	@$(VENV_PYTHON) tools/run_checks.py
+
+check: venv ## for work in progress, in a minute or two: the checks that only read the code, and a quick part of the tests
+	@$(VENV_PYTHON) tools/run_checks.py format lint quick types imports docs
 
 lint: venv ## the checks that only read the code: format, lint, types, imports, docs
 	@$(VENV_PYTHON) tools/run_checks.py format lint types imports docs

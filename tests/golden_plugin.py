@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 _USED: Final = pytest.StashKey[set[str]]()
 _HANDED_OVER: Final = "golden stores"
 
-# `ci` is the same in every run; `soak` (--hypothesis-profile=soak) looks further, and elsewhere each time.
+# `ci` is the same in every run, and `quick` the beginning of it; `soak` (--hypothesis-profile=soak) looks further, and
+# elsewhere each time.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
 settings.register_profile("soak", max_examples=3_000, deadline=None, print_blob=True)
 settings.load_profile("ci")
 

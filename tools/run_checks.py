@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the project's checks one after the other, and says what each was and how long it took.
+"""Runs the project's checks, two at a time, and says what each was and how long it took.
 
-Usage: run_checks.py [NAME ...]     (all of them without a name)
-Every check runs, also after one has failed; the exit code is 1 if any did.
+Usage: run_checks.py [NAME ...]     (the checks of `make test` without a name)
+What a check prints is shown as a whole when it ends. Every check runs, also after one has failed; the exit code is 1 if
+any did.
 """
 
 from __future__ import annotations
@@ -10,57 +11,123 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHON: Final = sys.executable
 PROGRAMS: Final = Path(PYTHON).parent
+AT_ONCE: Final = 2
+"""A check keeps one core busy most of the time. Those with Spark take more for moments, and wait for others."""
 
-# Each process runs whole files. Spark keeps both cores busy by itself, so its tests share one process and one session.
-TWO_PROCESSES: Final = ("--numprocesses=2", "--dist=loadfile")
-SPARK: Final = "spark"
-ELSEWHERE: Final = "interop or soak"
+PYTEST: Final = (PYTHON, "-m", "pytest")
+IN_NO_RUN: Final = "interop or soak"
 
-# Cheap ones first; the tests last, so that their closing lines are the last thing on the screen.
-CHECKS: Final[dict[str, list[str | Path]]] = {
+# In the order in which they start: cheap ones first, so that their errors come soon; then the longest ones, so that
+# none of them is left for the end.
+CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "format": [PROGRAMS / "ruff", "format", "--check", "."],
     "lint": [PROGRAMS / "ruff", "check", "."],
     "types": [PYTHON, "-m", "mypy"],
     "imports": [PROGRAMS / "lint-imports"],
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
-    "wheel": [PYTHON, "tools/check_wheel.py"],
-    "bench": [PYTHON, "tests/benchmarks/run.py", "core", "memory", "checksums", "--megabytes", "8", "--runs", "1"],
+    "core": [*PYTEST, "tests/store_core"],
+    "tests": [*PYTEST, "--ignore=tests/store_core", "--ignore=tests/notebooks"],
+    "notebooks": [*PYTEST, "tests/notebooks"],
     "lowest": [
         "make",
         "test-lowest",
         "TESTS=tests/test_golden.py tests/connector/test_source.py tests/connector/test_sessions.py",
     ],
-    "notebooks": [PYTHON, "-m", "pytest", "tests/notebooks"],
-    "core": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks", "-m", f"not ({SPARK} or {ELSEWHERE})", *TWO_PROCESSES],
-    "tests": [PYTHON, "-m", "pytest", "--ignore=tests/notebooks", "-m", f"{SPARK} and not ({ELSEWHERE})"],
+    "wheel": [PYTHON, "tools/check_wheel.py"],
+    "bench": [PYTHON, "tests/benchmarks/run.py", "core", "memory", "checksums", "--megabytes", "8", "--runs", "1"],
+}
+
+# For work in progress, see `make check`.
+QUICK_CHECKS: Final[dict[str, Sequence[str | Path]]] = {
+    "quick": [
+        *PYTEST,
+        "tests/store_core/format",
+        "tests/store_core/files",
+        "--hypothesis-profile=quick",
+        "-m",
+        f"not (slow or golden or {IN_NO_RUN})",
+    ],
 }
 
 
-def run(name: str) -> tuple[bool, float]:
-    """Run one check; tell whether it passed, and the seconds it took."""
-    print(f"==> {name}", flush=True)
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a check.
+
+    Attributes
+    ----------
+    name : str
+    is_passed : bool
+    seconds : float
+        By the clock, beside whatever else ran.
+    output : str
+        What it printed, errors among the rest.
+    """
+
+    name: str
+    is_passed: bool
+    seconds: float
+    output: str
+
+    def __str__(self) -> str:
+        """Return its line of the summary."""
+        return f"{self.name:9} {'passed' if self.is_passed else 'FAILED'} {self.seconds:7.1f} s"
+
+
+def run(name: str) -> Outcome:
+    """Run one check, and keep what it prints."""
     started = time.monotonic()
-    passed = subprocess.run(CHECKS[name], cwd=ROOT, check=False).returncode == 0
-    return passed, time.monotonic() - started
+    ended = subprocess.run(
+        (CHECKS | QUICK_CHECKS)[name],
+        cwd=ROOT,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    return Outcome(name, ended.returncode == 0, time.monotonic() - started, ended.stdout)
+
+
+def outcomes(names: Sequence[str]) -> Iterator[Outcome]:
+    """Run the named checks, and yield what became of each when it has ended; none starts after an interruption."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            for future in as_completed([pool.submit(run, name) for name in names]):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def main(names: list[str]) -> int:
-    """Run the named checks, print a line for each, and return the exit code."""
-    unknown = [name for name in names if name not in CHECKS]
+    """Run the named checks, print what each printed and a line for each, and return the exit code."""
+    known = CHECKS | QUICK_CHECKS
+    unknown = [name for name in names if name not in known]
     if unknown:
-        print(f"no such check: {', '.join(unknown)}; there are {', '.join(CHECKS)}", file=sys.stderr)
+        print(f"no such check: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    results = {name: run(name) for name in names or CHECKS}
+    started = time.monotonic()
+    ended: dict[str, Outcome] = {}
+    for outcome in outcomes(names or list(CHECKS)):
+        ended[outcome.name] = outcome
+        print(f"==> {outcome.name}\n{outcome.output}==> {outcome}", flush=True)
     print("==> summary")
-    for name, (passed, seconds) in results.items():
-        print(f"{name:8} {'passed' if passed else 'FAILED'} {seconds:7.1f} s")
-    return 0 if all(passed for passed, _ in results.values()) else 1
+    for name in names or CHECKS:
+        print(ended[name])
+    print(f"{'together':16} {time.monotonic() - started:7.1f} s")
+    return 0 if all(outcome.is_passed for outcome in ended.values()) else 1
 
 
 if __name__ == "__main__":

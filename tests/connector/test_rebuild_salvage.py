@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.rebuild import driver
@@ -26,6 +26,7 @@ from store_core.queue.queue_rules import QueueRules
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.rules import RebuildRules
+from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import (
     LocalRunner,
@@ -204,7 +205,7 @@ damages = st.lists(
 )
 
 
-@settings(max_examples=25)
+@budget(0.25)
 @given(damages, st.integers(0, 2), st.booleans())
 def test_queues_and_index_are_those_of_the_records_that_a_read_gives(
     tmp_path_factory: pytest.TempPathFactory, places: list[tuple[int, int, int]], gone: int, is_cut: bool

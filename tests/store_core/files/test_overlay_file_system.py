@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import FileChange, OverlayFileSystem
+from tests.budgets import budget
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def expected_changes(old: dict[str, bytes | None], new: dict[str, bytes | None])
     return found
 
 
-@settings(max_examples=60)
+@budget(0.6)
 @given(script=st.lists(steps, max_size=12))
 def test_overlay_does_what_the_disk_does_and_leaves_what_is_below(
     tmp_path_factory: pytest.TempPathFactory, script: list[Step]

@@ -18,6 +18,7 @@ from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 PAGE = 4096
@@ -286,6 +287,6 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
 
 
 TestMappedFile = MappedFileMachine.TestCase
-TestMappedFile.settings = settings(max_examples=150, stateful_step_count=30)
+TestMappedFile.settings = settings(budget(1.5), stateful_step_count=30)
 TestMappedFileQueue = MappedFileQueueMachine.TestCase
-TestMappedFileQueue.settings = settings(max_examples=100, stateful_step_count=30)
+TestMappedFileQueue.settings = settings(budget(1), stateful_step_count=30)

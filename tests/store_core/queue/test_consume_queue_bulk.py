@@ -11,11 +11,12 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core.queue import unit_run
 from store_core.queue.dispatch_request import DispatchRequest
+from tests.budgets import budget
 from tests.store_core.queue.consume_queues import RELEASES, UNITS, QueueMaker, Unit, put_all, records, state_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def journeys(draw: st.DrawFn) -> list[Unit]:
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("window", [2, 4096])
-@settings(max_examples=60)
+@budget(0.3)
 @given(journeys(), st.integers(1, 40))
 @example([*records(5), Unit(9000, 100, 0, 2), Unit(9100, 100, 0, 0), Unit(9200, 100, 0, 6)], 40)
 def test_bulk_equals_one_by_one(release: Release, window: int, units: list[Unit], pieces: int) -> None:

@@ -25,6 +25,7 @@ from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.dispatch_request import DispatchRequest
 from store_core.queue.open_queues import MAX_OPEN_QUEUES
 from store_core.queue.queue_rules import QueueRules
+from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.golden_queues import answers_of, file_bytes
 
@@ -389,6 +390,7 @@ def _outcome(maker: _Maker, queues: ConsumeQueueStore) -> dict[str, Any]:
 
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
 @pytest.mark.parametrize("hostile", [False, True])
+@budget(0.25)
 @given(data=st.data())
 def test_batches_are_as_records_put_one_by_one(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, hostile: bool
@@ -415,6 +417,7 @@ def test_batches_are_as_records_put_one_by_one(
 
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
 @pytest.mark.parametrize("kind", ["plain", "mixed", "hostile"])
+@budget(0.2)
 @given(data=st.data())
 def test_gathered_batches_are_as_records_put_one_by_one(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, kind: str

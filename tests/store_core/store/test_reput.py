@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, SegmentLayoutError
@@ -25,6 +25,7 @@ from store_core.store.flush_queues import FlushCheckpointService, FlushConsumeQu
 from store_core.store.reput import ReputMessageService
 from store_core.store.running_flags import RunningFlag
 from store_core.store.store_checkpoint import StoreCheckpoint
+from tests.budgets import budget
 from tests.builders import Record, blank_record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message
@@ -121,7 +122,7 @@ def files(draw: st.DrawFn) -> tuple[dict[int, bytes], int]:
     return found, draw(st.integers(0, SIZE))
 
 
-@settings(max_examples=300)
+@budget(3)
 @given(
     files(), st.sampled_from(RELEASES), st.booleans(), st.integers(0, 7 * SIZE), st.sampled_from([0, 0, 1, 90, SIZE])
 )

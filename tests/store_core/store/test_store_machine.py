@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import settings
 
+from tests.budgets import budget
 from tests.store_core.store.store_machine import StoreMachine
 
 
@@ -24,9 +25,7 @@ class Machine53(StoreMachine):
 
 
 Test43, Test49, Test53 = Machine43.TestCase, Machine49.TestCase, Machine53.TestCase
-Test43.settings = Test49.settings = Test53.settings = settings(
-    max_examples=max(settings().max_examples // 4, 1), stateful_step_count=25
-)
+Test43.settings = Test49.settings = Test53.settings = settings(budget(0.25), stateful_step_count=25)
 
 
 # ---- what it took a machine to find

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The means by which the checks run: two at a time, each one's output whole; and the budgets of properties."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+from tests.budgets import budget
+from tools import run_checks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def program(source: str) -> list[str]:
+    return [sys.executable, "-c", source]
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have three checks: one that passes, one that fails and writes to both streams, one that ends by a signal."""
+    told = "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)"
+    ended = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    monkeypatch.setattr(
+        run_checks, "CHECKS", {"good": program("print('fine')"), "bad": program(told), "killed": program(ended)}
+    )
+
+
+@pytest.mark.usefixtures("checks")
+def test_every_check_runs_and_one_that_fails_makes_the_whole_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == run_checks.main([])
+
+    shown = capsys.readouterr().out
+    assert "==> good\nfine\n==> good      passed" in shown
+    assert "==> bad\nout\nerr\n==> bad       FAILED" in shown
+    summary = shown.partition("==> summary\n")[2].splitlines()
+    assert ["good passed", "bad FAILED", "killed FAILED"] == [" ".join(line.split()[:2]) for line in summary[:3]]
+
+
+@pytest.mark.usefixtures("checks")
+def test_named_checks_alone_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == run_checks.main(["good"])
+    assert "bad" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("checks")
+def test_a_name_that_is_none_is_told_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == run_checks.main(["good", "godo"])
+
+    told = capsys.readouterr()
+    assert ("", True) == (told.out, told.err.startswith("no such check: godo; there are good, bad, killed, quick"))
+
+
+@pytest.mark.usefixtures("checks")
+def test_two_checks_run_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the file that the other one makes."""
+    waits = (
+        "import pathlib, sys; me, other = map(pathlib.Path, sys.argv[1:]); me.touch()\nwhile not other.exists(): pass"
+    )
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    both = {"one": [*program(waits), one, two], "two": [*program(waits), two, one]}
+    monkeypatch.setattr(run_checks, "CHECKS", both)
+
+    assert 0 == run_checks.main([])
+
+
+def test_a_share_is_of_the_profile_s_budget() -> None:
+    assert round(settings().max_examples * 2.5) == budget(2.5).max_examples
+    assert 5 == budget(0).max_examples
+    assert settings().derandomize is budget(1).derandomize
