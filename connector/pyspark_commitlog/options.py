@@ -11,6 +11,7 @@ from pyspark_commitlog.option import Option, unknown_option
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.near_name import did_you_mean
+from store_core.format.release import DEFAULT_RELEASE, shown_releases
 from store_core.store.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ OPTIONS: Final = (
     Option("view", "messages", "what", "what a row is. So far there is only `messages`"),
     Option(
         "release",
-        "5.3",
+        DEFAULT_RELEASE,
         "what",
-        "the RocketMQ that serves the store: `4.3` (up to 4.9.0), `4.9` or `5.3`. They read some properties "
-        "differently; a warning says so if the store looks like one of the other kind",
+        f"the RocketMQ that serves the store: {shown_releases()}; `4.3` stands for all up to 4.9.0. They read some "
+        "properties differently; a warning says so if the store looks like one of the other kind",
     ),
     Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
     Option(

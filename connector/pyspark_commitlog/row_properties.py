@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from store_core.errors import InvalidOptionError
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_CRC, PROPERTY_SEPARATOR
 from store_core.format.property_string import delete_property
+from store_core.format.release import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,7 @@ __all__ = ["refuse_separators", "without_property_crc"]
 
 _VALUES: Final = {PROPERTY_SEPARATOR: "byte 2, which ends a property"}
 _NAMES: Final = {NAME_VALUE_SEPARATOR: "byte 1, which ends a name", **_VALUES}
-_VALUES_OF_4_3: Final = {NAME_VALUE_SEPARATOR: "byte 1, at which RocketMQ 4.3 loses the value", **_VALUES}
+_VALUES_WITHOUT_SEPARATOR: Final = {NAME_VALUE_SEPARATOR: "byte 1, at which RocketMQ 4.3 loses the value", **_VALUES}
 
 
 def without_property_crc(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
@@ -72,7 +73,7 @@ def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
     InvalidOptionError
         If there is one in any row.
     """
-    values = _VALUES_OF_4_3 if release == "4.3" else _VALUES
+    values = _VALUES if rules_of(release).splits_properties_at_first_separator else _VALUES_WITHOUT_SEPARATOR
     for what, column, separators in _texts(messages, values):
         for separator, meaning in separators.items():
             if _occurs(column, separator):

@@ -12,6 +12,7 @@ from pyspark_commitlog.option import Option, unknown_option
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.batch_input import parse_host
 from store_core.format.encode import pack_host
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, rules_of, shown_releases
 from store_core.store.config import MessageStoreConfig
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ BadRows: TypeAlias = Literal["fail", "skip"]
 
 WRITE_OPTIONS: Final = (
     Option("path", "(required)", "store", "root of the store, which is made if it is not there; `save(path)` sets it"),
-    Option("release", "5.3", "store", "RocketMQ that is to serve the store: `4.3`, `4.9` or `5.3`"),
+    Option("release", DEFAULT_RELEASE, "store", f"RocketMQ that is to serve the store: {shown_releases()}"),
     Option("topic", "(the column)", "rows", "all messages go to this topic, whatever column `topic` says"),
     Option("queueNums", "4", "rows", "queues of a topic over which rows without `queue_id` are spread, in turns"),
     Option(
@@ -160,7 +161,7 @@ class WriteOptions:
                 raise UnsupportedStoreError(f"option {name} configures an object store; stores are written locally")
             raise unknown_option(name, WRITE_OPTIONS, "writing format 'commitlog'")
         text = _DEFAULTS | {name: value.strip() for name, value in given.items()}
-        release = cast("Release", _one_of("release", text["release"], "4.3", "4.9", "5.3"))
+        release = _one_of("release", text["release"], *RELEASES)
         return cls(
             root=_path("path", given.get("path")),
             config=_config(release, text, given.keys()),
@@ -195,7 +196,7 @@ def _config(release: Release, text: Mapping[str, str], given: Collection[str]) -
 
 def _property_crc(text: str, release: Release) -> bool:
     is_on = _boolean("enabledAppendPropCRC", text)
-    if is_on and release != "5.3":
+    if is_on and not rules_of(release).has_property_crc:
         raise _refuse("enabledAppendPropCRC", f"false with release={release}, which knows no such checksum", text)
     return is_on
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from store_core.broker.bloom_filter import BloomFilter, BloomFilterData
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.sql92_expression import Sql92Expression
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ConsumerFilterData:
         born_time: int,
         *,
         bloom_filter: BloomFilter | None = None,
-        release: str = "5.3",
+        release: str = DEFAULT_RELEASE,
         client_version: int = 0,
     ) -> Self:
         """Register an expression.

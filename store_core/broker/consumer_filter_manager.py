@@ -13,6 +13,7 @@ from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.sql92_expression import Sql92Expression
 from store_core.store.broker_config import BrokerConfig
 
@@ -65,7 +66,7 @@ class ConsumerFilterManager(ConfigManager):
         root: str | os.PathLike[str],
         file_system: FileSystem | None = None,
         clock: Clock | None = None,
-        release: Release = "5.3",
+        release: Release = DEFAULT_RELEASE,
         broker: BrokerConfig | None = None,
     ) -> None:
         super().__init__(root, _FILE, file_system, clock)

@@ -11,6 +11,7 @@ from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
 from store_core.format.java_map import hash_map_order
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     import os
@@ -76,15 +77,16 @@ class ConsumerOffsetManager(ConfigManager):
         root: str | os.PathLike[str],
         file_system: FileSystem | None = None,
         clock: Clock | None = None,
-        release: Release = "5.3",
+        release: Release = DEFAULT_RELEASE,
         *,
         version_step: int = 500,
         uses_reset: bool = True,
     ) -> None:
         super().__init__(root, _FILE, file_system, clock)
         self._release: Release = release
+        self._features = rules_of(release)
         self._version_step = version_step
-        self._uses_reset = uses_reset and release == "5.3"
+        self._uses_reset = uses_reset and self._features.has_server_side_reset
         self._commits = 0
         self._capacity = _TABLE_CAPACITY
         self._offsets: dict[str, _Queues] = {}
@@ -109,7 +111,7 @@ class ConsumerOffsetManager(ConfigManager):
             before = queues.offsets.get(queue_id)
             queues.offsets[queue_id] = offset
             self._commits += 1
-            if self._release == "5.3" and self._commits % self._version_step == 0:
+            if self._features.versions_consumer_offsets and self._commits % self._version_step == 0:
                 self.data_version = self.data_version.next_version(self._clock.now_ms())
         if before is not None and offset < before:
             _LOG.warning(
@@ -231,7 +233,7 @@ class ConsumerOffsetManager(ConfigManager):
                 queues = self._offsets[key]
                 order = concurrent_map_order(queues.offsets, queues.capacity)
                 table[key] = {queue_id: queues.offsets[queue_id] for queue_id in order}
-            if self._release != "5.3":
+            if not self._features.versions_consumer_offsets:
                 return {"offsetTable": table}
             version = self.data_version.encode(self._release)
             return {"dataVersion": version, "groupTopicMap": self._group_topic_map(), "offsetTable": table}

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from store_core.format.release import rules_of
+
 if TYPE_CHECKING:
     from store_core.broker.config_fields import ConfigFields
     from store_core.broker.config_json import JsonObject
@@ -39,7 +41,7 @@ class DataVersion:
 
     def encode(self, release: Release) -> JsonObject:
         """Write it as a release does: 4.x has no state version."""
-        state: JsonObject = {"stateVersion": self.state_version} if release == "5.3" else {}
+        state: JsonObject = {"stateVersion": self.state_version} if rules_of(release).has_state_version else {}
         return {"counter": self.counter, **state, "timestamp": self.timestamp}
 
     def next_version(self, now_ms: int, state_version: int = 0) -> DataVersion:

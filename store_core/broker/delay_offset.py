@@ -10,6 +10,7 @@ from store_core.broker.concurrent_map import concurrent_map_order, initial_capac
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     import os
@@ -54,12 +55,13 @@ class DelayOffsetTable(ConfigManager):
         root: str | os.PathLike[str],
         file_system: FileSystem | None = None,
         clock: Clock | None = None,
-        release: Release = "5.3",
+        release: Release = DEFAULT_RELEASE,
         *,
         version_step: int = 200,
     ) -> None:
         super().__init__(root, _FILE, file_system, clock)
         self._release: Release = release
+        self._has_version = rules_of(release).versions_delay_offsets
         self._version_step = version_step
         self._updates = 0
         self._offsets: dict[int, int] = {}
@@ -79,7 +81,7 @@ class DelayOffsetTable(ConfigManager):
         with self._lock:
             self._offsets[level] = offset
             self._updates += 1
-            if self._release == "5.3" and self._updates % self._version_step == 0:
+            if self._has_version and self._updates % self._version_step == 0:
                 self.data_version = self.data_version.next_version(self._clock.now_ms())
 
     def correct(self, bounds_of: Callable[[int], tuple[int, int] | None]) -> tuple[int, ...]:
@@ -108,7 +110,7 @@ class DelayOffsetTable(ConfigManager):
         with self._lock:
             order = concurrent_map_order(self._offsets, _CAPACITY)
             table: JsonObject = {level: self._offsets[level] for level in order}
-            if self._release != "5.3":
+            if not self._has_version:
                 return {"offsetTable": table}
             return {"dataVersion": self.data_version.encode(self._release), "offsetTable": table}
 

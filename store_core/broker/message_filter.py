@@ -15,6 +15,7 @@ from store_core.errors import FilterError
 from store_core.format.message_selector import TagSubscription
 from store_core.format.properties import PropertyParser
 from store_core.format.record_properties import record_properties
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -166,18 +167,18 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
         bloom_filter: BloomFilter | None = None,
         parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
         *,
-        release: str = "5.3",
+        release: str = DEFAULT_RELEASE,
     ) -> None:
         super().__init__(subscription, filter_data, bloom_filter, parser)
         self._find_filter_data = find_filter_data
-        self._is_5 = release not in ("4.3", "4.9")
+        self._features = rules_of(release)
 
     def _is_matched(self, properties: Callable[[], Mapping[str, str]]) -> bool:
         subscription = self.subscription
         if subscription is None or subscription.is_class_filter_mode:
             return True
         is_retry = subscription.topic.startswith(RETRY_PREFIX)
-        if not is_retry or (self._is_5 and subscription.is_by_tag):
+        if not is_retry or (self._features.filters_retries_by_tag and subscription.is_by_tag):
             return super()._is_matched(properties)
         known = properties()
         topic = known.get(_RETRY_TOPIC)
@@ -188,7 +189,8 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
         """Cut the group out of the name of its retry topic; in 5.x also of ``%RETRY%group+topic``."""
         name = retry_topic.removeprefix(RETRY_PREFIX)
         parts = name.rstrip("+").split("+")
-        return parts[0] if self._is_5 and len(parts) == 2 else name  # noqa: PLR2004 -- group and topic
+        has_topic = self._features.cuts_group_from_retry_topic and len(parts) == 2  # noqa: PLR2004 -- group and topic
+        return parts[0] if has_topic else name
 
 
 def _is_true(data: ConsumerFilterData, properties: Callable[[], Mapping[str, str]]) -> bool:

@@ -21,6 +21,7 @@ from store_core.broker.subscription_group import SubscriptionGroupConfig
 from store_core.broker.topic_config import Permission
 from store_core.errors import FilterError
 from store_core.format.properties import PropertyParser
+from store_core.format.release import rules_of
 from store_core.format.sql92_expression import Sql92Expression
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class PullChecks:
     ) -> None:
         self._broker = broker
         self._release: Release = release
+        self._features = rules_of(release)
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
@@ -117,7 +119,7 @@ class PullChecks:
             subscription, data = self._subscription(request, group)
         except _RefusedError as refused:
             _LOG.info("pull of %s by %s: %s", request.topic, request.consumer_group, refused.remark)
-            forbidden = refused.forbidden if self._release == "5.3" else None
+            forbidden = refused.forbidden if self._features.reports_forbidden_type else None
             return PullMessageResponse(code=refused.code, remark=refused.remark, forbidden_type=forbidden)
         return CheckedPull(group, topic, self._message_filter(subscription, data))
 
@@ -151,7 +153,7 @@ class PullChecks:
         """
         is_legal = len(name) <= _LONGEST_GROUP and _GROUP_NAME.fullmatch(name) is not None
         may_be_made = self._broker.auto_create_subscription_group or name.startswith(_SYSTEM_GROUP)
-        if not may_be_made or (self._release == "5.3" and not is_legal):
+        if not may_be_made or (self._features.checks_group_names and not is_legal):
             return None
         group = SubscriptionGroupConfig(group_name=name)
         self._groups.update_subscription_group_config(group)
@@ -167,7 +169,8 @@ class PullChecks:
                 ResponseCode.NO_PERMISSION, f"topic {name!r} may not be read", ForbiddenType.TOPIC_FORBIDDEN
             )
         if not 0 <= request.queue_id < topic.read_queue_nums:
-            code = ResponseCode.INVALID_PARAMETER if self._release == "5.3" else ResponseCode.SYSTEM_ERROR
+            is_parameter = self._features.reports_wrong_queue_as_parameter
+            code = ResponseCode.INVALID_PARAMETER if is_parameter else ResponseCode.SYSTEM_ERROR
             raise _RefusedError(
                 code, f"topic {name!r} has {topic.read_queue_nums} queues to read, found queue {request.queue_id}"
             )
@@ -227,7 +230,7 @@ class PullChecks:
                 f"group {name!r} may not consume by broadcasting",
                 ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN,
             )
-        if self._release == "5.3" and self._groups.is_read_forbidden(group.group_name, topic):
+        if self._features.has_forbidden_table and self._groups.is_read_forbidden(group.group_name, topic):
             raise _RefusedError(
                 ResponseCode.NO_PERMISSION,
                 f"topic {topic!r} is forbidden to group {name!r}",

@@ -62,7 +62,7 @@ class PullMessageProcessor:
     ) -> None:
         self._store = store
         self._config = store.config
-        self._is_5 = store.config.release == "5.3"
+        self._features = store.config.features
         self._broker = broker
         self._checks = checks
         self._offsets = offsets
@@ -74,7 +74,7 @@ class PullMessageProcessor:
     @property
     def rejects_requests(self) -> bool:
         """Whether a 5.x broker does not even look at pulls, and answers SYSTEM_BUSY: a slave not meant to be read."""
-        return self._is_5 and self._is_slave and not self._broker.slave_read_enable
+        return self._features.rejects_pulls_on_unread_slave and self._is_slave and not self._broker.slave_read_enable
 
     def process_request(
         self,
@@ -121,7 +121,7 @@ class PullMessageProcessor:
         if isinstance(checked, PullMessageResponse):
             return checked
         result = self._get(request, checked)
-        if result is None and self._is_5:
+        if result is None and self._features.commits_only_with_result:
             return _without_result()
         self._commit(request, client_host, result, is_first=is_first)
         if result is None:
@@ -144,7 +144,7 @@ class PullMessageProcessor:
 
     def _get(self, request: PullMessageRequest, checked: CheckedPull) -> GetMessageResult | None:
         group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
-        if self._is_5:
+        if self._features.has_server_side_reset:
             reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
             if reset is not None and self._broker.use_server_side_reset_offset:
                 return self._reset(topic, queue_id, reset)
@@ -167,9 +167,9 @@ class PullMessageProcessor:
     ) -> None:
         """Keep what the group has consumed, if the request says so; 4.x on masters only."""
         group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
-        if self._is_5 and result is not None:
+        if self._features.keeps_pull_offsets and result is not None:
             self._offsets.commit_pull_offset(group, topic, queue_id, result.next_begin_offset)
-        may_commit = is_first and (self._is_5 or not self._is_slave)
+        may_commit = is_first and (self._features.commits_offsets_on_slave or not self._is_slave)
         if may_commit and request.has(PullSysFlag.COMMIT_OFFSET):
             self._offsets.commit_offset(client_host, group, topic, queue_id, request.commit_offset)
 
@@ -191,9 +191,10 @@ class PullMessageProcessor:
             suggest_which_broker_id=self._suggested_broker(result, checked),
             result=result,
         )
-        if self._is_5:
+        if self._features.answers_with_sys_flags:
             response.topic_sys_flag = checked.topic.topic_sys_flag
             response.group_sys_flag = checked.group.group_sys_flag
+        if self._features.sends_consumers_back_to_master:
             self._redirect_to_master(response, result)
         return response
 
@@ -235,7 +236,7 @@ class PullMessageProcessor:
             offset_new=response.next_begin_offset,
         )
         _LOG.warning("the offset of a pull is moved: %s", event)
-        if not self._is_5:
+        if self._features.stores_offset_moved_event:
             put = self._store.put_message(event.to_message(self._broker.store_host, self._clock.now_ms()))
             if not put.is_ok:
                 _LOG.warning("the event is not stored: %s", put.status.name)

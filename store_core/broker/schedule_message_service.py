@@ -13,7 +13,6 @@ from store_core.files.clock import SystemClock
 from store_core.files.service_thread import ServiceThread
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.delayed import SCHEDULE_TOPIC
-from store_core.format.java_map import DECODED_CAPACITY, DEFAULT_CAPACITY
 from store_core.format.message import Message
 from store_core.format.property_string import (
     DELAY,
@@ -25,6 +24,7 @@ from store_core.format.property_string import (
     PropertyMap,
     format_properties,
 )
+from store_core.format.release import rules_of
 from store_core.store.queue_unit import queue_units
 
 if TYPE_CHECKING:
@@ -84,12 +84,13 @@ def message_time_up(message: MessageExt, release: str) -> Message:
     ValueError
         If the message does not say where it belongs.
     """
-    properties = PropertyMap(message.properties, DECODED_CAPACITY if release == "5.3" else DEFAULT_CAPACITY)
+    features = rules_of(release)
+    properties = PropertyMap(message.properties, features.decoded_properties_capacity)
     topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID)
     if topic is None or queue_id is None or not _INTEGER.fullmatch(queue_id) or abs(int(queue_id)) >= _I32_LIMIT:
         raise ValueError(f"properties {REAL_TOPIC} and {REAL_QID} should name a queue, found {topic!r}, {queue_id!r}")
     seen = properties.without(DELAY)
-    if release == "5.3":
+    if features.has_timer_messages:
         seen = seen.without(TIMER_DELIVER_MS).without(TIMER_DELAY_SEC)
     seen[WAIT] = "false"
     return Message(
@@ -158,6 +159,7 @@ class ScheduleMessageService(ServiceThread):
         self._store = store
         self._offsets = offsets
         self._release = store.config.release
+        self._features = store.config.features
         self._levels = [_Level(number, delay) for number, delay in enumerate(store.config.delay_levels, 1)]
         self._persist_due = 0.0
         self._is_loaded = False
@@ -173,7 +175,7 @@ class ScheduleMessageService(ServiceThread):
             As the system says.
         """
         self._offsets.load()
-        if self._release != "4.3":
+        if self._features.corrects_delay_offsets:
             self._offsets.correct(self._bounds)
         now = self._clock.monotonic()
         for level in self._levels:
@@ -232,9 +234,9 @@ class ScheduleMessageService(ServiceThread):
             return _PERIOD_SECONDS
 
     def _go_back(self, level: _Level, queue: AnyQueue) -> None:
-        """Move an offset without a unit to the queue's first or last; 4.3 only knows the first."""
+        """Move an offset without a unit to the queue's first or, if the release does so, to its last."""
         smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
-        largest = max(level.offset, smallest) if self._release == "4.3" else largest
+        largest = largest if self._features.goes_back_to_last_delayed else max(level.offset, smallest)
         within = min(max(level.offset, smallest), max(largest, smallest))
         if within != level.offset:
             _LOG.error("delay level %d has no message %d: it goes on at %d", level.number, level.offset, within)
@@ -249,13 +251,13 @@ class ScheduleMessageService(ServiceThread):
             message = self._message(unit)
             now = self._clock.now_ms()
             if level.deliver_time(self._tags_code(level, unit, message), now) > now:
-                if self._release != "4.9":
+                if self._features.notes_delay_offset_while_waiting:
                     self._offsets.update_offset(level.number, level.offset)
                 return _POLL_SECONDS
             if message is not None and not self._put(level, message):
-                return _PERIOD_SECONDS if self._release == "4.3" else _POLL_SECONDS
+                return _POLL_SECONDS if self._features.retries_delivery_soon else _PERIOD_SECONDS
             level.offset += 1
-        if self._release == "4.3":
+        if not self._features.notes_delay_offset_after_each:
             self._offsets.update_offset(level.number, level.offset)
         return _POLL_SECONDS
 
@@ -280,16 +282,16 @@ class ScheduleMessageService(ServiceThread):
         except ValueError as error:
             _LOG.error("the delayed message at %d is dropped: %s", message.physical_offset, error)
             return True
-        if copy.topic == _HALF_TOPIC and self._release != "4.3":
+        if copy.topic == _HALF_TOPIC and self._features.drops_delayed_half_messages:
             _LOG.error("the delayed message at %d is dropped: it is a half message", message.physical_offset)
             return True
         status = self._store.put_message(copy).status
         if status is PutMessageStatus.PUT_OK:
-            if self._release != "4.3":
+            if self._features.notes_delay_offset_after_each:
                 self._offsets.update_offset(level.number, level.offset + 1)
             return True
         _LOG.error("the delayed message at %d can't be put, level %d waits: %s",
                    message.physical_offset, level.number, status.name)  # fmt: skip
-        if self._release == "4.3":
+        if not self._features.notes_delay_offset_after_each:
             self._offsets.update_offset(level.number, level.offset)
         return False

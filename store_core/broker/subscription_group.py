@@ -11,6 +11,7 @@ from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
 from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.store.config_values import snake_case
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class SubscriptionGroupConfig:
 
     def encode(self, release: Release) -> JsonObject:
         """Write it as a release does, members by name."""
-        names = _NAMES if release == "5.3" else _NAMES - _SINCE_5
+        names = _NAMES if rules_of(release).has_group_attributes else _NAMES - _SINCE_5
         members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
         if "attributes" in names:
             keys = tuple(self.attributes)
@@ -144,7 +145,7 @@ class SubscriptionGroupManager(ConfigManager):
         root: str | os.PathLike[str],
         file_system: FileSystem | None = None,
         clock: Clock | None = None,
-        release: Release = "5.3",
+        release: Release = DEFAULT_RELEASE,
     ) -> None:
         super().__init__(root, _FILE, file_system, clock)
         self._release: Release = release
@@ -202,7 +203,7 @@ class SubscriptionGroupManager(ConfigManager):
             order = concurrent_map_order(self._groups, _CAPACITY)
             table: JsonObject = {name: self._groups[name].encode(self._release) for name in order}
             version = self.data_version.encode(self._release)
-            if self._release != "5.3":
+            if not rules_of(self._release).has_forbidden_table:
                 return {"dataVersion": version, "subscriptionGroupTable": table}
             forbidden: JsonObject = {}
             for group in concurrent_map_order(self._forbidden, _FORBIDDEN_CAPACITY):

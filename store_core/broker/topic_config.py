@@ -12,6 +12,7 @@ from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
 from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.store.config_values import snake_case
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class TopicConfig:
 
     def encode(self, release: Release) -> JsonObject:
         """Write it as a release does, members by name; 4.x has no attributes."""
-        names = _NAMES if release == "5.3" else _NAMES - {"attributes"}
+        names = _NAMES if rules_of(release).has_topic_attributes else _NAMES - {"attributes"}
         members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
         if "attributes" in names:
             keys = tuple(self.attributes)
@@ -150,7 +151,7 @@ class TopicConfigManager(ConfigManager):
         root: str | os.PathLike[str],
         file_system: FileSystem | None = None,
         clock: Clock | None = None,
-        release: Release = "5.3",
+        release: Release = DEFAULT_RELEASE,
     ) -> None:
         super().__init__(root, _FILE, file_system, clock)
         self._release: Release = release

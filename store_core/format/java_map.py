@@ -14,10 +14,9 @@ from store_core.format.java_hash import hash_code
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DECODED_CAPACITY", "DEFAULT_CAPACITY", "hash_map_capacity", "hash_map_order", "spread_hash"]
+__all__ = ["DEFAULT_CAPACITY", "hash_map_capacity", "hash_map_order", "spread_hash"]
 
 DEFAULT_CAPACITY: Final = 16
-DECODED_CAPACITY: Final = 128
 """Of the map that ``MessageDecoder.string2messageProperties`` fills, RocketMQ 5.1 and later."""
 
 _CROWDED_BUCKET: Final = 8

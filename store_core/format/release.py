@@ -17,7 +17,7 @@ from store_core.format.release_rules import ReleaseRules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "rules_of"]
+__all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "rules_of", "shown_releases"]
 
 Release: TypeAlias = Literal["4.3", "4.9", "5.3"]
 """Whose behaviour is followed: a name of `RELEASES`."""
@@ -33,6 +33,16 @@ _4_3: Final = ReleaseRules(
     ends_loading_at_odd_file=True,
     group_commit_attempts=2,
     group_commit_pause_ms=0,
+    # putting
+    stamps_batches_before_lock=True,
+    # recovery
+    goes_on_after_odd_size=True,
+    # getting and cleaning
+    restarts_at_min_offset=True,
+    # pulling
+    stores_offset_moved_event=True,
+    # delayed messages
+    notes_delay_offset_while_waiting=True,
 )
 
 _4_9: Final = replace(
@@ -53,6 +63,35 @@ _4_9: Final = replace(
     has_light_queues=True,
     covers_log_to_record_end=True,
     counts_hash_slots_in_use=True,
+    # putting
+    checks_page_cache_before_message=True,
+    reports_long_properties_as_illegal=True,
+    stamps_batches_before_lock=False,
+    puts_under_reentrant_lock=True,
+    fills_light_lists_for_plain_names=True,
+    leaves_wait_out_of_light_records=True,
+    sets_light_offsets_from_record=True,
+    reports_large_light_records_as_unknown=True,
+    # log, dispatching and replicas
+    flushes_log_by_timer=True,
+    moves_dispatch_into_log=True,
+    waits_for_slave_by_slave_timeout=True,
+    # recovery
+    goes_on_after_odd_size=False,
+    loads_delay_levels_after_recovery=True,
+    dispatches_uncovered_at_start=True,
+    cuts_queues_by_cover=True,
+    deletes_queues_of_lost_log=True,
+    # getting and cleaning
+    restarts_at_min_offset=False,
+    refuses_negative_max_msg_nums=True,
+    # delayed messages
+    corrects_delay_offsets=True,
+    goes_back_to_last_delayed=True,
+    notes_delay_offset_while_waiting=False,
+    notes_delay_offset_after_each=True,
+    retries_delivery_soon=True,
+    drops_delayed_half_messages=True,
 )
 
 _5_3: Final = replace(
@@ -84,6 +123,71 @@ _5_3: Final = replace(
     checks_dup_info=True,
     refuses_directory_in_index=True,
     writes_header_of_unused_index=True,
+    # putting
+    checks_puts_by_hooks=True,
+    limits_topics_in_bytes=True,
+    checks_page_cache_before_message=False,
+    reports_long_properties_as_illegal=False,
+    takes_puts_as_duplicating_slave=True,
+    schedules_by_hook=True,
+    fills_light_lists_by_lmq_switch=True,
+    fills_light_lists_for_plain_names=False,
+    leaves_wait_out_of_light_records=False,
+    sets_light_offsets_from_record=False,
+    limits_light_records=True,
+    reports_large_light_records_as_unknown=False,
+    # log, dispatching and replicas
+    has_wake_flush_switches=True,
+    pools_buffers_with_sync_flush=True,
+    flushes_checkpoint_by_timer=True,
+    keeps_confirmed_offset=True,
+    dispatches_only_flushed_records=True,
+    stops_dispatch_at_confirmed_offset=True,
+    notifies_on_slave=True,
+    waits_for_in_sync_replicas=True,
+    skips_replicas_with_duplication=True,
+    # recovery
+    recovers_from_queues_cover=True,
+    dispatches_in_normal_recovery=True,
+    dispatches_whole_confirmed_records=True,
+    loads_delay_levels_after_recovery=False,
+    dispatches_uncovered_at_start=False,
+    has_recheck_of_queues_cover=True,
+    starts_dispatch_at_confirmed_offset=True,
+    cuts_queues_before_log=True,
+    counts_unconfirmed_records=True,
+    # getting and cleaning
+    refuses_negative_max_msg_nums=False,
+    travels_queue_files=True,
+    limits_bytes_of_get=True,
+    ends_full_get_at_any_unit=True,
+    bounds_disk_ratios=True,
+    judges_disk_by_forcible_ratio=True,
+    has_delete_file_batch_max=True,
+    corrects_batch_queues=True,
+    # pulling
+    rejects_pulls_on_unread_slave=True,
+    commits_only_with_result=True,
+    commits_offsets_on_slave=True,
+    keeps_pull_offsets=True,
+    has_server_side_reset=True,
+    answers_with_sys_flags=True,
+    sends_consumers_back_to_master=True,
+    stores_offset_moved_event=False,
+    reports_forbidden_type=True,
+    checks_group_names=True,
+    reports_wrong_queue_as_parameter=True,
+    filters_retries_by_tag=True,
+    cuts_group_from_retry_topic=True,
+    # files of the broker
+    versions_consumer_offsets=True,
+    versions_delay_offsets=True,
+    has_state_version=True,
+    has_topic_attributes=True,
+    has_group_attributes=True,
+    has_forbidden_table=True,
+    # delayed messages
+    notes_delay_offset_while_waiting=True,
 )
 
 RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {"4.3": _4_3, "4.9": _4_9, "5.3": _5_3}
@@ -110,6 +214,12 @@ def rules_of(release: str) -> ReleaseRules:
         question = did_you_mean(str(release), RELEASES)
         hint = f"; {question}" if question else ""
         raise InvalidOptionError(f"release: expected one of {', '.join(RELEASES)}, found {release!r}{hint}") from None
+
+
+def shown_releases() -> str:
+    """Return the names of all releases for a document: the last one after "or"."""
+    *others, last = (f"`{name}`" for name in RELEASES)
+    return f"{', '.join(others)} or {last}"
 
 
 def _reduce(rules: ReleaseRules) -> tuple[Callable[[str], ReleaseRules], tuple[str]]:

@@ -111,6 +111,7 @@ class CommitLog:
         broker = broker or BrokerConfig()
         size = config.mapped_file_size_commit_log
         self.config = config
+        self._features = config.features
         self.mapped_file_queue = MappedFileQueue(paths, size, file_system, clock, allocate, writable=writable)
         self.queue_offsets = QueueOffsets()
         self.running_flags = RunningFlags()
@@ -206,8 +207,8 @@ class CommitLog:
         """
         if self.config.duplication_enable:
             noted = self._checkpoint.confirm_physical_offset if self._checkpoint is not None else -1
-            return noted if self.config.release == "5.3" else -1
-        if self.config.release == "5.3" and self.config.flush_disk_type == "SYNC_FLUSH":
+            return noted if self._features.keeps_confirmed_offset else -1
+        if self._features.dispatches_only_flushed_records and self.config.flush_disk_type == "SYNC_FLUSH":
             return self.flushed_where
         return self.max_offset
 
@@ -340,7 +341,7 @@ class CommitLog:
         schedules : bool
             Send delayed messages to the schedule topic. In 4.x the log always does, in 5.x the broker.
         """
-        levels = len(self.config.delay_levels) if schedules or self.config.release != "5.3" else None
+        levels = len(self.config.delay_levels) if schedules or not self._features.schedules_by_hook else None
         now = self._clock.now_ms()
         return tuple(
             encode_batch(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.format.delayed import parse_delay_levels
 from store_core.format.encode import EncodeRules
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, rules_of
 from store_core.queue.queue_rules import QueueRules, Release
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.config_names import OTHER_NAMES
@@ -18,6 +19,8 @@ from store_core.store.config_values import check_fields, load_fields, snake_case
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection
+
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = ["SMALLEST_SEGMENT", "BrokerRole", "DefaultSize", "FlushDiskType", "MessageStoreConfig", "Release"]
 
@@ -70,11 +73,11 @@ class MessageStoreConfig:
     Attributes
     ----------
     release : str
-        ``"4.3"``, ``"4.9"`` or ``"5.3"``: whose behaviour is followed.
+        Whose behaviour is followed; one of `RELEASES`.
     store_path_commit_log : str or None
         The commit log's directory, or several with commas; None stands for ``commitlog`` below the store's root.
     flush_commit_log_timed, use_reentrant_lock_when_put_message : bool
-        True, with release 4.3 False.
+        None stands for what the release does, see `ReleaseRules`.
     file_reserved_time : int
         Hours.
     timer_max_delay_sec : int
@@ -83,7 +86,7 @@ class MessageStoreConfig:
         What `from_properties` found and no broker knows.
     """
 
-    release: Release = "5.3"
+    release: Release = DEFAULT_RELEASE
 
     # Files
     store_path_commit_log: str | None = None
@@ -180,9 +183,8 @@ class MessageStoreConfig:
     unknown_keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("use_reentrant_lock_when_put_message", "flush_commit_log_timed"):
-            if getattr(self, name) is _UNSET:
-                object.__setattr__(self, name, self.release != "4.3")
+        if self.release in RELEASES:  # any other is refused with the fields below
+            self._take_defaults_of_release()
         check_fields(self)
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
@@ -195,7 +197,7 @@ class MessageStoreConfig:
         parse_delay_levels(self.message_delay_level)
 
     @classmethod
-    def from_properties(cls, path: str | os.PathLike[str], release: Release = "5.3") -> Self:
+    def from_properties(cls, path: str | os.PathLike[str], release: Release = DEFAULT_RELEASE) -> Self:
         """Read a broker's configuration file.
 
         Keys are RocketMQ's (``flushDiskType``, 4.x spellings too) or ours (``flush_disk_type``). Keys of the broker's
@@ -219,6 +221,17 @@ class MessageStoreConfig:
         return cls(**(defaults | values))
 
     @property
+    def features(self) -> ReleaseRules:
+        """What the release does."""
+        return rules_of(self.release)
+
+    def _take_defaults_of_release(self) -> None:
+        if self.use_reentrant_lock_when_put_message is _UNSET:
+            object.__setattr__(self, "use_reentrant_lock_when_put_message", self.features.puts_under_reentrant_lock)
+        if self.flush_commit_log_timed is _UNSET:
+            object.__setattr__(self, "flush_commit_log_timed", self.features.flushes_log_by_timer)
+
+    @property
     def delay_levels(self) -> tuple[int, ...]:
         """Delays in ms, level 1 first."""
         return parse_delay_levels(self.message_delay_level)
@@ -229,10 +242,14 @@ class MessageStoreConfig:
         return EncodeRules(
             self.release,
             self.max_message_size,
-            self.enabled_append_prop_crc and self.release == "5.3",
+            self.enabled_append_prop_crc and self.features.has_property_crc,
             self.auto_message_version_on_topic_len,
-            self.enable_multi_dispatch if self.release == "4.9" else self.enable_lmq and self.release == "5.3",
+            self._fills_light_lists(),
         )
+
+    def _fills_light_lists(self) -> bool:
+        by_lmq_switch = self.features.fills_light_lists_by_lmq_switch
+        return self.features.has_light_queues and (self.enable_lmq if by_lmq_switch else self.enable_multi_dispatch)
 
     def queue_rules(self, batch_topics: Collection[str] = ()) -> QueueRules:
         """Return what of this decides queues, index and dispatch.
@@ -240,13 +257,13 @@ class MessageStoreConfig:
         Parameters
         ----------
         batch_topics : collection of str
-            Topics with the attribute ``queue.type=BatchCQ``; only release 5.3 has them.
+            Topics with the attribute ``queue.type=BatchCQ``; left out if the release has none.
         """
         return QueueRules(
             release=self.release,
             consume_queue_file_size=self.mapped_file_size_consume_queue,
             batch_consume_queue_file_size=self.mapper_file_size_batch_consume_queue,
-            batch_topics=frozenset(batch_topics) if self.release == "5.3" else frozenset(),
+            batch_topics=frozenset(batch_topics) if self.features.has_batch_queues else frozenset(),
             ext_file_size=self.mapped_file_size_consume_queue_ext,
             is_ext_enabled=self.enable_consume_queue_ext,
             max_hash_slot_num=self.max_hash_slot_num,
@@ -256,8 +273,8 @@ class MessageStoreConfig:
             is_index_safe=self.message_index_safe,
             delay_levels=self.delay_levels,
             check_crc=self.check_crc_on_recover,
-            verify_property_crc=self.force_verify_prop_crc and self.release == "5.3",
+            verify_property_crc=self.force_verify_prop_crc and self.features.has_property_crc,
             is_duplication_enabled=self.duplication_enable,
-            is_multi_dispatch_enabled=self.enable_multi_dispatch and self.release != "4.3",
-            is_lmq_enabled=self.enable_lmq and self.release != "4.3",
+            is_multi_dispatch_enabled=self.enable_multi_dispatch and self.features.has_light_queues,
+            is_lmq_enabled=self.enable_lmq and self.features.has_light_queues,
         )

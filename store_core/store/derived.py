@@ -115,7 +115,7 @@ class DerivedStructures:
         """Start the services."""
         self.reput.start()
         self.flush_service.start()
-        if self.rules.release == "5.3":
+        if self.rules.features.flushes_checkpoint_by_timer:
             self._checkpoint_service.start()
 
     def shutdown(self) -> bool:

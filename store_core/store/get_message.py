@@ -77,7 +77,7 @@ class MessageGetter:
         if offset == largest:
             return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
         if offset > largest:
-            restarts = self.config.release == "4.3" and smallest == 0  # up to 4.9.3
+            restarts = self.config.features.restarts_at_min_offset and smallest == 0
             return GetMessageStatus.OFFSET_OVERFLOW_BADLY, smallest if restarts else largest
         return None, offset
 
@@ -112,7 +112,7 @@ class _Get:
         self._getter = getter
         self._config = config = getter.config
         self._log = getter.log
-        self._is_5 = config.release == "5.3"
+        self._features = config.features
         self._queue = queue
         self._offset = offset
         self._most = max_msg_nums
@@ -127,11 +127,12 @@ class _Get:
 
     def result(self, smallest: int, largest: int) -> GetMessageResult:
         """Look at the queue, file by file, until there is a message."""
-        if self._most < 0 and self._config.release == "4.9":
-            raise InvalidOptionError(f"max_msg_nums must not be negative with release 4.9, found {self._most}")
+        if self._most < 0 and self._features.refuses_negative_max_msg_nums:
+            release = self._config.release
+            raise InvalidOptionError(f"max_msg_nums must not be negative with release {release}, found {self._most}")
         found = self._found
         found.min_offset, found.max_offset = smallest, largest
-        for _ in range(self._config.travel_cq_file_num_when_get_message if self._is_5 else 1):
+        for _ in range(self._config.travel_cq_file_num_when_get_message if self._features.travels_queue_files else 1):
             if found.buffer_total_size or found.next_begin_offset >= largest:
                 break
             if not self._look_through_file(largest):
@@ -148,7 +149,7 @@ class _Get:
             found.next_begin_offset = self._getter.corrected(found.next_begin_offset, following)
             return False
         self._resume_at = _NOWHERE  # 5.3.3 keeps nextPhyFileStartOffset for one file of the queue
-        take = self._take if self._is_5 else self._take_as_4
+        take = self._take if self._features.ends_full_get_at_any_unit else self._take_as_4
         for unit in units:
             if found.next_begin_offset >= largest or not take(unit):
                 break
@@ -187,7 +188,7 @@ class _Get:
         if found.message_count + unit.batch_size > self._most:
             return True
         size = found.buffer_total_size + unit.store_size
-        if self._is_5 and size > self._most_bytes:
+        if self._features.limits_bytes_of_get and size > self._most_bytes:
             return True
         if self._getter.is_in_memory(unit.physical_offset, self._log_end):
             most, count = config.max_transfer_bytes_on_message_in_memory, config.max_transfer_count_on_message_in_memory

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from store_core.format.decode import decode_message
 from store_core.format.properties import PropertyParser
+from store_core.format.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +75,7 @@ class GetMessageResult:
     buffer_total_size: int = 0
     suggest_pulling_from_slave: bool = False
     filtered_count: int = 0
-    release: str = "5.3"
+    release: str = DEFAULT_RELEASE
 
     @property
     def messages(self) -> list[MessageExt]:
@@ -106,7 +107,7 @@ class QueryMessageResult:
     message_buffers: list[memoryview] = field(default_factory=list)
     index_last_update_timestamp: int = 0
     index_last_update_physical_offset: int = 0
-    release: str = "5.3"
+    release: str = DEFAULT_RELEASE
 
     @property
     def messages(self) -> list[MessageExt]:

@@ -19,7 +19,6 @@ from store_core.format.property_string import (
     format_properties,
     to_utf8,
 )
-from store_core.format.release import rules_of
 from store_core.queue.light_units import has_lists, is_light, split_names
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ class LightQueues:
 
     def __init__(self, config: MessageStoreConfig, offsets: QueueOffsets) -> None:
         self._release = config.release
+        self._features = config.features
         self._offsets = offsets
         self._is_lmq_enabled = config.enable_lmq
         self.is_enabled = config.encode_rules.enable_lmq
@@ -54,7 +54,7 @@ class LightQueues:
     def is_concerned(self, topic: str, properties: Mapping[str, str | None]) -> bool:
         """Return whether a message goes to further queues."""
         is_listed = bool((properties.get(INNER_MULTI_DISPATCH) or "").strip())
-        return self.is_enabled and is_listed and has_lists(topic, rules_of(self._release))
+        return self.is_enabled and is_listed and has_lists(topic, self._features)
 
     def dispatch_properties(self, message: Message, properties: PropertyMap) -> tuple[PropertyMap, bytes]:
         """Note the indexes in the map, and give that with the field that is stored.
@@ -70,13 +70,13 @@ class LightQueues:
             stored = noted.without(WAIT)
             noted = PropertyMap(stored, stored.capacity)
             noted[WAIT] = properties[WAIT]
-        text = format_properties(stored if self._release == "4.9" else noted, self._release)
+        text = format_properties(stored if self._features.leaves_wait_out_of_light_records else noted, self._release)
         return noted, to_utf8(text)
 
     def _next_offset(self, name: str, queue_id: int) -> int | None:
         if self._is_lmq_enabled and is_light(name):
             return self._offsets.next_light_offset(name)
-        return self._offsets.next_offset(name, queue_id) if self._release == "4.9" else None
+        return self._offsets.next_offset(name, queue_id) if self._features.fills_light_lists_for_plain_names else None
 
     def advance(self, message: Message, properties: PropertyMap) -> None:
         """Move the further queues on, after the record is in the log.
@@ -85,7 +85,7 @@ class LightQueues:
         4.9 leaves prepared and rolled-back transaction messages out.
         """
         names = split_names(properties.get(INNER_MULTI_DISPATCH) or "")
-        if self._release == "4.9":
+        if self._features.sets_light_offsets_from_record:
             offsets = split_names(properties.get(INNER_MULTI_QUEUE_OFFSET) or "")
             if may_be_delayed(message.sys_flag) and len(names) == len(offsets):
                 for name, offset in zip(names, offsets, strict=True):

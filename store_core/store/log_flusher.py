@@ -122,7 +122,7 @@ class LogFlusher:
     def _wake(
         self, service: FlushRealTimeService | GroupCommitService | CommitRealTimeService, *, by_config: bool
     ) -> None:
-        if by_config or self._config.release != "5.3":
+        if by_config or not self._config.features.has_wake_flush_switches:
             service.wakeup()
 
 
@@ -131,10 +131,8 @@ def uses_pool(config: MessageStoreConfig) -> bool:
 
     A slave has none, and in 4.x a store with synchronous flush neither.
     """
-    is_async = config.flush_disk_type == "ASYNC_FLUSH"
-    return (
-        config.transient_store_pool_enable and config.broker_role != "SLAVE" and (is_async or config.release == "5.3")
-    )
+    takes_part = config.flush_disk_type == "ASYNC_FLUSH" or config.features.pools_buffers_with_sync_flush
+    return config.transient_store_pool_enable and config.broker_role != "SLAVE" and takes_part
 
 
 def _flush_pace(config: MessageStoreConfig) -> Pace:

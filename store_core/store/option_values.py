@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import resolve_columns
 from store_core.format.message_selector import FILTER_TYPES
+from store_core.format.release import RELEASES
 from store_core.store.option_checks import parse_integer, refuse_value, shown_option
 from store_core.store.store_time import parse_zone, store_time
 
@@ -34,7 +35,6 @@ _BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _BYTE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _TAG_SEPARATOR: Final = "||"
 _ALL_TAGS: Final = "*"
-_RELEASES: Final = ("4.3", "4.9", "5.3")
 
 
 class ReadMode(Enum):
@@ -219,5 +219,5 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "verify_crc": _boolean,
     "decompress": _boolean,
     "fail_on_data_loss": _boolean,
-    "release": _one_of(*_RELEASES),
+    "release": _one_of(*RELEASES),
 }

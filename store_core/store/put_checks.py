@@ -40,6 +40,7 @@ from store_core.format.property_string import (
     format_properties,
     to_utf8,
 )
+from store_core.format.release import rules_of
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def default_hooks(config: MessageStoreConfig, state: StoreState) -> list[PutMess
 
 def topic_refusal(topic: str, release: Release) -> str | None:
     """Say why no broker of a release takes messages of a topic; None if it does."""
-    if release != "5.3":
+    if not rules_of(release).limits_topics_in_bytes:
         size, limit = utf16_length(topic), _I8_MAX
         return f"MESSAGE_ILLEGAL: it has {size} characters, and {limit} are the most" if size > limit else None
     size, limit = len(to_utf8(topic)), _MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else _I8_MAX
@@ -118,6 +119,7 @@ class PutChecks:
 
     def __init__(self, config: MessageStoreConfig, state: StoreState) -> None:
         self._config = config
+        self._features = config.features
         self._state = state
         self._levels = len(config.delay_levels)
 
@@ -126,7 +128,7 @@ class PutChecks:
     def check_store_status(self) -> PutMessageStatus | None:
         """Refuse when shut down, a slave, or not writeable; the page cache is looked at by itself."""
         is_slave = self._config.broker_role == "SLAVE"
-        if self._config.release == "5.3":
+        if self._features.takes_puts_as_duplicating_slave:
             is_slave = is_slave and not self._config.duplication_enable
         if self._state.is_shutdown or is_slave or not self._state.is_writeable:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -207,7 +209,7 @@ class PutChecks:
         )
         busy = self.check_page_cache
         refused = self.check_store_status()
-        if self._config.release == "4.9":
+        if self._features.checks_page_cache_before_message:
             return refused or busy() or illegal
         return refused or illegal or busy()
 
@@ -219,9 +221,9 @@ class PutChecks:
         if text is None or len(text) * 2 <= _I16_MAX:
             return None
         length = utf16_length(text if isinstance(text, str) else text.decode("utf-8", "replace"))
-        too_long = PutMessageStatus.MESSAGE_ILLEGAL
-        if self._config.release == "4.3":
-            too_long = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        too_long = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        if self._features.reports_long_properties_as_illegal:
+            too_long = PutMessageStatus.MESSAGE_ILLEGAL
         return too_long if length > _I16_MAX else None
 
     def _long_properties(self, message: Message) -> str | None:

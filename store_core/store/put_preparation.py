@@ -88,13 +88,14 @@ class PutPreparation:
     ) -> None:
         self.rules = config.encode_rules
         self._config = config
+        self._features = config.features
         self._store_host = store_host
         self._light_queues = light_queues
         self._is_batch_topic = is_batch_topic
 
     def delayed(self, message: Message) -> Message | Refusal:
         """Send a delayed message to the schedule topic: in 4.x the log does it, in 5.x the broker's hook."""
-        if self._config.release == "5.3" or not may_be_delayed(message.sys_flag) or not message.may_have(DELAY):
+        if self._features.schedules_by_hook or not may_be_delayed(message.sys_flag) or not message.may_have(DELAY):
             return message
         properties = stored_properties(message, self._config.release)
         level = _delay_level(properties)
@@ -113,7 +114,7 @@ class PutPreparation:
 
     def single(self, message: Message, born_timestamp: int) -> Pending | Refusal:
         """Encode a message, unless the lock must add to it."""
-        is_inner = self._config.release == "5.3" and bool(message.sys_flag & _INNER_BATCH)
+        is_inner = self._features.has_inner_batches and bool(message.sys_flag & _INNER_BATCH)
         counts_inner = is_inner or (message.may_have(INNER_NUM) and self._is_batch_topic(message.topic))
         pending = Pending(message, None, is_queued=may_be_delayed(message.sys_flag))
         if counts_inner or self._light_queues.is_enabled:
@@ -169,7 +170,7 @@ class PutPreparation:
             encoded = self._within_a_file(encoded)
         if isinstance(encoded, Refusal):
             return encoded
-        if self._config.release == "4.3":
+        if self._features.stamps_batches_before_lock:
             encoded.fixed_timestamp = born_timestamp
         return Pending(batch, encoded, message_num=len(items))
 
@@ -177,7 +178,7 @@ class PutPreparation:
         """Encode a message to which the lock adds: the index of an inner batch, those of further queues."""
         properties = PropertyMap() if pending.properties is None else pending.properties
         message = pending.message
-        if message.sys_flag & _INNER_BATCH and self._config.release == "5.3":
+        if message.sys_flag & _INNER_BATCH and self._features.has_inner_batches:
             properties = PropertyMap(properties, properties.capacity)
             properties[INNER_BASE] = str(queue_offset)
             message = with_properties(message, properties, self._config.release)
@@ -193,14 +194,14 @@ class PutPreparation:
     def _light_limit(self, encoded: EncodedRecords) -> EncodedRecords | Refusal:
         """Limit the whole record, as 5.3 does for such messages, by what it allows a body."""
         limit = self.rules.max_message_size
-        if self._config.release == "5.3" and len(encoded.data) > limit:
+        if self._features.limits_light_records and len(encoded.data) > limit:
             reason = f"a record of {len(encoded.data)} bytes, at most {limit} are allowed for light queues"
             return Refusal(_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
         return self._within_a_file(encoded)
 
     def _light_refusal(self, refusal: Refusal) -> PutMessageResult:
         """Return the result of a message that became too large by its further indexes."""
-        if self._config.release == "4.9":
+        if self._features.reports_large_light_records_as_unknown:
             status, append_status = PutMessageStatus.UNKNOWN_ERROR, AppendMessageStatus.UNKNOWN_ERROR
         elif refusal.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED:
             status, append_status = _ILLEGAL, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED

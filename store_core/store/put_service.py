@@ -46,6 +46,7 @@ class PutService:
     def __init__(self, commit_log: CommitLog, state: StoreState, hooks: list[PutMessageHook]) -> None:
         self._commit_log = commit_log
         self._config = commit_log.config
+        self._checks_by_hooks = commit_log.config.features.checks_puts_by_hooks
         self._state = state
         self._hooks = hooks
         self._checks = PutChecks(commit_log.config, state)
@@ -77,7 +78,7 @@ class PutService:
         """Let the release's checks, or the hooks, look at a message."""
         if self._state.is_shutdown:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        if self._config.release != "5.3":
+        if not self._checks_by_hooks:
             return self._checks.check_4x(message, is_batch=is_batch) or message
         hooked: Message | PutMessageStatus = message
         for hook in self._hooks:
@@ -125,7 +126,7 @@ class PutService:
     def _refuse_many(self, messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table) -> PutMessageStatus | None:
         if self._state.is_shutdown:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        if self._config.release == "5.3" and not self._hooks:
+        if self._checks_by_hooks and not self._hooks:
             return None
         illegal = any(self._checks.check_topic(topic) is not None for topic in _distinct_topics(messages))
         refused = self._checks.check_store_status() or self._checks.check_page_cache()

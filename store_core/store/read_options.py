@@ -12,6 +12,7 @@ from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.message_selector import MessageSelector
 from store_core.format.near_name import did_you_mean
 from store_core.format.properties import PropertyParser
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.option_checks import check_filter, check_filter_type, check_order, shown_option
 from store_core.store.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
 from store_core.store.store_time import parse_zone, store_time
@@ -70,8 +71,8 @@ class ReadOptions:
     fail_on_data_loss : bool
         Whether missing files are errors.
     release : str
-        RocketMQ that serves the store: ``"4.3"`` (up to 4.9.0), ``"4.9"`` or ``"5.3"``; the first parses properties
-        differently.
+        RocketMQ that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0, parses
+        properties differently.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -94,7 +95,7 @@ class ReadOptions:
     verify_crc: bool = True
     decompress: bool = False
     fail_on_data_loss: bool = True
-    release: str = "5.3"
+    release: str = DEFAULT_RELEASE
 
     @classmethod
     def parse(cls, **named: object) -> Self:

@@ -129,7 +129,7 @@ class StoreRecovery:
         if not last_exit_ok or self._is_cut:
             self._bring_to_disk()
         self._recover_queue_offsets()
-        if self._rules.release == "4.9":
+        if self._rules.features.loads_delay_levels_after_recovery:
             self._make_schedule_queues()
         return self.finish()
 
@@ -146,9 +146,11 @@ class StoreRecovery:
         OSError
             As the system says.
         """
-        log, release = self._log, self._rules.release
-        if release == "4.3" or (release == "5.3" and not log.config.recheck_reput_offset_from_cq):
-            reput.reput_from_offset = log.max_offset if release == "4.3" else log.confirm_offset
+        log, features = self._log, self._rules.features
+        rechecks = features.has_recheck_of_queues_cover and log.config.recheck_reput_offset_from_cq
+        if not (features.dispatches_uncovered_at_start or rechecks):
+            is_confirmed = features.starts_dispatch_at_confirmed_offset
+            reput.reput_from_offset = log.confirm_offset if is_confirmed else log.max_offset
             return self.finish(reput.reput_from_offset)
         start = reput.reput_from_offset = max(self._queues.max_physical_offset, log.min_offset, 0)
         if reput.behind < 0:
@@ -158,6 +160,7 @@ class StoreRecovery:
             dispatched = self._dispatcher.dispatched
             reput.catch_up()
             count, end = self._dispatcher.dispatched - dispatched, reput.reput_from_offset
+            release = self._rules.release
             why = f"the queues covered the log up to {start}, and release {release} dispatches the rest before it is up"
             self._decide(f"dispatched {count} records from {start} to {end}", "consumequeue", why)
             self._note(caught_up=end - start)
@@ -240,7 +243,7 @@ class StoreRecovery:
         queue = self._log.mapped_file_queue
         files = queue.mapped_files
         start = (
-            normal_start(files, self._rules.release, cover)
+            normal_start(files, self._rules.features, cover)
             if last_exit_ok
             else abnormal_start(files, self._rules, self._checkpoint)
         )
@@ -251,8 +254,9 @@ class StoreRecovery:
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
-        if self._rules.release == "5.3":
+        if self._rules.features.keeps_confirmed_offset:
             self._confirm(end, files[start.number].file_from_offset, confirmed, last_exit_ok=last_exit_ok)
+        if self._rules.features.cuts_queues_before_log:
             self._queues.flush()
             self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
             self._cut_log(end)
@@ -266,18 +270,19 @@ class StoreRecovery:
             self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
 
     def _scan(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> FollowedLog:
-        # 4.9 knows no delay levels yet, so units of delayed messages get the hash of their tags.
-        rules = replace(self._rules, delay_levels=()) if self._rules.release == "4.9" else self._rules
+        # A release that knows no delay levels yet gives units of delayed messages the hash of their tags.
+        features = self._rules.features
+        rules = replace(self._rules, delay_levels=()) if features.loads_delay_levels_after_recovery else self._rules
         gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
-        on_half = self._dispatch_empty if rules.release == "4.3" and not last_exit_ok else None
+        on_half = self._dispatch_empty if features.goes_on_after_odd_size and not last_exit_ok else None
         end = follow_log_for_recovery(files, rules, gate.take, on_half)
         self._dispatcher.write_back()
         if gate.left_out is not None:
             self._decide(
                 f"left out the record at {gate.left_out}",
                 "its queue",
-                f"queues cover the log up to {cover}, and release 5.3 dispatches only what starts behind that: the "
-                f"queue's later messages are one index too early",
+                f"queues cover the log up to {cover}, and release {self._rules.release} dispatches only what "
+                f"starts behind that: the queue's later messages are one index too early",
             )
         return end
 
@@ -287,8 +292,8 @@ class StoreRecovery:
         if not self._has_nameless:
             self._has_nameless = True
             why = (
-                f"a record claims {size} bytes and its parts come to others; after a crash release 4.3 counts it as a "
-                f"message there, pointing to offset 0. The queue is kept in memory"
+                f"a record claims {size} bytes and its parts come to others; after a crash release "
+                f"{self._rules.release} counts it as a message there, pointing to offset 0. The queue is kept in memory"
             )
             self._decide("counted one message", "queue 0 of the topic with no name", why)
 
@@ -318,13 +323,16 @@ class StoreRecovery:
 
     def _recover_nothing(self, *, last_exit_ok: bool) -> None:
         """Do what is to be done without a single segment."""
-        self._note(confirm_offset=self._checkpoint.confirm_physical_offset if self._rules.release == "5.3" else -1)
+        features = self._rules.features
+        self._note(confirm_offset=self._checkpoint.confirm_physical_offset if features.keeps_confirmed_offset else -1)
         if not len(self._queues):
             return
         where = self._log.mapped_file_queue.paths.paths[0]
-        if self._rules.release == "4.3" and last_exit_ok:
+        if last_exit_ok and not features.deletes_queues_of_lost_log:
             self._decide(
-                f"kept {len(self._queues)} queues", where, "the log is gone; release 4.3 does not look at that"
+                f"kept {len(self._queues)} queues",
+                where,
+                f"the log is gone; release {self._rules.release} does not look at that",
             )
             return
         self._queues.destroy_all()
@@ -333,7 +341,8 @@ class StoreRecovery:
     # ---- the queues
 
     def _cut_queues(self, cover: int, end: FollowedLog, *, last_exit_ok: bool) -> None:
-        is_cut = not last_exit_ok if self._rules.release == "4.3" else cover >= end.end_offset
+        by_cover = self._rules.features.cuts_queues_by_cover
+        is_cut = cover >= end.end_offset if by_cover else not last_exit_ok
         if is_cut:
             dropped = self._queues.truncate_dirty(end.end_offset)
             if dropped:
@@ -343,12 +352,12 @@ class StoreRecovery:
                     "consumequeue",
                     f"they reached to {cover}, and the log ends at {end.end_offset}",
                 )
-        elif self._rules.release == "4.3" and cover >= end.end_offset:
+        elif not by_cover and cover >= end.end_offset:
             self._decide(
                 "left the queues as they are",
                 "consumequeue",
-                f"they reach to {cover}, behind the log's end at {end.end_offset}; release 4.3 cuts them after a crash "
-                f"only, and serves what they point at",
+                f"they reach to {cover}, behind the log's end at {end.end_offset}; release "
+                f"{self._rules.release} cuts them after a crash only, and serves what they point at",
             )
 
     def _recover_queue_offsets(self) -> None:
@@ -358,7 +367,7 @@ class StoreRecovery:
         """
         table, light = self._queues.queue_offsets(), self._queues.light_queue_offsets()
         self._queues.correct_min_offset(self._log.min_offset)
-        if self._rules.release == "5.3" and self._rules.is_duplication_enabled:
+        if self._rules.features.counts_unconfirmed_records and self._rules.is_duplication_enabled:
             self._compensate(table)
         self._log.queue_offsets.replace(table, light)
 

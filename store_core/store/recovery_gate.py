@@ -26,14 +26,14 @@ class RecoveryGate:
     ) -> None:
         self._dispatcher = dispatcher
         self._rules = rules
-        self._confirmed = checkpoint.confirm_physical_offset if rules.release == "5.3" else -1
+        self._confirmed = checkpoint.confirm_physical_offset if rules.features.keeps_confirmed_offset else -1
         self._cover = cover
         self._last_exit_ok = last_exit_ok
         self.left_out: int | None = None
 
     def take(self, batch: DispatchBatch) -> None:
         """Dispatch what is to be dispatched of a batch."""
-        if self._last_exit_ok and self._rules.release != "5.3":
+        if self._last_exit_ok and not self._rules.features.dispatches_in_normal_recovery:
             return
         chosen = select_rows(batch, self._chosen(batch))
         if chosen is not None:
@@ -48,6 +48,6 @@ class RecoveryGate:
             return offsets > self._cover
         if not self._rules.is_duplication_enabled:
             return np.ones(len(batch), bool)
-        if self._rules.release == "5.3":
+        if self._rules.features.dispatches_whole_confirmed_records:
             return offsets + batch.message_size <= self._confirmed
         return offsets < self._confirmed

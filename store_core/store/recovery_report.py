@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.coverage import Check, Coverage
 from store_core.store.found_end import FoundEnd
 
@@ -102,7 +103,7 @@ class RecoveryReport:
     reason: StopReason | None = None
     truncated_files: int = 0
     notes: tuple[str, ...] = ()
-    release: str = "5.3"
+    release: str = DEFAULT_RELEASE
     start_offset: int = 0
     queues_cover: int = -1
     dispatched: int = 0
@@ -153,7 +154,7 @@ def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:
         Whether the check begins at the log's first segment.
     """
     earlier = {} if is_whole else {Check.LENGTHS_OF_EARLIER_SEGMENTS: False}
-    has_property_crc = rules.release == "5.3" and rules.check_crc and rules.verify_property_crc
+    has_property_crc = rules.features.has_property_crc and rules.check_crc and rules.verify_property_crc
     return Coverage.of(
         {
             Check.SEGMENT_SIZES: True,

@@ -90,10 +90,11 @@ class Replication:
 
     def __init__(self, config: MessageStoreConfig, broker: BrokerConfig, replicas: ReplicaService) -> None:
         self._config = config
+        self._features = config.features
         self._broker = broker
         self._replicas = replicas
         self._is_possible = config.broker_role == "SYNC_MASTER" and not (
-            config.duplication_enable and config.release == "5.3"
+            config.duplication_enable and self._features.skips_replicas_with_duplication
         )
 
     def is_needed(self, *, waits: bool) -> bool:
@@ -103,7 +104,7 @@ class Replication:
     def acknowledgements(self, offset: int) -> int | None:
         """Return the copies that a put needs, with the log at `offset`; None if they can't be had (5.x)."""
         wanted = self._config.in_sync_replicas
-        if self._config.release != "5.3":
+        if not self._features.waits_for_in_sync_replicas:
             return _MASTER_AND_SLAVE
         if self._broker.enable_controller_mode:
             enough = self._replicas.in_sync_replicas(offset) >= self._config.min_in_sync_replicas
@@ -118,10 +119,11 @@ class Replication:
 
     def handle_ha(self, next_offset: int, acknowledgements: int) -> Future[PutMessageStatus]:
         """Wait for replicas, after the log has grown to `next_offset`."""
-        if self._config.release != "5.3":
+        if not self._features.waits_for_in_sync_replicas:
             if not self._replicas.is_slave_ok(next_offset):
                 return completed(PutMessageStatus.SLAVE_NOT_AVAILABLE)
-            timeout = self._config.sync_flush_timeout if self._config.release == "4.3" else self._config.slave_timeout
+            by_slave_timeout = self._features.waits_for_slave_by_slave_timeout
+            timeout = self._config.slave_timeout if by_slave_timeout else self._config.sync_flush_timeout
             return self._replicas.replicate(next_offset, _MASTER_AND_SLAVE, timeout)
         if 0 <= acknowledgements <= 1:
             return completed(PutMessageStatus.PUT_OK)

@@ -168,7 +168,7 @@ class ReputMessageService(ServiceThread):
             As the system says.
         """
         with self._lock:
-            if self._rules.release != "4.3":
+            if self._rules.features.moves_dispatch_into_log:
                 self.reput_from_offset = max(self.reput_from_offset, self._queue.min_offset)
             before = self._dispatcher.dispatched
             with self._dispatcher.indexing_beside() if gather else nullcontext():
@@ -240,7 +240,8 @@ class ReputMessageService(ServiceThread):
 
     def _reput_buffer(self, buffer: _Buffer, *, gather: bool) -> bool:
         """Dispatch the records of a buffer; False if dispatching stops for now."""
-        while buffer.read_size < buffer.size and (self.behind > 0 or self._rules.release != "5.3"):
+        stops_early = self._rules.features.stops_dispatch_at_confirmed_offset
+        while buffer.read_size < buffer.size and (self.behind > 0 or not stops_early):
             reader = DispatchReader(
                 buffer.raw, buffer.file.file_from_offset, buffer.position, self._rules, check_crc=False, read_body=False
             )
@@ -258,7 +259,7 @@ class ReputMessageService(ServiceThread):
             sizes = batch.message_size
             ends = np.cumsum(sizes)
             fits = np.ones(len(batch), bool)
-            if self._rules.release == "5.3":
+            if self._rules.features.stops_dispatch_at_confirmed_offset:
                 fits = ends <= self._end_offset() - self.reput_from_offset
             chosen = select_rows(batch, fits)
             if chosen is not None:
@@ -293,7 +294,7 @@ class ReputMessageService(ServiceThread):
 
     def _pass(self, buffer: _Buffer, end: MessageCheck) -> bool:
         """Pass over what is no record; False if dispatching stops for now."""
-        if self._rules.release == "5.3" and end.size > self.behind:
+        if self._rules.features.stops_dispatch_at_confirmed_offset and end.size > self.behind:
             return False
         if end.is_blank:
             size = self._queue.file_size

@@ -10,6 +10,7 @@ import numpy as np
 
 from store_core.files.file_system import write_all
 from store_core.format.layout import CHECKPOINT, unit_dtype
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,16 +44,16 @@ class StoreCheckpoint:
     logics_msg_timestamp, index_msg_timestamp : int
         The same for the queues and the index; ms.
     master_flushed_offset, confirm_physical_offset : int
-        Kept by release 5.3 only; the others leave these bytes as they are.
+        Kept by releases with `ReleaseRules.keeps_confirmed_offset`; the others leave these bytes as they are.
     """
 
-    def __init__(self, root: Path, file_system: FileSystem, release: str = "5.3") -> None:
+    def __init__(self, root: Path, file_system: FileSystem, release: str = DEFAULT_RELEASE) -> None:
         self.path = root / CHECKPOINT_FILE
         self._file_system = file_system
         self._file: OpenFile | None = None
         self._lock = Lock()
         self._flushed: bytes | None = None
-        self._size = _DTYPE.itemsize if release == "5.3" else _SIZE_BEFORE_5
+        self._size = _DTYPE.itemsize if rules_of(release).keeps_confirmed_offset else _SIZE_BEFORE_5
         self.physic_msg_timestamp = 0
         self.logics_msg_timestamp = 0
         self.index_msg_timestamp = 0

@@ -12,6 +12,7 @@ from store_core.files.abort_file import AbortFile
 from store_core.files.access import explained_access
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.checked_config import checked_config
 from store_core.store.recovery_report import RecoveryReport
 from store_core.store.store_condition import StoreCondition
@@ -116,6 +117,6 @@ def dry_run(
     try:
         config = checked_config(root, config, file_system)
     except StoreError as error:
-        return RecoveryReport(release=config.release if config is not None else "5.3", refusal=str(error))
+        return RecoveryReport(release=config.release if config is not None else DEFAULT_RELEASE, refusal=str(error))
     setup = StoreSetup(root, config, is_read_only=True, batch_topics=batch_topics, clock=clock, file_system=file_system)
     return StoreLife(setup).try_out()

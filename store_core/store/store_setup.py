@@ -63,4 +63,4 @@ class StoreSetup:
     def notifies(self) -> bool:
         """Whether listeners hear of messages (``ReputMessageService.doReput``): in 4.x not those of a slave."""
         config = self.config
-        return self.broker.long_polling_enable and (config.release == "5.3" or config.broker_role != "SLAVE")
+        return self.broker.long_polling_enable and (config.features.notifies_on_slave or config.broker_role != "SLAVE")

@@ -29,6 +29,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
 from store_core.format.properties import PropertyParser
+from store_core.format.release import DEFAULT_RELEASE, RELEASES
 from store_core.queue.index_build import INDEX_DTYPE
 from store_core.queue.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.queue.index_slots import SLOT_SIZE
@@ -71,6 +72,9 @@ _BLANK: Final = unit_dtype(BLANK_RECORD)
 _BLANK_MAGIC: Final = int(MagicCode.BLANK).to_bytes(4, "big", signed=True)
 _START: Final = unit_dtype(replace(MESSAGE_HEAD, fields=MESSAGE_HEAD.fields[:7]))
 """The first fields of a record, up to and with its physical offset."""
+_LAST_OF_OLD_PARSER: Final = next(
+    name for name in reversed(RELEASES) if PropertyParser.of_release(name) is PropertyParser.EXACT_PAIR
+)
 
 
 def release_note(segments: Sequence[Segment], release: str) -> str | None:
@@ -83,17 +87,17 @@ def release_note(segments: Sequence[Segment], release: str) -> str | None:
     segments : sequence of Segment
         Those of the log, in its order. The store's other files are looked for beside a directory ``commitlog``.
     release : str
-        The option's value: ``"4.3"``, ``"4.9"`` or ``"5.3"``.
+        The option's value, one of `RELEASES`.
     """
     directories = dict.fromkeys(Path(segment.path).parent for segment in segments)
     roots = [directory.parent for directory in directories if directory.name == COMMIT_LOG]
     later = next(_backups(roots), None)
     if PropertyParser.of_release(release) is PropertyParser.EXACT_PAIR:
-        return None if later is None else _note(later, "RocketMQ 5", release, "5.3")
+        return None if later is None else _note(later, "RocketMQ 5", release, DEFAULT_RELEASE)
     if later is not None:
         return None
     earlier = next(_shared_slots(roots), None) or next(_repeated_records(segments), None)
-    return None if earlier is None else _note(earlier, "RocketMQ 4.9.0 or earlier", release, "4.3")
+    return None if earlier is None else _note(earlier, "RocketMQ 4.9.0 or earlier", release, _LAST_OF_OLD_PARSER)
 
 
 def _note(evidence: str, writer: str, release: str, other: str) -> str:

@@ -14,6 +14,7 @@ from pyspark_commitlog.path_checks import check_report, check_writable
 from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
 from pyspark_commitlog.rebuild.report import as_json, as_text
 from store_core.errors import UnsafeSizeError
+from store_core.format.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +85,7 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how; by default as the files that are there tell, else as RocketMQ's defaults")
     add = group.add_argument
     add("--since-offset", type=_number, default=0, metavar="N", help="only from this physical offset on; keep the rest")
-    add("--release", choices=("4.3", "4.9", "5.3"), default="5.3", help="whose rules (default 5.3)")
+    add("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="whose rules (default %(default)s)")
     add("--broker-config", metavar="FILE", help="the broker's configuration file, for all sizes and switches")
     add("--consume-queue-file-size", type=_size, metavar="BYTES", help="mappedFileSizeConsumeQueue")
     add("--hash-slot-num", type=_size, metavar="N", help="maxHashSlotNum")

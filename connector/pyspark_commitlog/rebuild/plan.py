@@ -15,6 +15,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
 from store_core.files.store_path import list_segments
+from store_core.format.release import rules_of
 from store_core.queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.config import MessageStoreConfig
@@ -180,11 +181,11 @@ def _queue_rules(store: Path, options: argparse.Namespace, found: DerivedSizes) 
     if options.broker_config is None:
         names = ("consume_queue_file_size", "batch_consume_queue_file_size", "ext_file_size")
         told = {name: getattr(found, name) for name in (*names, "max_hash_slot_num", "max_index_num")}
-        told |= {"is_ext_enabled": found.has_ext, **_light_switches(is_on=rules.release != "4.3")}
+        told |= {"is_ext_enabled": found.has_ext, **_light_switches(is_on=rules.features.has_light_queues)}
     told |= {"is_ext_enabled": True} if options.ext else {}
     values = {name: value for name, value in (*told.items(), *explicit.items()) if value is not None}
     batch_topics = found.batch_topics | frozenset(options.batch_topic) | _configured(store, rules.release)
-    return replace(rules, **values, batch_topics=batch_topics if rules.release == "5.3" else frozenset())
+    return replace(rules, **values, batch_topics=batch_topics if rules.features.has_batch_queues else frozenset())
 
 
 def _light_switches(*, is_on: bool) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def _config(options: argparse.Namespace) -> MessageStoreConfig:
 
 def _configured(store: Path, release: Release) -> frozenset[str]:
     """Return the topics that the broker's ``topics.json`` calls batch topics."""
-    if release != "5.3" or not (store / "config").is_dir():
+    if not rules_of(release).has_batch_queues or not (store / "config").is_dir():
         return frozenset()
     topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
     topics.load()

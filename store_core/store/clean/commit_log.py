@@ -108,7 +108,7 @@ class CleanCommitLogService(CleanService):
             config.file_reserved_time * _HOUR_MS,
             config.delete_commit_log_files_interval / _MS,
             config.destroy_maped_file_interval_forcibly / _MS,
-            config.delete_file_batch_max if config.release == "5.3" else _BATCH_MAX_4,
+            config.delete_file_batch_max if config.features.has_delete_file_batch_max else _BATCH_MAX_4,
         )
         self._manual_rounds = 0
         self._last_retry: float | None = None

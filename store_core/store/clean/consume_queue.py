@@ -75,7 +75,7 @@ class CleanConsumeQueueService(CleanService):
         self._queues = queues
         self._index = index
         self._last_min_offset = 0
-        self._corrects = config.release == "5.3"
+        self._corrects = config.features.corrects_batch_queues
         self._last_deep: float | None = None
 
     def run_once(self) -> None:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.store.config import MessageStoreConfig, Release
+    from store_core.format.release_rules import ReleaseRules
+    from store_core.store.config import MessageStoreConfig
 
 __all__ = ["DiskLimits", "DiskSpace", "SpaceVerdict"]
 
@@ -48,7 +49,7 @@ class DiskLimits:
         ``diskSpaceCleanForciblyRatio`` in 30 to 85 by 5.x. In 4.x these two are properties of the JVM, without bounds.
         """
         warning, forcible = config.disk_space_warning_level_ratio, config.disk_space_clean_forcibly_ratio
-        if config.release == "5.3":
+        if config.features.bounds_disk_ratios:
             warning, forcible = _within(warning, _WARNING_BOUNDS), _within(forcible, _FORCIBLE_BOUNDS)
         return cls(warning, forcible, _within(config.disk_max_used_space_ratio, _DELETE_BOUNDS))
 
@@ -82,7 +83,7 @@ class SpaceVerdict:
     is_full: bool | None
 
     @classmethod
-    def of(cls, limits: DiskLimits, release: Release, log_percent: int, queue_percent: int) -> Self:
+    def of(cls, limits: DiskLimits, features: ReleaseRules, log_percent: int, queue_percent: int) -> Self:
         """Judge the disks of commit log and queues (RocketMQ: ``CleanCommitLogService.isSpaceToDelete``).
 
         The log is looked at first. What 5.x decides there for good is a disk over the forcible limit; what 4.x decides
@@ -90,15 +91,15 @@ class SpaceVerdict:
         the last word on the flag, which they share: in 4.x with ``diskMaxUsedSpaceRatio`` above the warning level, a
         queue disk with room clears the flag that a full log disk has just set.
         """
-        is_5 = release == "5.3"
+        by_forcible = features.judges_disk_by_forcible_ratio
         log_full = limits.is_full(log_percent)
         at_once = log_percent > limits.forcible
         wants = limits.wants_deletion(log_percent)
-        if at_once if is_5 else wants:
+        if at_once if by_forcible else wants:
             return cls(wants_deletion=True, at_once=at_once, is_full=log_full)
         queue_full = limits.is_full(queue_percent)
         at_once = at_once or queue_percent > limits.forcible
-        wants = wants or limits.wants_deletion(queue_percent) or (is_5 and at_once)
+        wants = wants or limits.wants_deletion(queue_percent) or (by_forcible and at_once)
         return cls(wants, at_once, log_full if queue_full is None else queue_full)
 
 
@@ -122,7 +123,7 @@ class DiskSpace:
         self, config: MessageStoreConfig, log_paths: Collection[Path], queue_path: Path, file_system: FileSystem
     ) -> None:
         self.limits = DiskLimits.of(config)
-        self._release = config.release
+        self._features = config.features
         self._log_paths = tuple(log_paths)
         self._queue_path = queue_path
         self._file_system = file_system
@@ -141,7 +142,7 @@ class DiskSpace:
         self._full_paths = frozenset(path for path, percent in percents.items() if percent > self.limits.forcible)
         log_percent = min(percents.values(), default=_NEVER_MEASURED)
         return SpaceVerdict.of(
-            self.limits, self._release, log_percent, self._file_system.used_percent(self._queue_path)
+            self.limits, self._features, log_percent, self._file_system.used_percent(self._queue_path)
         )
 
 

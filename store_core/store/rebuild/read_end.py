@@ -90,7 +90,8 @@ def _is_written(segment: Segment, offset: int) -> bool:
 
 def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:
     """Say what a rebuild or a comparison by these rules checks."""
-    has_property_crc = rules.check_crc and rules.queue_rules.release == "5.3" and rules.queue_rules.verify_property_crc
+    queue_rules = rules.queue_rules
+    has_property_crc = rules.check_crc and queue_rules.features.has_property_crc and queue_rules.verify_property_crc
     earlier = {Check.LENGTHS_OF_EARLIER_SEGMENTS: False} if rules.first_offset else {}
     return Coverage.of(
         {

@@ -52,12 +52,11 @@ class ToldKinds:
 
     def look_at(self, batch: DispatchBatch) -> None:
         """Look at the next records."""
-        if self._rules.queue_rules.release == "4.3":
-            return
-        if self.light_record < 0:
+        features = self._rules.queue_rules.features
+        if features.has_light_queues and self.light_record < 0:
             requests = map(batch.request, batch.multi_dispatch_rows.tolist())
             self.light_record = next((found.physical_offset for found in requests if self._is_light(found)), -1)
-        if self._rules.queue_rules.release == "5.3":
+        if features.has_inner_batches:
             self._look_for_inner_batches(batch)
 
     def _is_light(self, request: DispatchRequest) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[3]
-_PRODUCT = ("store_core/format", "store_core/files", "store_core/queue")
+_PRODUCT = ("store_core", "connector", "jobs")
 _TABLE = _ROOT / "store_core/format/release.py"
 _SOURCE = re.compile(r"[A-Z]\w+(\.\w+)*, .*\d\.\w")
 _FEATURES = tuple(release_features())
@@ -41,6 +41,21 @@ def _release_literals(source: str) -> list[int]:
     return [node.lineno for node in constants if node.value in RELEASES]
 
 
+def _compares_releases(source: str) -> list[int]:
+    """Return the lines that compare a release; asking whether it is one of `RELEASES` is allowed."""
+    comparisons = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Compare))
+    return [
+        node.lineno
+        for node in comparisons
+        if any(_name(side) in {"release", "_release"} for side in (node.left, *node.comparators))
+        and _name(node.comparators[-1]) != "RELEASES"
+    ]
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 def _attributes() -> Iterator[str]:
     for path in _modules():
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -53,7 +68,9 @@ def _attributes() -> Iterator[str]:
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(_ROOT)))
 def test_only_the_table_knows_the_names_of_releases(path: Path) -> None:
     """A rule of a release is a feature with a name: see docs/adr and CONTRIBUTING."""
-    assert [] == _release_literals(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    assert [] == _release_literals(source)
+    assert [] == _compares_releases(source)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +85,15 @@ def test_only_the_table_knows_the_names_of_releases(path: Path) -> None:
 )
 def test_a_name_of_a_release_in_code_is_found(line: str) -> None:
     assert [] != _release_literals(f'"""A module."""\n{line}\n')
+
+
+@pytest.mark.parametrize("line", ["rules.release != OLD", "release in (OLD, NEW)", "RELEASES[1] <= self._release"])
+def test_a_comparison_of_releases_is_found(line: str) -> None:
+    assert [1] == _compares_releases(f"is_new = {line}\n")
+
+
+def test_a_release_may_be_looked_up_among_all() -> None:
+    assert [] == _compares_releases("is_known = release in RELEASES\n")
 
 
 def test_a_docstring_may_name_a_release() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from store_core.format.release import rules_of
 from store_core.store.clean.disk_space import DiskLimits, DiskSpace, SpaceVerdict
 from store_core.store.config import MessageStoreConfig
 from tests.store_core.fakes import FaultyFileSystem
@@ -34,7 +35,7 @@ def config(**settings: Any) -> MessageStoreConfig:  # noqa: ANN401 -- any field
 
 
 def verdict(release: Release, log: int, queues: int, **settings: Any) -> tuple[bool, bool, bool | None]:  # noqa: ANN401
-    found = SpaceVerdict.of(DiskLimits.of(config(release=release, **settings)), release, log, queues)
+    found = SpaceVerdict.of(DiskLimits.of(config(release=release, **settings)), rules_of(release), log, queues)
     return found.wants_deletion, found.at_once, found.is_full
 
 
