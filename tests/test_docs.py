@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import options_document
-from store_core.format import layout
+from store_core.format import layout, release_document
 from tests.documents.blocks import documents
 
 if TYPE_CHECKING:
@@ -22,7 +22,11 @@ DOCS = ROOT / "docs"
 
 @pytest.mark.parametrize(
     ("document", "generate"),
-    [("FORMAT.md", layout.markdown_document), ("options.md", options_document.markdown_document)],
+    [
+        ("FORMAT.md", layout.markdown_document),
+        ("options.md", options_document.markdown_document),
+        ("releases.md", release_document.markdown_document),
+    ],
 )
 def test_generated_documents_are_current(document: str, generate: Callable[[], str]) -> None:
     """`make docs` writes them anew."""
