@@ -240,7 +240,7 @@ class CommitLog:
         After a crash of the machine the log holds, in order, every message whose put returned PUT_OK with synchronous
         flush, and possibly one torn record after them, which recovery cuts off. A put that is refused leaves no trace.
         """
-        return self._wait(self.put(message))
+        return self.wait(self.put(message))
 
     def put_messages(self, batch: Message) -> PutMessageResult:
         """Put the messages of a batch as records of their own, all of them or none, and never over a file's end.
@@ -255,7 +255,7 @@ class CommitLog:
         PutMessageResult
             ``msg_id`` has an id for each message, joined by commas.
         """
-        return self._wait(self.put_batch(batch))
+        return self.wait(self.put_batch(batch))
 
     def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
         """Do steps 1 to 6 of `put_message`; a result that needs no waiting comes without a future."""
@@ -374,7 +374,10 @@ class CommitLog:
         flush = self.flusher.handle_disk_flush(next_offset, waits=waits)
         return flush, self._replication.handle_ha(next_offset, copies) if copies else None
 
-    def _wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
+    def wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
+        """Wait for the result of `put` or `put_batch`; it is UNKNOWN_ERROR if that takes longer than `put_timeout`."""
+        if isinstance(outcome, PutMessageResult):
+            return outcome
         return wait_for(outcome, self.put_timeout, PutMessageResult(_UNKNOWN))
 
     @property

@@ -219,7 +219,7 @@ class DefaultMessageStore:
 
     def put_message(self, message: Message) -> PutMessageResult:
         """Check a message, then do as `CommitLog.put_message`."""
-        return self._puts.wait(self._puts.put(message))
+        return self.commit_log.wait(self._puts.put(message))
 
     def async_put_message(self, message: Message) -> Future[PutMessageResult]:
         """Put a message; the future has the result of `put_message`."""
@@ -238,7 +238,7 @@ class DefaultMessageStore:
         InvalidOptionError
             If the messages can't be one batch, see `client_batch`.
         """
-        return self._puts.wait(self._puts.put_batch(messages))
+        return self.commit_log.wait(self._puts.put_batch(messages))
 
     def async_put_messages(self, messages: Sequence[Message] | Message) -> Future[PutMessageResult]:
         """Put a batch; the future has the result of `put_messages`."""
@@ -356,6 +356,10 @@ class DefaultMessageStore:
     def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
         """Return the message whose record begins at a physical offset; None if none does."""
         return self._reading.lookup.look_message_by_offset(physical_offset)
+
+    def select_one_message_by_offset(self, physical_offset: int, size: int) -> memoryview | None:
+        """View the record of `size` bytes that begins at a physical offset; None if there is none of that size."""
+        return self._reading.log.get_message(physical_offset, size)
 
     def look_message_by_id(self, msg_id: str) -> MessageExt | None:
         """Return the message of an offset message id, of 32 or 56 hexadecimal digits; None if it is not there."""

@@ -14,7 +14,6 @@ from store_core.format.client_batch import client_batch
 from store_core.format.message import Message
 from store_core.store.bulk_append import AppendBatchResult
 from store_core.store.put_checks import PutChecks
-from store_core.store.put_outcome import wait_for
 from store_core.store.put_result import PutMessageResult
 
 if TYPE_CHECKING:
@@ -67,12 +66,6 @@ class PutService:
             return PutMessageResult(checked)
         begin = self._state.now_ms()
         return self._timed(self._commit_log.put_batch(checked), begin, batch.topic)
-
-    def wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
-        """Wait for the result of a put; it is UNKNOWN_ERROR if that takes longer than the log's time-outs."""
-        if isinstance(outcome, PutMessageResult):
-            return outcome
-        return wait_for(outcome, self._commit_log.put_timeout, PutMessageResult(PutMessageStatus.UNKNOWN_ERROR))
 
     def _checked(self, message: Message, *, is_batch: bool) -> Message | PutMessageStatus:
         """Let the release's checks, or the hooks, look at a message."""

@@ -38,23 +38,29 @@ class StoreReading:
     setup : StoreSetup
     services : StoreServices
     queues : StoreQueues
+
+    Attributes
+    ----------
+    log : LogLookup
+        Finds single records in the log.
     """
 
     def __init__(self, setup: StoreSetup, services: StoreServices, queues: StoreQueues) -> None:
         self._config = setup.config
         self._clock = setup.clock
         self._commit_log = services.commit_log
+        self.log = LogLookup(services.commit_log.mapped_file_queue)
         self._derived = services.derived
         self._queues = queues
 
     @cached_property
     def _getter(self) -> MessageGetter:
-        return MessageGetter(self._config, LogLookup(self._commit_log.mapped_file_queue), physical_memory())
+        return MessageGetter(self._config, self.log, physical_memory())
 
     @cached_property
     def lookup(self) -> MessageLookup:
         """What finds single messages in the log as it is."""
-        return MessageLookup(self._config, self._getter.log, self._derived.queues, self._derived.index)
+        return MessageLookup(self._config, self.log, self._derived.queues, self._derived.index)
 
     @property
     def dispatched(self) -> MessageLookup:

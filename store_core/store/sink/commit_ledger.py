@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import CorruptRecordError, UnsupportedStoreError
 from store_core.files.file_system import write_all
 from store_core.format.crc32 import crc32
-from store_core.store.log_lookup import LogLookup
 from store_core.store.sink.staged_append import Appended
 
 if TYPE_CHECKING:
@@ -167,5 +166,5 @@ class CommitLedger:
                 f"the log that could tell whether it was made, at {appended.begin_offset}, has been deleted. Set "
                 f"is_committed to true in {self.path_of(entry.transaction.sender)} if it was, or delete the file"
             )
-        record = LogLookup(store.commit_log.mapped_file_queue).get_message(appended.begin_offset, appended.first_size)
+        record = store.select_one_message_by_offset(appended.begin_offset, appended.first_size)
         return record is not None and crc32(record) == appended.first_crc

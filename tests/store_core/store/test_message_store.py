@@ -91,6 +91,25 @@ def test_messages_survive_closing_and_opening(tmp_path: Path) -> None:
     assert [0, 1, 2] == read_messages(tmp_path, columns=["queue_offset"]).read_all()["queue_offset"].to_pylist()
 
 
+def test_a_record_is_viewed_at_its_place_with_its_size_and_nowhere_else(store: DefaultMessageStore) -> None:
+    place = [store.put_message(message(body)).append_message_result for body in (b"one", b"two")][1]
+    assert place is not None
+    begin, size = place.wrote_offset, place.wrote_bytes
+    found = store.select_one_message_by_offset(begin, size)
+
+    assert found is not None
+    assert (store.path / "commitlog" / f"{0:020d}").read_bytes()[begin : begin + size] == bytes(found)
+    elsewhere = [
+        (begin, size - 1),
+        (begin, size + 1),
+        (begin + 1, size),
+        (begin + size, size),
+        (-1, size),
+        (10**9, size),
+    ]
+    assert {None} == {store.select_one_message_by_offset(*other) for other in elsewhere}
+
+
 def test_put_after_reopening_overwrites_nothing(tmp_path: Path) -> None:
     with DefaultMessageStore.open(tmp_path, config()) as store:
         store.put_message(message(b"x" * 3000))
