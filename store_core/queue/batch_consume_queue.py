@@ -20,6 +20,7 @@ from store_core.queue.batch_consume_queue_unit import (
     readable_units,
 )
 from store_core.queue.expired_files import delete_expired_files
+from store_core.queue.queue_assignment import batch_refusal, fitting_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,8 +42,6 @@ __all__ = ["BatchConsumeQueue"]
 _LOG: Final = logging.getLogger("store_core")
 _MAX_RETRIES: Final = 30
 _SECONDS_BETWEEN: Final = 1.0
-_LARGEST_BATCH: Final = 2**15 - 1
-_LAST_OFFSET: Final = 2**63 - 1
 
 
 def _yes() -> bool:
@@ -183,19 +182,6 @@ class BatchConsumeQueue:
 
     # ---- putting
 
-    def refusal_of(self, message_base_offset: int, batch_size: int) -> str | None:
-        """Say why there is no unit for these messages; None if there is one.
-
-        RocketMQ leaves negative numbers out with a warning; a sum beyond 63 bits it would store, and lose the queue at
-        the next restart.
-        """
-        if 0 <= batch_size <= _LARGEST_BATCH and 0 <= message_base_offset <= _LAST_OFFSET - batch_size:
-            return None
-        return (
-            f"queue {self.topic}-{self.queue_id}: {batch_size} messages from queue offset {message_base_offset} on "
-            f"can't be indexed"
-        )
-
     def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
         """Append the unit of a record: up to 30 times, a second apart, then the queue counts as broken.
 
@@ -204,9 +190,9 @@ class BatchConsumeQueue:
         Returns
         -------
         bool
-            False if the unit was refused, see `refusal_of`, or could not be written: then `on_error` was called.
+            False if the unit was refused, see `batch_refusal`, or could not be written: then `on_error` was called.
         """
-        if self.refusal_of(request.message_base_offset, request.batch_size) is not None:
+        if batch_refusal(request.message_base_offset, request.batch_size) is not None:
             return False
         columns = {
             "physical_offset": request.physical_offset,
@@ -234,7 +220,7 @@ class BatchConsumeQueue:
         bool
             False if a unit was refused, or could not be written: then `on_error` was called, and the rest left out.
         """
-        sound = (message_base_offset >= 0) & (batch_size >= 0) & (message_base_offset <= _LAST_OFFSET - _LARGEST_BATCH)
+        sound = fitting_batches(message_base_offset, batch_size)
         columns: _Columns = {
             "physical_offset": physical_offset,
             "store_size": size,

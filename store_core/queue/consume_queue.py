@@ -11,6 +11,7 @@ import numpy as np
 from store_core.queue import consume_queue_bounds as bounds
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, UNIT_SEAL, coverage, pre_blank
 from store_core.queue.expired_files import delete_expired_files
+from store_core.queue.queue_assignment import index_limit, index_refusal
 from store_core.queue.queue_extension import is_ext_address
 from store_core.queue.queue_reader import QueueReader
 from store_core.queue.unit_run import UnitRun
@@ -113,8 +114,7 @@ class ConsumeQueue(QueueReader):
         self.ext = ext
         self.max_physical_offset = -1
         self.misplaced = 0
-        # Behind it, a file's end would not fit into Java's long.
-        self._queue_offset_limit = (2**63 - 1) // self.mapped_file_queue.file_size * self._units_per_file
+        self._index_limit = index_limit(rules)
         self._file_system = file_system
         self._clock = clock
         self._can_write = can_write
@@ -183,19 +183,22 @@ class ConsumeQueue(QueueReader):
     # ---- putting
 
     def refusal_of(self, queue_offset: int) -> str | None:
-        """Say why a unit can't stand at an index; None if it can.
+        """Say why a unit can't be put at an index: there is none such, or the queue is full; None if it can."""
+        return index_refusal(queue_offset, self.rules) or self.full_refusal()
 
-        Indexes come from the log, where anything may be written. RocketMQ computes the position of such a unit with
-        overflow: 2**62 becomes byte 0 of an empty queue, and in others the unit is left out without a word; a negative
-        one makes an empty file. All other indexes are taken, however large: a queue that begins with one gets a single
-        file, filled up to it.
+    def full_refusal(self) -> str | None:
+        """Say that the queue ends where the last file of any queue ends, so that it takes no unit; None if it does not.
+
+        RocketMQ would go on in a file whose end overflows. Only a queue that begins near `index_limit` gets there.
         """
-        if not 0 <= queue_offset < self._queue_offset_limit or self.max_offset_in_queue >= self._queue_offset_limit:
-            return (
-                f"queue {self.topic}-{self.queue_id}: queue offset {queue_offset} can't be indexed, expected 0 to "
-                f"{self._queue_offset_limit - 1}, of which {self.max_offset_in_queue} are taken"
-            )
-        return None
+        if self.max_offset_in_queue < self._index_limit:
+            return None
+        return f"the queue is full: it ends at queue offset {self.max_offset_in_queue}, the largest there can be"
+
+    def surely_has_room(self, queue_offset: npt.NDArray[np.int64]) -> bool:
+        """Return whether the queue can't become full by units at these indexes."""
+        end = max(self.max_offset_in_queue, int(queue_offset.max(initial=0)) + 1)
+        return end + len(queue_offset) <= self._index_limit
 
     def put_message_position_info(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
         """Append a unit, once (RocketMQ: ``ConsumeQueue.putMessagePositionInfo``).
@@ -310,7 +313,7 @@ class ConsumeQueue(QueueReader):
         bool
             False if a unit was refused or could not be written.
         """
-        sound = (queue_offset >= 0) & (queue_offset < self._queue_offset_limit)
+        sound = (queue_offset >= 0) & (queue_offset < self._index_limit)
         is_sound = bool(sound.all())
         if not is_sound:
             physical_offset, size, tags_code, queue_offset = (
@@ -326,7 +329,7 @@ class ConsumeQueue(QueueReader):
         """Take the next units of a run that share one fate; at the start of a file, and after an error, just one."""
         if run.skip_covered(self.max_physical_offset):
             return True
-        if self.max_offset_in_queue >= self._queue_offset_limit:
+        if self.max_offset_in_queue >= self._index_limit:
             return False
         file = self.mapped_file_queue.last_mapped_file
         if file is None or file.is_full or not file.wrote_position or not self._can_write():

@@ -9,32 +9,37 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.batch_plan import plan_batch
 from store_core.queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
-from store_core.queue.gathered_units import MOST_GATHERED, GatheredUnits
-from store_core.queue.light_units import UnfitListsError, is_light, light_units
+from store_core.queue.light_units import is_light
+from store_core.queue.queue_assignment import assign, assign_batch
+from store_core.queue.queue_numbering import QueueNumbering
 from store_core.queue.refused_unit import RefusedUnit
+from store_core.queue.unit_buffer import UnitBuffer
+from store_core.queue.unit_rows import UnitRows
 from store_core.queue.unit_sequences import UnitSequences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.batch_plan import BatchPlan
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import DispatchRequest
-    from store_core.queue.light_units import LightUnit
+    from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment
     from store_core.queue.queue_rules import QueueRules
-    from store_core.queue.unit_rows import UnitRows
 
 __all__ = ["ConsumeQueueStore"]
 
 _LOG: Final = logging.getLogger("store_core")
 _REFUSED_KEPT: Final = 1000
+_MOST_GATHERED: Final = 1 << 17
+"""Units gathered: of 64 queues each gets 40 KB in a write then, and the columns, 6 MiB, stay in a processor's cache."""
+
 _FILES_RECOVERED: Final = 3
 """Last files of a queue that are looked at when it is recovered."""
 
@@ -92,7 +97,7 @@ class ConsumeQueueStore:
         can_write: Callable[[], bool] = _yes,
         writable: bool = True,
         max_queues: int = MAX_QUEUES,
-        most_gathered: int = MOST_GATHERED,
+        most_gathered: int = _MOST_GATHERED,
     ) -> None:
         self.notes: list[str] = []
         self.refused: list[RefusedUnit] = []
@@ -105,7 +110,10 @@ class ConsumeQueueStore:
             can_write=can_write, on_error=on_error, writable=writable, max_queues=max_queues,
         )  # fmt: skip
 
-        self._gathered = GatheredUnits(self._table, rules, most_gathered)
+        has_further = bool(rules.batch_topics) or rules.is_multi_dispatch_enabled
+        self._gathered = UnitBuffer(most_gathered, is_whole=has_further)
+        self._gathered_queues = QueueNumbering()
+        self._new_queues = 0
 
     # ---- the table
 
@@ -176,23 +184,41 @@ class ConsumeQueueStore:
     # ---- putting
 
     def put(self, request: DispatchRequest) -> None:
-        """Put a record into its queue, and into its light queues if it has some.
+        """Put a record into the queues that `store_core.queue.queue_assignment.assign` says.
 
-        A prepared or rolled-back transaction message is in no queue. What can't be a unit is refused, and noted in
-        `refused`: a hostile topic or queue id, an index that no queue has, lists of light queues that don't fit. What
-        RocketMQ makes of it is said at `refusal_of` of path and queues, and at `light_units`.
+        What that refuses is noted in `refused`, and so is a unit for which there is no queue, because there are as many
+        as may be, or none left in its queue, because that ends in the last file that a queue can have.
         """
         self.put_gathered()
-        if not request.is_queued:
+        assigned = assign(request, self._rules)
+        if assigned.units and not self._put_own(assigned.units[0], request):
             return
-        queue = self._table.obtain(request.topic, request.queue_id)
-        reason = queue if isinstance(queue, str) else _refusal(queue, request)
-        if isinstance(queue, str) or reason is not None:
-            self._refuse(request.topic, request.queue_id, request, str(reason))
-        elif queue.put_message_position_info_wrapper(request):
+        for refused in assigned.refused:
+            self._refuse(refused)
+        for unit in assigned.units[1:]:
+            self._put_light(unit, request)
+
+    def _put_own(self, unit: AssignedUnit, request: DispatchRequest) -> bool:
+        queue = self._obtain(unit, request)
+        is_put = queue is not None and queue.put_message_position_info_wrapper(request)
+        if is_put:
             self._on_put(request.store_timestamp)
-            if isinstance(queue, ConsumeQueue):
-                self._put_light(request)
+        return is_put
+
+    def _put_light(self, unit: AssignedUnit, request: DispatchRequest) -> None:
+        queue = self._obtain(unit, request)
+        if isinstance(queue, ConsumeQueue):
+            columns = (request.physical_offset, request.message_size, request.tags_code, unit.queue_offset)
+            queue.put_units(*(np.array([value], np.int64) for value in columns))
+
+    def _obtain(self, unit: AssignedUnit, request: DispatchRequest) -> Queue | None:
+        """Return the queue of a unit; None, and the unit is refused, if that can't have it as things are."""
+        queue = self._table.obtain(unit.topic, unit.queue_id)
+        reason = queue if isinstance(queue, str) else _full(queue)
+        if isinstance(queue, str) or reason is not None:
+            self._refuse(RefusedUnit(unit.topic, unit.queue_id, request.physical_offset, str(reason)))
+            return None
+        return queue
 
     def put_nameless(self, request: DispatchRequest) -> None:
         """Put what release 4.3 makes of a record of the wrong size into a queue that is kept in memory."""
@@ -200,91 +226,116 @@ class ConsumeQueueStore:
         if self._table.obtain_nameless().put_message_position_info_wrapper(request):
             self._on_put(request.store_timestamp)
 
-    def _put_light(self, request: DispatchRequest) -> None:
-        try:
-            units = light_units(request, self._rules)
-        except UnfitListsError as error:
-            self._refuse(request.topic, request.queue_id, request, str(error))
-            return
-        for unit in units:
-            queue = self._light_queue(unit)
-            if isinstance(queue, str):
-                self._refuse(unit.topic, unit.queue_id, request, queue)
-                continue
-            columns = (request.physical_offset, request.message_size, request.tags_code, unit.queue_offset)
-            queue.put_units(*(np.array([value], np.int64) for value in columns))
-
-    def _light_queue(self, unit: LightUnit) -> ConsumeQueue | str:
-        """Return a light queue, or why it can't have a unit; RocketMQ can't put into a batch queue either."""
-        queue = self._table.obtain(unit.topic, unit.queue_id)
-        if isinstance(queue, BatchConsumeQueue):
-            return "a batch queue can't be a light one"
-        return queue if isinstance(queue, str) else queue.refusal_of(unit.queue_offset) or queue
-
-    def _refuse(self, topic: str, queue_id: int, request: DispatchRequest, reason: str) -> None:
+    def _refuse(self, unit: RefusedUnit) -> None:
         self.refused_count += 1
         if len(self.refused) < _REFUSED_KEPT:
-            self.refused.append(RefusedUnit(topic, queue_id, request.physical_offset, reason))
-            _LOG.warning("the record at %d is not indexed: %s", request.physical_offset, reason)
+            self.refused.append(unit)
+            _LOG.warning("the record at %d is not indexed: %s", unit.physical_offset, unit.reason)
 
     def put_batch(self, batch: DispatchBatch) -> None:
         """Put many records, as `put` one by one; their units are gathered by queue, and written together.
 
-        That is for batches of which nothing is refused, see `plan_batch`; others go one by one. A batch has no filter
-        bit maps: those that a broker computes are for `put`.
+        If they need more queues than may be, they go one by one. A batch has no filter bit maps: those that a broker
+        computes are for `put`.
         """
         self.put_gathered()
-        plan = plan_batch(batch, self._table, self._rules)
-        if plan is None:
+        assigned = assign_batch(batch, self._rules, self._table)
+        if self._table.has_room(len(self._new_among(assigned))):
+            self._put_assigned(batch, assigned)
+        else:
             for request in batch.requests():
                 self.put(request)
-        elif len(plan.units.row):
-            self._put_plan(plan)
+
+    def _new_among(self, assigned: BatchAssignment) -> list[tuple[str, int]]:
+        """Find the queues with units that there are not yet."""
+        return [queue for queue in map(assigned.queues.__getitem__, assigned.used_codes) if queue not in self._table]
+
+    def _put_assigned(self, batch: DispatchBatch, assigned: BatchAssignment) -> None:
+        for unit in assigned.refused:
+            self._refuse(unit)
+        self._put_ordered(UnitRows.of(batch, assigned).ordered(), assigned.queues)
 
     def gather_batch(self, batch: DispatchBatch) -> None:
         """Put many records as `put_batch`, but later, with those of further batches: at `put_gathered` at the latest.
 
         Until then no queue is to be asked. It saves most where many queues get a few records each of a batch.
         """
-        if not self._gathered.add(batch):
+        assigned = assign_batch(batch, self._rules, self._table)
+        if not self._gather(batch, assigned):
             self.put_gathered()
-            if not self._gathered.add(batch):
+            if not self._gather(batch, assigned):
                 self.put_batch(batch)
+
+    def _gather(self, batch: DispatchBatch, assigned: BatchAssignment) -> bool:
+        """Gather the units of a batch; False, and none of them, without room for them or for their queues."""
+        numbers = self._gathered_queues
+        new = [queue for queue in self._new_among(assigned) if queue not in numbers]
+        has_queues = self._table.has_room(self._new_queues + len(new))
+        if not has_queues or len(assigned.codes) + len(assigned.light) > self._gathered.room:
+            return False
+        self._new_queues += len(new)
+        for unit in assigned.refused:
+            self._refuse(unit)
+        codes = np.zeros(len(assigned.queues), np.int64)
+        for code in assigned.used_codes:
+            codes[code] = numbers.number(assigned.queues[code])
+        units = UnitRows.of(batch, assigned)
+        self._gathered.add(units._replace(code=codes.take(units.code)))
+        return True
 
     def put_gathered(self) -> None:
         """Put what was gathered."""
         if len(self._gathered):
-            self._put_plan(self._gathered.take())
+            queues = self._gathered_queues.queues
+            self._gathered_queues, self._new_queues = QueueNumbering(), 0
+            self._put_ordered(self._gathered.take(), queues)
 
-    def _put_plan(self, plan: BatchPlan) -> None:
-        units = plan.units
+    def _put_ordered(self, units: UnitRows, queues: Sequence[tuple[str, int]]) -> None:
+        """Put units ordered by queue, whose codes are places in `queues`."""
         is_put = ~units.is_light
         runs = UnitSequences(units, self._rules.features)
         for code, start, stop in units.bounds():
-            queue = self._table.find_or_create(*plan.queues[code])
+            queue = self._table.find_or_create(*queues[code])
             done = start + self._append_sequence(queue, runs, start, stop)
-            if done < stop and not self._put_units(queue, units.slice(done, stop)):
-                is_put[start:stop] = False
+            if done < stop:
+                is_put[done:stop] &= self._put_units(queue, units.slice(done, stop))
         if is_put.any():
             last = np.where(is_put, units.row, -1).argmax()
             self._on_put(int(units.store_timestamp[last]))
 
     def _append_sequence(self, queue: Queue, runs: UnitSequences, start: int, stop: int) -> int:
-        """Append units of a queue if they are a sequence that follows on its last one; give how many."""
+        """Append units of a queue if they are a sequence that follows on its last one; return how many."""
         if not isinstance(queue, ConsumeQueue) or queue.ext is not None or not self._can_write():
             return 0
         return runs.append(queue, start, stop)
 
-    def put_units(self, topic: str, queue_id: int, units: UnitRows) -> bool:
-        """Put units of one queue that were planned elsewhere, in log order; False as of `ConsumeQueue.put_units`."""
-        return self._put_units(self._table.find_or_create(topic, queue_id), units)
+    def put_units(self, topic: str, queue_id: int, units: UnitRows) -> None:
+        """Put units of one queue that were assigned elsewhere, in log order."""
+        self._put_units(self._table.find_or_create(topic, queue_id), units)
 
-    def _put_units(self, queue: Queue, units: UnitRows) -> bool:
+    def _put_units(self, queue: Queue, units: UnitRows) -> npt.NDArray[np.bool_] | bool:
+        """Put units of a queue; tell which are in it, or whether all are."""
         if isinstance(queue, BatchConsumeQueue):
             return queue.put_units(
                 units.physical_offset, units.size, units.tags_code,
                 units.store_timestamp, units.message_base_offset, units.batch_size,
             )  # fmt: skip
+        if not queue.surely_has_room(units.queue_offset):
+            return self._put_units_singly(queue, units)
+        return self._put_into_simple(queue, units)
+
+    def _put_units_singly(self, queue: ConsumeQueue, units: UnitRows) -> npt.NDArray[np.bool_]:
+        """Put units that may fill the last file that a queue can have."""
+        is_put = np.zeros(len(units.row), np.bool_)
+        for place in range(len(is_put)):
+            reason = _full(queue)
+            if reason is None:
+                is_put[place] = self._put_into_simple(queue, units.slice(place, place + 1))
+            else:
+                self._refuse(RefusedUnit(queue.topic, queue.queue_id, int(units.physical_offset[place]), reason))
+        return is_put
+
+    def _put_into_simple(self, queue: ConsumeQueue, units: UnitRows) -> bool:
         tags_code = units.tags_code
         if isinstance(queue.ext, ConsumeQueueExt) and self._can_write():
             tags_code = queue.ext.put_rows(units)
@@ -368,7 +419,6 @@ class ConsumeQueueStore:
             queue.close()
 
 
-def _refusal(queue: Queue, request: DispatchRequest) -> str | None:
-    if isinstance(queue, BatchConsumeQueue):
-        return queue.refusal_of(request.message_base_offset, request.batch_size)
-    return queue.refusal_of(request.consume_queue_offset)
+def _full(queue: Queue) -> str | None:
+    """Say why a queue takes no unit at all; None if it does."""
+    return queue.full_refusal() if isinstance(queue, ConsumeQueue) else None

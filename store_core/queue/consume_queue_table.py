@@ -98,8 +98,8 @@ class ConsumeQueueTable:
         return len(self._queues)
 
     def __contains__(self, name: tuple[str, int]) -> bool:
-        """Whether there is a queue of this topic and id."""
-        return name in self._queues
+        """Whether there is a queue of this topic and id that has, or can have, a directory."""
+        return name in self._queues and name != _NAMELESS
 
     def has_room(self, queues: int) -> bool:
         """Whether so many may be added."""

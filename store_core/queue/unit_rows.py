@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units for many queues as columns, and how they fall to the queues."""
+"""Units for many queues, as columns."""
 
 from __future__ import annotations
 
@@ -13,38 +13,32 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.queue.dispatch_batch import DispatchBatch
+    from store_core.queue.queue_assignment import BatchAssignment, LightRow
 
-__all__ = ["LightRow", "UnitRows", "sorted_places"]
+__all__ = ["UnitRows", "sorted_places"]
 
-_SMALL: Final = 2**15 - 1
+_SMALL: Final = 2**16 - 1
 
-
-class LightRow(NamedTuple):
-    """A further unit of a record.
-
-    Attributes
-    ----------
-    row : int
-        The record's row in its batch.
-    code : int
-        Number of the further queue.
-    queue_offset : int
-        The record's index in it.
-    """
-
-    row: int
-    code: int
-    queue_offset: int
+_OF_BATCH: Final = (
+    "physical_offset",
+    "size",
+    "tags_code",
+    "queue_offset",
+    "store_timestamp",
+    "message_base_offset",
+    "batch_size",
+)
+"""Columns of `UnitRows` that are those of a batch."""
 
 
 class UnitRows(NamedTuple):
-    """Units, ordered by queue, and those of a queue by where their records stand in the log; arrays of shape (n,).
+    """Units in log order, or `ordered` by queue; arrays of shape (n,).
 
     Attributes
     ----------
     row : array of int64
         The record's row in its batch.
-    code : array of int64
+    code : array of int
         Number of the queue.
     physical_offset, size, tags_code, queue_offset, store_timestamp, message_base_offset, batch_size : array
         As in `DispatchBatch`.
@@ -53,7 +47,7 @@ class UnitRows(NamedTuple):
     """
 
     row: npt.NDArray[np.int64]
-    code: npt.NDArray[np.int64]
+    code: npt.NDArray[np.signedinteger[Any]]
     physical_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
     tags_code: npt.NDArray[np.int64]
@@ -64,65 +58,71 @@ class UnitRows(NamedTuple):
     is_light: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, batch: DispatchBatch, rows: npt.NDArray[np.int64], light: list[LightRow]) -> UnitRows:
-        """Take some rows of a batch, and further units of them."""
-        extra = np.array(light, np.int64).reshape(-1, len(LightRow._fields))
-        all_rows = np.concatenate((rows, extra[:, 0]))
-        codes: npt.NDArray[np.int64] = np.concatenate((batch.queue_codes[rows], extra[:, 1]))
-        offsets = np.concatenate((batch.queue_offset[rows], extra[:, 2]))
-        # Stable, so that a record's own unit stays before its further ones.
-        order = np.lexsort((all_rows, codes)) if light else sorted_places(codes)
-        ordered = all_rows[order]
+    def of(cls, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
+        """Return the units of a batch, in log order: those in light queues after their record's own."""
+        rows = np.arange(len(batch)) if assigned.rows is None else assigned.rows
+        units = cls(
+            rows,
+            assigned.codes,
+            batch.physical_offset,
+            batch.message_size,
+            batch.tags_code,
+            batch.queue_offset,
+            batch.store_timestamp,
+            batch.message_base_offset,
+            batch.batch_size,
+            np.zeros(len(rows), np.bool_),
+        )
+        if assigned.rows is not None:
+            units = units._replace(**{name: getattr(units, name)[rows] for name in _OF_BATCH})
+        if not assigned.light:
+            return units
+        light = cls._of_light(batch, assigned.light)
+        joined: list[npt.NDArray[Any]] = [np.concatenate(columns) for columns in zip(units, light, strict=True)]
+        return cls(*joined).take(np.argsort(joined[0], kind="stable"))
+
+    @classmethod
+    def _of_light(cls, batch: DispatchBatch, light: list[LightRow]) -> UnitRows:
+        rows, codes, offsets = np.array(light, np.int64).T
         return cls(
-            ordered,
-            codes[order].astype(np.int64),
-            batch.physical_offset[ordered],
-            batch.message_size[ordered],
-            batch.tags_code[ordered],
-            offsets[order],
-            batch.store_timestamp[ordered],
-            batch.message_base_offset[ordered],
-            batch.batch_size[ordered],
-            order >= len(rows),
+            rows,
+            codes,
+            batch.physical_offset[rows],
+            batch.message_size[rows],
+            batch.tags_code[rows],
+            offsets,
+            batch.store_timestamp[rows],
+            batch.message_base_offset[rows],
+            batch.batch_size[rows],
+            np.ones(len(rows), np.bool_),
         )
 
-    def by_queue(self) -> Iterator[tuple[int, UnitRows]]:
-        """Yield the number of each queue, and its units."""
-        for code, start, stop in self.bounds():
-            yield code, self.slice(start, stop)
+    def take(self, places: npt.NDArray[np.signedinteger[Any]]) -> UnitRows:
+        """Return the units of some places, in that order."""
+        columns: list[npt.NDArray[Any]] = [column.take(places) for column in self]
+        return UnitRows(*columns)
+
+    def ordered(self) -> UnitRows:
+        """Return them ordered by queue; those of a queue stay in their order."""
+        return self.take(sorted_places(self.code))
 
     def bounds(self) -> Iterator[tuple[int, int, int]]:
-        """Return the number of each queue, and where its units begin and end."""
+        """Return the number of each queue, and where its units begin and end, if they are `ordered`."""
         starts = np.flatnonzero(np.diff(self.code, prepend=-1))
-        stops = np.append(starts[1:], len(self.code))
+        stops = np.append(starts, len(self.code))[1:]
         return zip(self.code[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
 
     def slice(self, start: int, stop: int) -> UnitRows:
         """Return the units of some places; no copy."""
-        return _take(self, slice(start, stop))
+        columns: list[npt.NDArray[Any]] = [column[start:stop] for column in self]
+        return UnitRows(*columns)
 
-    def since(self, physical_offset: int) -> UnitRows:
-        """Return the units of records that begin at or behind an offset of the log; themselves if that is all."""
-        kept = self.physical_offset >= physical_offset
-        return self if kept.all() else _take(self, kept)
+    def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> UnitRows:
+        """Return some of them; themselves if that is all."""
+        return self if is_chosen.all() else self.take(np.flatnonzero(is_chosen))
 
 
 def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.int64]:
     """Sort numbers of queues stably; 16 bits, where they are enough, are sorted without comparing."""
     few = len(codes) > 0 and int(codes.max()) <= _SMALL
-    return np.argsort(codes.astype(np.int16, copy=False) if few else codes, kind="stable")
-
-
-def _take(units: UnitRows, part: slice | npt.NDArray[np.bool_]) -> UnitRows:
-    return UnitRows(
-        units.row[part],
-        units.code[part],
-        units.physical_offset[part],
-        units.size[part],
-        units.tags_code[part],
-        units.queue_offset[part],
-        units.store_timestamp[part],
-        units.message_base_offset[part],
-        units.batch_size[part],
-        units.is_light[part],
-    )
+    return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")

@@ -177,7 +177,11 @@ class StoreRecovery:
     def finish(self, reput_from_offset: int = 0) -> RecoveryReport:
         """Complete the report by what is there now."""
         queue = self._log.mapped_file_queue
-        units = (f"no unit for the record at {unit.physical_offset}: {unit.reason}" for unit in self._queues.refused)
+        units = (
+            f"no unit for the record at {unit.physical_offset} in queue {unit.queue_id} of topic {unit.topic[:100]!r}: "
+            f"{unit.reason}"
+            for unit in self._queues.refused
+        )
         self._note(
             files=len(queue.mapped_files),
             min_offset=queue.min_offset,

@@ -252,7 +252,8 @@ def _outcome(values: dict[str, Any]) -> tuple[int, SegmentOutcome]:
 def _queue(values: dict[str, Any]) -> QueueReport:
     gaps = tuple(UnitGap(*gap) for gap in values["gaps"])
     missing = tuple(MissingOffsets(*offsets) for offsets in values["missing"])
-    return QueueReport(**(values | {"gaps": gaps, "missing": missing}))
+    refused = tuple(RefusedUnit(*unit) for unit in values["refused"])
+    return QueueReport(**(values | {"gaps": gaps, "missing": missing, "refused": refused}))
 
 
 def _differences(values: dict[str, Any]) -> QueueDifferences:

@@ -14,6 +14,7 @@ from store_core.store.rebuild.read_end import read_end
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from store_core.queue.refused_unit import RefusedUnit
     from store_core.store.rebuild.compare import QueueDifferences
     from store_core.store.rebuild.files import IndexReport, QueueReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
@@ -120,7 +121,14 @@ class RebuildReport:
     @property
     def refused_count(self) -> int:
         """Units that can't be, as of topics whose names are no directories."""
-        return sum(outcome.refused_count for outcome in self.outcomes)
+        in_segments = sum(outcome.refused_count for outcome in self.outcomes)
+        return in_segments + sum(queue.refused_count for queue in self.queues)
+
+    @property
+    def refused(self) -> list[RefusedUnit]:
+        """The first units that can't be, of each part of the log and of each queue."""
+        in_segments = [unit for outcome in self.outcomes for unit in outcome.refused]
+        return in_segments + [unit for queue in self.queues for unit in queue.refused]
 
     @property
     def gap_count(self) -> int:
@@ -160,7 +168,6 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         for queue in report.queues
         for gap in queue.gaps
     ]
-    refused = [unit._asdict() for outcome in report.outcomes for unit in outcome.refused]
     return {
         **more,
         "records": report.records,
@@ -188,11 +195,11 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
             for missing in queue.missing
         ],
         "segments": [_segment(outcome) for outcome in report.outcomes],
-        "queues": [asdict(queue) | {"gaps": None, "missing": None} for queue in report.queues],
+        "queues": [asdict(queue) | {"gaps": None, "missing": None, "refused": None} for queue in report.queues],
         "gap_count": report.gap_count,
         "gaps": gaps,
         "refused_count": report.refused_count,
-        "refused": refused,
+        "refused": [unit._asdict() for unit in report.refused],
         "unlogged_queues": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in report.unlogged],
         "index": None if report.index is None else _with_time(report.index, "full_timestamp"),
         "differences": [
@@ -289,8 +296,7 @@ def _gaps(report: RebuildReport) -> list[str]:
 def _refused(report: RebuildReport) -> list[str]:
     return [
         f"queue {unit.queue_id} of topic {unit.topic[:100]!r}, record at {unit.physical_offset}: {unit.reason}"
-        for outcome in report.outcomes
-        for unit in outcome.refused
+        for unit in report.refused
     ]
 
 

@@ -23,6 +23,7 @@ from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.index_pieces import unpack_entries
+from store_core.queue.unit_pieces import unpack_units
 from store_core.store.rebuild.compare import StoredQueues, compare_queues
 from store_core.store.rebuild.files import IndexWriter, QueueWriter
 from store_core.store.rebuild.gap_filler import FillBudget
@@ -214,10 +215,9 @@ class RebuildTasks:
     ) -> QueueReport:
         clock, files = SystemClock(), DeferredSyncFileSystem()
         writer = QueueWriter(topic, queue_id, self.rules, self.store_root, root, files, clock, budget)
-        form = self.rules.piece_format(topic)
         for payload in payloads:
             if payload:
-                writer.add(form.unpack(payload))
+                writer.add(unpack_units(payload))
         return writer.finish()
 
     def _write_index(self, payloads: Iterable[bytes], root: Path) -> IndexReport:

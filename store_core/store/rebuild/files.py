@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.consume_queue_table import Queue
     from store_core.queue.index_pieces import IndexEntries
+    from store_core.queue.refused_unit import RefusedUnit
     from store_core.queue.unit_rows import UnitRows
     from store_core.store.rebuild.gap_filler import FillBudget, MissingOffsets
     from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = ["QUEUE_KINDS", "IndexReport", "IndexWriter", "QueueReport", "QueueWriter"]
+
+_REFUSED_KEPT: Final = 100
 
 QUEUE_KINDS: Final = (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
 """Directories with queues, below a store."""
@@ -59,6 +62,10 @@ class QueueReport:
         Queue offsets whose records are lost in damage.
     missing : tuple of MissingOffsets
         The first ranges of them.
+    refused_count : int
+        Records that the queue could not take, because it ends in the last file that a queue can have.
+    refused : tuple of RefusedUnit
+        The first of them.
     """
 
     topic: str
@@ -70,6 +77,8 @@ class QueueReport:
     gaps: tuple[UnitGap, ...] = ()
     missing_count: int = 0
     missing: tuple[MissingOffsets, ...] = ()
+    refused_count: int = 0
+    refused: tuple[RefusedUnit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +194,11 @@ class QueueWriter:
         bounds = queue.min_offset_in_queue, queue.max_offset_in_queue
         self._queues.close()
         gaps, filler = self._gaps, self._filler
-        report = QueueReport(self._topic, self._queue_id, self._units, *bounds, gaps.count, tuple(gaps.first))
+        refused, count = tuple(self._queues.refused[:_REFUSED_KEPT]), self._queues.refused_count
+        report = QueueReport(
+            self._topic, self._queue_id, self._units - count, *bounds, gaps.count, tuple(gaps.first),
+            refused_count=count, refused=refused,
+        )  # fmt: skip
         if filler is None:
             return report
         return replace(report, missing_count=filler.count, missing=tuple(filler.first))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from store_core.queue.consume_queue_table import MAX_QUEUES
-from store_core.queue.unit_pieces import PieceFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,6 +83,6 @@ class RebuildRules:
         known = self.queue_rules.batch_topics | frozenset(topics)
         return replace(self, queue_rules=replace(self.queue_rules, batch_topics=known))
 
-    def piece_format(self, topic: str) -> PieceFormat:
-        """Return the form in which units of a topic are carried."""
-        return PieceFormat(is_whole=self.queue_rules.is_ext_enabled or topic in self.queue_rules.batch_topics)
+    def is_whole(self, topic: str) -> bool:
+        """Return whether the units of a topic's queues need more than their 20 bytes."""
+        return self.queue_rules.is_ext_enabled or topic in self.queue_rules.batch_topics

@@ -19,7 +19,7 @@ from store_core.queue.index_pieces import IndexEntries, pack_entries
 from store_core.store.rebuild.lost_ranges import LostRanges
 from store_core.store.rebuild.salvaged_reader import SalvagedReader
 from store_core.store.rebuild.segment_part import SegmentOutcome
-from store_core.store.rebuild.segment_units import PlainUnits, WholeUnits
+from store_core.store.rebuild.segment_units import SegmentUnits
 from store_core.store.rebuild.told_kinds import ToldKinds
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ class SegmentScan:
     comparison: IndexComparison | None = None
     outcome: SegmentOutcome | None = None
     lost: LostRanges = field(default_factory=LostRanges)
-    _units: PlainUnits | WholeUnits = field(init=False)
+    _units: SegmentUnits = field(init=False)
     _kinds: ToldKinds = field(init=False)
 
     def __post_init__(self) -> None:
-        self._units = (PlainUnits if self.rules.is_plain else WholeUnits)(self.rules)
+        self._units = SegmentUnits(self.rules)
         self._kinds = ToldKinds(self.rules)
 
     def __iter__(self) -> Iterator[QueuePiece | IndexPiece]:

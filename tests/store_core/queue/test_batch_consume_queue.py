@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from store_core.queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.batch_consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit
 from store_core.queue.dispatch_request import DispatchRequest
+from store_core.queue.queue_assignment import batch_refusal
 from store_core.queue.queue_rules import QueueRules
 from store_core.queue.time_search import BoundaryType
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -152,7 +153,7 @@ def test_numbers_that_can_not_be_are_refused(maker: _Maker, base: int, batch_siz
     queue = maker.new()
 
     assert _put(queue, [_Unit(1000, 100, 0, 0, base, batch_size)]) == [False]
-    assert queue.refusal_of(base, batch_size) is not None
+    assert batch_refusal(base, batch_size) is not None
     assert queue.mapped_file_queue.mapped_files == ()
     assert maker.errors == 0
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.unit_block import PlainColumns, UnitBlock
-from store_core.queue.unit_pieces import PieceFormat
+from store_core.queue.unit_buffer import UnitBuffer
+from store_core.queue.unit_pieces import PackedUnits, unpack_units
 from store_core.queue.unit_rows import UnitRows
 from store_core.store.derived_sizes import DerivedSizes
 from store_core.store.rebuild.checkpoint import update_checkpoint
@@ -38,6 +38,10 @@ units = st.lists(
 )
 
 
+CARRIED = ("physical_offset", "size", "tags_code", "queue_offset")
+FURTHER = ("store_timestamp", "message_base_offset", "batch_size", "is_light")
+
+
 def rows_of(made: list[tuple[int, ...]]) -> UnitRows:
     table = np.array([unit[1:] for unit in made], np.int64).reshape(-1, 4)
     nothing = np.zeros(len(made), np.int64)
@@ -55,34 +59,38 @@ def rows_of(made: list[tuple[int, ...]]) -> UnitRows:
     )
 
 
-@given(units, st.integers(1, 9), st.lists(st.integers(0, 40)))
-def test_a_block_gives_each_queue_its_units_in_order(made: list[tuple[int, ...]], room: int, cuts: list[int]) -> None:
-    block = UnitBlock(room)
-    found: dict[int, list[tuple[int, ...]]] = {}
-    edges = sorted({0, len(made), *(cut for cut in cuts if cut < len(made))})
-    pieces: list[tuple[int, bytes]] = []
-    for start, stop in pairwise(edges):
-        rows = rows_of(made[start:stop])
-        columns = PlainColumns(rows.physical_offset, rows.size, rows.tags_code, rows.queue_offset)
-        pieces += block.add(columns, np.array([unit[0] for unit in made[start:stop]], np.int64))
-    for code, packed in [*pieces, *block.rest()]:
-        back = PieceFormat.unpack(packed)
-        given = (back.physical_offset, back.size, back.tags_code, back.queue_offset)
-        found[code] = found.get(code, []) + list(zip(*(column.tolist() for column in given), strict=True))
-
-    assert {code: [unit[1:] for unit in made if unit[0] == code] for code in {unit[0] for unit in made}} == found
-    assert [] == list(block.rest())
+def edges_of(count: int, cuts: list[int]) -> list[int]:
+    return sorted({0, count, *(cut for cut in cuts if cut < count)})
 
 
-@given(units, st.booleans())
-def test_pieces_come_back_as_they_went(made: list[tuple[int, ...]], is_whole: bool) -> None:
+@given(units, st.lists(st.integers(0, 40)), st.booleans())
+def test_a_buffer_returns_each_queue_its_units_in_order(
+    made: list[tuple[int, ...]], cuts: list[int], is_whole: bool
+) -> None:
+    rows, buffer = rows_of(made), UnitBuffer(40, is_whole=is_whole)
+    coded = rows._replace(code=np.array([unit[0] for unit in made], np.int64))
+    for start, stop in pairwise(edges_of(len(made), cuts)):
+        buffer.add(coded.slice(start, stop))
+    assert len(buffer) == len(made)
+    assert buffer.room == 40 - len(made)
+    taken = buffer.take()
+    order = sorted(range(len(made)), key=lambda place: made[place][0])
+
+    assert taken.row.tolist() == order
+    for name in ("code", *CARRIED, *(FURTHER if is_whole else ())):
+        assert getattr(taken, name).tolist() == [getattr(coded, name).tolist()[place] for place in order]
+    assert (len(buffer), buffer.room) == (0, 40)
+
+
+@given(units, st.lists(st.integers(0, 40)), st.booleans())
+def test_pieces_come_back_as_they_went(made: list[tuple[int, ...]], cuts: list[int], is_whole: bool) -> None:
     rows = rows_of(made)
-    back = PieceFormat.unpack(PieceFormat(is_whole=is_whole).pack([rows]))
-    carried = ("physical_offset", "size", "tags_code", "queue_offset")
-    further = ("store_timestamp", "message_base_offset", "batch_size", "is_light")
+    packed = PackedUnits(rows)
+    for start, stop in pairwise(edges_of(len(made), cuts)):
+        back = unpack_units((packed.whole if is_whole else packed.plain)(start, stop))
 
-    for name in carried + further if is_whole else carried:
-        assert getattr(rows, name).tolist() == getattr(back, name).tolist()
+        for name in CARRIED + FURTHER if is_whole else CARRIED:
+            assert getattr(rows, name)[start:stop].tolist() == getattr(back, name).tolist()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +98,7 @@ def test_pieces_come_back_as_they_went(made: list[tuple[int, ...]], is_whole: bo
 )
 def test_bytes_that_are_no_piece_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError, match="are no units"):
-        PieceFormat.unpack(packed)
+        unpack_units(packed)
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=6), st.none() | st.integers(0, 3))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
 from store_core.queue.queue_rules import QueueRules
-from store_core.queue.unit_pieces import PieceFormat
+from store_core.queue.unit_pieces import unpack_units
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.rules import RebuildRules
 from store_core.store.rebuild.scan import IndexPiece, SegmentScan
@@ -52,7 +52,7 @@ def read(parts: list[SegmentPart]) -> tuple[list[SegmentOutcome], Units, list[by
             if isinstance(piece, IndexPiece):
                 entries.append(piece.packed)
                 continue
-            rows = PieceFormat.unpack(piece.packed)
+            rows = unpack_units(piece.packed)
             columns = (rows.physical_offset, rows.size, rows.tags_code, rows.queue_offset)
             found = zip(*(column.tolist() for column in columns), strict=True)
             units.setdefault((piece.topic, piece.queue_id), []).extend(found)
