@@ -17,7 +17,7 @@ from store_core.format.release import rules_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
 
 __all__ = ["refuse_separators", "without_property_crc"]
 

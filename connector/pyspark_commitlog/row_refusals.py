@@ -16,7 +16,7 @@ from store_core.store.put_checks import topic_refusal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
     from store_core.store.config import MessageStoreConfig
 
 __all__ = ["obvious_refusals", "queue_refusal"]

@@ -18,7 +18,7 @@ from store_core.store.config import MessageStoreConfig
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
     from store_core.store.sink.commit import Rebuild
 
 __all__ = ["WRITE_OPTIONS", "WriteOptions"]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_group import RegisteredSubscription
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.format.release import Release
     from store_core.queue.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import Release
 
 __all__ = ["ConsumerFilterManager"]
 

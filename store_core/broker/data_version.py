@@ -11,7 +11,7 @@ from store_core.format.release import rules_of
 if TYPE_CHECKING:
     from store_core.broker.config_fields import ConfigFields
     from store_core.broker.config_json import JsonObject
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
 
 __all__ = ["DataVersion"]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store_core.broker.subscription_group import SubscriptionGroupManager
     from store_core.broker.topic_config import TopicConfig, TopicConfigManager
     from store_core.files.clock import Clock
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
     from store_core.store.broker_config import BrokerConfig
 
 __all__ = ["CheckedPull", "PullChecks"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
 
 __all__ = ["QUEUE_TYPE", "Permission", "TopicConfig", "TopicConfigManager"]
 

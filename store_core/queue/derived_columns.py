@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.batch_append import EncodedBatch
-    from store_core.queue.queue_rules import QueueRules, Release
+    from store_core.format.release import Release
+    from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["DerivedColumns", "derive_columns"]
 

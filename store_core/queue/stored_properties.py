@@ -21,7 +21,7 @@ from store_core.queue.dispatch_batch import IndexHashes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
 
 __all__ = ["StoredProperties", "property_finder"]
 

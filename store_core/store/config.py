@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.format.delayed import parse_delay_levels
 from store_core.format.encode import EncodeRules
-from store_core.format.release import DEFAULT_RELEASE, RELEASES, rules_of
-from store_core.queue.queue_rules import QueueRules, Release
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, rules_of
+from store_core.queue.queue_rules import QueueRules
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.config_names import OTHER_NAMES
 from store_core.store.config_values import check_fields, load_fields, snake_case

@@ -44,7 +44,7 @@ from store_core.format.release import rules_of
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
     from store_core.store.config import MessageStoreConfig
 
 __all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "topic_refusal"]

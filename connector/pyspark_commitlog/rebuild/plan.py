@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from store_core.queue.queue_rules import QueueRules, Release
+    from store_core.format.release import Release
+    from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["OUTPUT", "RebuildPlan"]
 

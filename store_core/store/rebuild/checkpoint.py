@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_rules import Release
+    from store_core.format.release import Release
 
 __all__ = ["update_checkpoint"]
 
