@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
+from store_core.format.segment_view import SegmentView
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -49,8 +50,12 @@ class Segment:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind its last byte."""
+        """Physical offset one past its last byte."""
         return self.start_offset + self.size
+
+    def view(self, opened: SegmentBytes) -> SegmentView:
+        """Return what walks are given of this segment."""
+        return SegmentView(opened.raw, self.start_offset, opened.next_data)
 
 
 class SegmentBytes(Protocol):
@@ -61,7 +66,7 @@ class SegmentBytes(Protocol):
         """The segment's bytes, shape (size,); read-only."""
 
     def next_data(self, position: int) -> int:
-        """Return the first position at or behind `position` that may hold anything but zeros."""
+        """Return the first position at or after `position` that may hold anything but zeros."""
 
     def __enter__(self) -> Self: ...
 

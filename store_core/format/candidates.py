@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places behind damage that may be records: found by their magic codes, and judged many at once.
+"""Places after damage that may be records: found by their magic codes, and judged many at once.
 
 A hostile body can be full of magic codes. So a block in which one is found is looked at as a whole: what does not claim
 its own place, or does not add up, is sorted out by numpy and never seen one by one.
@@ -16,9 +16,9 @@ from store_core.format.layout import MIN_RECORD_SIZE, field_position, head_dtype
 from store_core.format.spans import Heads, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
+
+    from store_core.format.segment_view import SegmentView
 
 __all__ = ["CandidateFinder"]
 
@@ -34,23 +34,18 @@ class CandidateFinder:
 
     Parameters
     ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the segment.
-    start_offset : int
-        Physical offset of its first byte.
-    next_data : callable
-        Gives the first position at or behind another that may hold anything but zeros.
+    segment : SegmentView
     """
 
-    def __init__(self, raw: npt.NDArray[np.uint8], start_offset: int, next_data: Callable[[int], int]) -> None:
-        self._raw = raw
-        self._start_offset = start_offset
-        self._next_data = next_data
+    def __init__(self, segment: SegmentView) -> None:
+        self._raw = segment.raw
+        self._start_offset = segment.start_offset
+        self._next_data = segment.next_data
         self._begin = self._end = 0
         self._found = np.empty(0, np.int64)
 
     def next(self, begin: int) -> int | None:
-        """Return the first candidate at or behind `begin`, None if there is none."""
+        """Return the first candidate at or after `begin`, None if there is none."""
         while True:
             if not self._begin <= begin < self._end:
                 first = self._next_magic(begin)
@@ -64,7 +59,7 @@ class CandidateFinder:
             begin = self._end
 
     def _next_magic(self, begin: int) -> int | None:
-        """Find the next magic code, and give where its record would start; the quick way over bytes without any."""
+        """Find the next magic code, and return where its record would start; the quick way over bytes without any."""
         position, size = begin + _MAGIC_POSITION, self._raw.size
         while position < size:
             position = max(self._next_data(position), position)

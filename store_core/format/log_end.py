@@ -7,15 +7,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.salvage import Damage, Run, SegmentWalk
+from store_core.format.chain import Chain, Run
+from store_core.format.salvage import Damage, Salvage
 from store_core.format.scan import RecordCheck, StopReason, check_record
 from store_core.format.spans import Heads, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     import numpy.typing as npt
+
+    from store_core.format.segment_view import SegmentView
 
 __all__ = ["LogEnd", "find_log_end", "find_tail_end"]
 
@@ -36,25 +37,22 @@ class LogEnd:
     Attributes
     ----------
     position : int
-        Behind the last sound record, in bytes from the segment's start.
+        One past the last sound record, in bytes from the segment's start.
     reason : StopReason
         Why there is no record at `position`.
     stale : int
-        Position of the first sound record behind it that is older, so no data; -1 without any.
-    runs : tuple of Run
-        The chain that led there from the segment's first byte, not measured: for another walk over the same bytes.
-        Empty where there was damage.
+        Position of the first sound record after it that is older, so no data; -1 without any.
+    chain : Chain or None
+        The segment's chain, kept as far as it was followed, for the next reader of the same bytes.
     """
 
     position: int
     reason: StopReason
     stale: int = -1
-    runs: tuple[Run, ...] = field(default=(), compare=False, repr=False)
+    chain: Chain | None = field(default=None, compare=False, repr=False)
 
 
-def find_log_end(
-    raw: npt.NDArray[np.uint8], start_offset: int, *, verify_crc: bool, next_data: Callable[[int], int]
-) -> LogEnd:
+def find_log_end(segment: SegmentView, *, verify_crc: bool) -> LogEnd:
     """Find the end of a log whose last segment this is.
 
     A writer that died leaves a torn tail: a record in part, or, when pages reached the disk out of order, whole records
@@ -64,90 +62,84 @@ def find_log_end(
 
     Parameters
     ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the whole segment.
-    start_offset : int
-        Physical offset of its first byte.
+    segment : SegmentView
+        The whole segment.
     verify_crc : bool
         Whether the last records' bodies must match their checksums, as in RocketMQ's recovery.
-    next_data : callable
-        As for `store_core.format.salvage.SegmentWalk`.
 
     Notes
     -----
     RocketMQ 5.3.3, ``CommitLog.recoverNormally`` and ``recoverAbnormally``, end the log at the first record that fails,
     whatever follows, and truncate the rest.
     """
-    walk, tail = _walk(raw, start_offset, next_data, measured_from=0)
-    is_whole = not walk.reason.is_damage and all(isinstance(part, Run) for part in tail)
-    runs = _runs(tail)
-    if not is_whole or not _ends_sound(raw, start_offset, tail):
-        walk, tail = _walk(raw, start_offset, next_data, measured_from=None)
-        runs = ()
-    torn = _torn_tail(raw, tail) if verify_crc else None
-    return LogEnd(*(torn or (walk.stop, walk.reason)), walk.stale, runs)
+    chain = Chain(segment).followed()
+    rest = _Rest(chain)
+    if not (rest.is_clean and _ends_sound(chain)):
+        sound = chain.sound_part()
+        rest = rest if sound is chain else _Rest(sound)
+        chain = sound
+    torn = _torn_tail(segment.raw, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
+    return LogEnd(*(torn or (rest.stop, rest.reason)), rest.stale, chain)
 
 
-def find_tail_end(raw: npt.NDArray[np.uint8], end: LogEnd, next_data: Callable[[int], int]) -> int:
+class _Rest:
+    """What follows a chain in the last segment: nothing as a rule.
+
+    Attributes
+    ----------
+    parts : deque of (Run or Damage)
+        The last stretches, without the damage at the segment's end.
+    is_clean : bool
+        Whether no damage was found.
+    stop, reason, stale
+        As of `Salvage`.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        salvage = Salvage(chain.segment, only_newer=True, is_growing=True)
+        self.parts: deque[Run | Damage] = deque(maxlen=_STRETCHES)
+        is_damaged = False
+        for part in salvage.parts(chain.place):
+            if isinstance(part, Run) or part.is_followed:
+                self.parts.append(part)
+            is_damaged |= isinstance(part, Damage) and part.is_followed
+        self.stop, self.reason, self.stale = salvage.stop, salvage.reason, salvage.stale
+        self.is_clean = not (is_damaged or salvage.reason.is_damage)
+
+
+def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
     """Find where the bytes end that lie after a log's end and are neither zeros nor records of an earlier time.
 
     Parameters
     ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the whole segment.
+    segment : SegmentView
+        The whole segment.
     end : LogEnd
         What `find_log_end` found there.
-    next_data : callable
-        As for `store_core.format.salvage.SegmentWalk`.
 
     Returns
     -------
     int
         Position one past the last byte that is not zero; that of `end` if there is none.
     """
-    limit = end.stale if end.stale > end.position else raw.size
+    limit = end.stale if end.stale > end.position else segment.size
     found = position = end.position
     while position < limit:
-        position = max(next_data(position), position)
-        chunk = raw[position : min(position + _TAIL_CHUNK, limit)]
+        position = max(segment.next_data(position), position)
+        chunk = segment.raw[position : min(position + _TAIL_CHUNK, limit)]
         if chunk.any():
             found = position + chunk.size - int((chunk[::-1] != 0).argmax())
         position += _TAIL_CHUNK
     return found
 
 
-def _walk(
-    raw: npt.NDArray[np.uint8], start_offset: int, next_data: Callable[[int], int], measured_from: int | None
-) -> tuple[SegmentWalk, deque[Run | Damage]]:
-    """Walk the segment, and give its last stretches without the damage at its end.
-
-    A walk that measures nothing goes only as far as the first damage.
-    """
-    walk = SegmentWalk(
-        raw, start_offset, only_newer=True, is_growing=True, next_data=next_data, measured_from=measured_from
-    )
-    tail: deque[Run | Damage] = deque(maxlen=_STRETCHES)
-    for part in walk:
-        if isinstance(part, Run) or part.is_followed:
-            tail.append(part)
-        if isinstance(part, Damage) and measured_from is not None:
-            break
-    return walk, tail
-
-
-def _runs(tail: deque[Run | Damage]) -> tuple[Run, ...]:
-    """Return the runs of a walk without damage, if they reach back to its begin."""
-    runs = tuple(part for part in tail if isinstance(part, Run))
-    return runs if runs and not runs[0].starts[0] else ()
-
-
-def _ends_sound(raw: npt.NDArray[np.uint8], start_offset: int, tail: deque[Run | Damage]) -> bool:
-    """Return whether the last records are sound, so that a walk that measured none came to the right end.
+def _ends_sound(chain: Chain) -> bool:
+    """Return whether the last records are sound, so that a chain that measured none came to the right end.
 
     Before them, a record whose parts do not add up has a size that led on to others: it does not move the end.
     """
-    last = [part for part in tail if isinstance(part, Run)][-1:]
-    return all(measure(Heads(raw, run.starts[-_LAST_RECORDS:]), start_offset).sound.all() for run in last)
+    raw, start_offset = chain.segment.raw, chain.segment.start_offset
+    return all(measure(Heads(raw, run.starts[-_LAST_RECORDS:]), start_offset).sound.all() for run in chain.kept[-1:])
 
 
 def _torn_tail(raw: npt.NDArray[np.uint8], tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A walk through a whole segment that survives damage: sound records, and the ranges between them that are none.
+"""What a segment holds after its chain breaks: sound records, and the ranges between them that are none.
 
-Records are found by following lengths, see `store_core.format.scan`. Only where the chain breaks, the next record is
-*searched*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that add up, and
-the checksum of its body. That is as sure as it gets and not certain: a body may hold a copy of a record that fits its
-place. So the broken record's own idea of its end is tried first, and its inside is not searched where its head vouches
-for its size. The walk depends on nothing but the bytes; readers of different parts of a segment see the same.
+Records are found by following lengths and are measured, see `store_core.format.scan`. Where that fails, the next one is
+*searched for*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that add up,
+and the checksum of its body. That is as sure as it gets and not certain: a body may hold a copy of a record that fits
+its place. So the broken record's own idea of its end is tried first, and its inside is not searched where its head
+vouches for its size. The result depends on nothing but the bytes: readers of different parts of a segment see the same.
 """
 
 from __future__ import annotations
@@ -17,25 +17,29 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.candidates import CandidateFinder
+from store_core.format.chain import Place, Run
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
-from store_core.format.lockstep import chain, scan
+from store_core.format.lockstep import scan
 from store_core.format.scan import RecordCheck, Scan, StopReason, check_record, follow_chain
 from store_core.format.spans import Heads
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.format.walk_start import WalkStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
-__all__ = ["Damage", "Run", "SegmentWalk", "store_timestamps"]
+    from store_core.format.segment_view import SegmentView
+
+__all__ = ["Damage", "Salvage", "store_timestamps"]
+
+_SEGMENT_START: Final = Place()
 
 _LONGEST_WINDOW: Final = 256 << 20
-"""Bytes walked in one go: the starts in them are all that is held, 8 bytes a record."""
+"""Bytes walked in one go: the starts in them are all that is held, 8 bytes per record."""
 
 _SHORTEST_WINDOW: Final = 4 << 10
-"""Bytes walked first behind damage, then twice as many each time: damage everywhere costs no more than its bytes."""
+"""Bytes walked first, then twice as many each time: damage everywhere costs no more than its bytes."""
 
 _MAGIC_LENGTH: Final = 4
 
@@ -52,25 +56,6 @@ _OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
 _BORN_HOST_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
 _STORE_TIMESTAMP_POSITION: Final = field_position(head_dtype(), "store_timestamp")
 _STORE_TIMESTAMP_POSITION_V6: Final = field_position(head_dtype(_BORN_HOST_V6), "store_timestamp")
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Sound records, one behind the other; or a chain that the walk's user has yet to measure, see `SegmentWalk`.
-
-    Attributes
-    ----------
-    starts : numpy.ndarray
-        int64, shape (n,), n >= 1, ascending: positions in the segment.
-    stop : int
-        Where the last one ends.
-    is_proven : bool
-        Whether these are sound records, and not a chain that has yet to be measured.
-    """
-
-    starts: npt.NDArray[np.int64]
-    stop: int
-    is_proven: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,90 +83,64 @@ def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) 
     return Heads(raw, starts).column("store_timestamp").astype(np.int64, copy=False)
 
 
-def _no_holes(position: int) -> int:
-    return position
-
-
-class SegmentWalk:
-    """Iterates over a segment, from its first byte if nothing else is said: `Run` and `Damage`, in ascending order.
+class Salvage:
+    """Finds sound records and damage in a segment, from any place on.
 
     Parameters
     ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the segment up to where it is to be read.
-    start_offset : int
-        Physical offset of its first byte.
+    segment : SegmentView
+        The segment up to where it is to be read.
     only_newer : bool
-        For the last segment of a log, where bytes behind the write position can be whole records of an earlier time
+        For the last segment of a log, where bytes after the write position can be whole records of an earlier time
         (recovery moves the position back and clears nothing): a record found by searching must not be older than the
         last sound one before the damage.
     is_growing : bool
-        Whether a writer may be at work: what looks like damage is looked at again, once the next sound record is found.
+        Whether a writer may be at work: what looks like damage is looked at again once the next sound record is found.
         The end of the bytes is no end of the log then.
-    until : int, optional
-        Where to stop: records and damage that start at or behind it are left out. What is found before is the same.
-    next_data : callable
-        Gives the first position at or behind another that may hold anything but zeros.
-    measured_from : int, optional
-        From here on runs are chains of sizes and magic codes alone, for a user who measures the records anyway
-        (`store_core.format.spans.measure`) and tells the walk of the first that is not sound: see `go_back`.
-    known : sequence of Run
-        Chains of another walk over the same bytes, from their first one on; they are not followed again.
-    start : WalkStart, optional
-        Where to begin; what is found from there on is the same.
 
     Attributes
     ----------
     stop : int
-        Where the walk ended: at the blank record, the end of the bytes, or the last damage.
+        Where the last walk ended: at the blank record, the end of the bytes, or the last damage.
     reason : StopReason
         Why it ended there.
     stale : int
         Position of the first sound record that was passed over because it is older; -1 without any.
     """
 
-    def __init__(  # noqa: PLR0913 -- the bytes, and what is known of them
-        self,
-        raw: npt.NDArray[np.uint8],
-        start_offset: int,
-        *,
-        only_newer: bool = False,
-        is_growing: bool = False,
-        until: int | None = None,
-        next_data: Callable[[int], int] = _no_holes,
-        measured_from: int | None = None,
-        known: Sequence[Run] = (),
-        start: WalkStart | None = None,
-    ) -> None:
-        start = start or WalkStart()
-        self.stop = start.position
+    def __init__(self, segment: SegmentView, *, only_newer: bool = False, is_growing: bool = False) -> None:
+        self.stop = 0
         self.reason = StopReason.LIMIT
         self.stale = -1
-        self._raw = raw
-        self._data = raw.data
-        self._start_offset = start_offset
+        self._raw = segment.raw
+        self._data = segment.raw.data
+        self._start_offset = segment.start_offset
         self._only_newer = only_newer
         self._is_growing = is_growing
-        self._until = raw.size if until is None else min(until, raw.size)
-        self._candidates = CandidateFinder(raw, start_offset, next_data)
-        self._last_sound = self._last_before = start.last_sound
-        self._measured_from = raw.size if measured_from is None else measured_from
-        self._known = {int(run.starts[0]): run for run in known}
-        self._is_back = False
-        self._unread = 2 * raw.size
+        self._candidates = CandidateFinder(segment)
+        self._last_sound = -1
+        self._unread = 2 * segment.size
         """Bytes of bodies that searching may still read. Sound candidates overlap only in a file that was made to keep
         us busy; without this bound its cost would grow with the square of its size."""
 
-    def __iter__(self) -> Iterator[Run | Damage]:
-        window = _LONGEST_WINDOW
-        while self.stop < self._until:
-            found, is_proven = self._follow(self.stop, window)
+    def parts(self, place: Place = _SEGMENT_START, until: int | None = None) -> Iterator[Run | Damage]:
+        """Yield sound records and damaged ranges in ascending order.
+
+        Parameters
+        ----------
+        place : Place
+            Where to begin: the segment's first byte, or where a chain of sound records broke.
+        until : int, optional
+            Where to stop: records and damage that start at or after it are left out. What is found before is the same.
+        """
+        self.stop, self.reason = place.position, StopReason.LIMIT
+        self._last_sound = place.last_sound
+        window, limit = _SHORTEST_WINDOW, self._raw.size if until is None else min(until, self._raw.size)
+        while self.stop < limit:
+            found = self._scan(self.stop, min(self.stop + window, limit))
             if found.starts.size:
-                self._last_before, self._last_sound = self._last_sound, int(found.starts[-1])
-                yield Run(found.starts, found.stop, is_proven)
-                if self._is_back:
-                    self._is_back = False
-                    continue
+                self._last_sound = int(found.starts[-1])
+                yield Run(found.starts, found.stop)
             self.stop, self.reason = found.stop, found.reason
             window = min(2 * window, _LONGEST_WINDOW)
             if found.reason is StopReason.LIMIT:
@@ -195,31 +154,6 @@ class SegmentWalk:
             if not damage.is_followed:
                 return
             self.stop, window = damage.end, _SHORTEST_WINDOW
-
-    def go_back(self, position: int, last_sound: int) -> None:
-        """Go on at a record of the run just given, which is not sound, and prove all that follows.
-
-        Parameters
-        ----------
-        position : int
-            Start of the record.
-        last_sound : int
-            Start of the record before it in the run; -1 if it is the run's first.
-        """
-        self.stop = position
-        self._last_sound = last_sound if last_sound >= 0 else self._last_before
-        self._measured_from = self._raw.size
-        self._is_back = True
-
-    def _follow(self, begin: int, window: int) -> tuple[Scan, bool]:
-        """Follow the chain as far as the window goes; tell also whether its records are proven."""
-        end = begin + min(window, self._until - begin)
-        if begin >= self._measured_from and window > _SHORTEST_WINDOW:
-            known = self._known.get(begin)
-            if known is not None and known.stop <= self._until:
-                return Scan(known.starts, known.stop, StopReason.LIMIT), False
-            return chain(self._raw, begin, end, self._start_offset), False
-        return self._scan(begin, min(end, self._measured_from) if begin < self._measured_from else end), True
 
     def _scan(self, begin: int, end: int) -> Scan:
         if end - begin <= _SHORTEST_WINDOW:

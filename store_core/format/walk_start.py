@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,55 +12,33 @@ from store_core.format.lockstep import count_sound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from store_core.format.chain import Chain
 
-    from store_core.format.scan import Scan
-
-__all__ = ["WalkStart", "find_walk_starts"]
+__all__ = ["find_walk_starts"]
 
 
-@dataclass(frozen=True, slots=True)
-class WalkStart:
-    """A place that the walk from the segment's first byte comes to over sound records alone.
-
-    Attributes
-    ----------
-    position : int
-        Start of a record, or where the chain ends.
-    last_sound : int
-        Start of the record before it; -1 if there is none.
-    """
-
-    position: int = 0
-    last_sound: int = -1
-
-
-def find_walk_starts(
-    raw: npt.NDArray[np.uint8], start_offset: int, chained: Scan, begins: Sequence[int]
-) -> list[WalkStart | None]:
-    """Find where walks can begin that need only what starts at or behind some positions.
+def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
+    """Find where walks can begin that need only what starts at or after some positions.
 
     Parameters
     ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the segment.
-    start_offset : int
-        Physical offset of its first byte.
-    chained : Scan
-        Its chain from the first byte on, as of `store_core.format.lockstep.chain`; measured here as far as is needed.
+    chain : Chain
+        What is kept of it is measured here as far as is needed.
     begins : sequence of int
-        The positions, at or before the chain's end.
+        The positions.
 
     Returns
     -------
-    list of WalkStart or None
-        One for each position; None behind a record that is not sound, where only the walk itself knows.
+    list of int or None
+        For each position the start of the last record before it: the walk's only record that is not asked for, and what
+        a walk that begins at damage compares store times with. None where that is the segment's first byte, and where a
+        record that is not sound, or the chain's end, lies before the position: only the walk itself knows the way then.
     """
-    numbers = np.searchsorted(chained.starts, begins)
-    sound = count_sound(raw, chained.starts[: numbers.max(initial=0)], start_offset)
-    return [_walk_start(chained, number) if number <= sound else None for number in numbers.tolist()]
-
-
-def _walk_start(chained: Scan, number: int) -> WalkStart:
-    position = chained.starts[number] if number < chained.starts.size else chained.stop
-    return WalkStart(int(position), int(chained.starts[number - 1]) if number else -1)
+    starts = chain.starts_before(max(begins, default=0))
+    sound = count_sound(chain.segment.raw, starts, chain.segment.start_offset)
+    end = int(starts[sound]) if sound < starts.size else chain.stop
+    numbers = np.searchsorted(starts, begins).tolist()
+    return [
+        int(starts[number - 1]) if number and begin <= end else None
+        for number, begin in zip(numbers, begins, strict=True)
+    ]

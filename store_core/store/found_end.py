@@ -7,7 +7,7 @@ does what a crash left of a record that was being written, the *torn tail*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,8 +93,6 @@ class SegmentEnd:
     Attributes
     ----------
     segment : Segment
-    raw : numpy.ndarray
-        uint8, shape (segment.size,).
     found : LogEnd
         Its position is 0 if the segment has no record.
     tail_end : int
@@ -104,7 +102,6 @@ class SegmentEnd:
     """
 
     segment: Segment
-    raw: npt.NDArray[np.uint8] = field(repr=False, compare=False)
     found: LogEnd
     tail_end: int
     is_foreign: bool = False
@@ -171,15 +168,15 @@ def segment_end(
     verify_crc, open_bytes
         As of `find_end`.
     has_tail : bool
-        Whether bytes are looked for behind zeros that end the records; after anything else that ends them, always.
+        Whether bytes are looked for after zeros that end the records; after anything else that ends them, always.
     """
     with open_bytes(segment) as opened:
-        raw = opened.raw
-        found = find_log_end(raw, segment.start_offset, verify_crc=verify_crc, next_data=opened.next_data)
+        view = segment.view(opened)
+        found = find_log_end(view, verify_crc=verify_crc)
         is_looked_for = found.reason.is_damage or (has_tail and found.reason is StopReason.UNWRITTEN)
-        tail_end = find_tail_end(raw, found, opened.next_data) if is_looked_for else found.position
-        is_foreign = is_first and not found.position and _is_foreign(raw, segment.start_offset)
-    return SegmentEnd(segment, raw, found, tail_end, is_foreign)
+        tail_end = find_tail_end(view, found) if is_looked_for else found.position
+        is_foreign = is_first and not found.position and _is_foreign(opened.raw, segment.start_offset)
+    return SegmentEnd(segment, found, tail_end, is_foreign)
 
 
 def _is_foreign(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from itertools import chain
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,22 +12,25 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.segment_source import open_segment
+from store_core.format.chain import Chain, Place
 from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.decode import corrupt_record_error
 from store_core.format.decode_batch import decode_records
+from store_core.format.lockstep import count_sound
 from store_core.format.records import Records
-from store_core.format.salvage import Damage, Run, SegmentWalk
+from store_core.format.salvage import Damage, Salvage
 from store_core.format.scan import StopReason, check_record
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read_chunk import ReadChunk
 from store_core.store.row_filter import RowFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import SegmentBytes
+    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.format.chain import Run
     from store_core.format.decode_batch import DecodedBatch, Fault
     from store_core.store.read_options import ReadOptions
     from store_core.store.read_plan import ReadRange, WalkedSegment
@@ -39,6 +42,9 @@ _log: Final = logging.getLogger("store_core")
 
 _DAMAGED_PIECE: Final = 16 << 20
 """Most damaged bytes in one row."""
+
+_SOUND_AGAIN: Final = 1 << 20
+"""Bytes of records without damage after which a chain is followed again: a chain's records are measured only once."""
 
 _WAYS_ON: Final = "mode=PERMISSIVE gives these bytes a row with _corrupt_record"
 
@@ -77,15 +83,22 @@ def read_range(
         return
     keep_freed_memory()
     try:
-        segment = open_segment(part.segment)
+        opened = open_segment(part.segment)
     except SegmentVanishedError as error:
         if options.fail_on_data_loss:
             raise
         _log.warning("%s", error)
         return
-    with segment:
-        mine = walked if walked is not None and walked.segment == part.segment else None
-        yield from _RangeReader(part, options, segment, mine, watch).batches()
+    with opened:
+        yield from _RangeReader(part, options, _chain(part.segment, opened, walked), watch).batches()
+
+
+def _chain(segment: Segment, opened: SegmentBytes, walked: WalkedSegment | None) -> Chain:
+    """Return the segment's chain, which planning may have followed over bytes that it has mapped."""
+    if walked is None or walked.segment != segment:
+        return Chain(segment.view(opened))
+    known = walked.chain.segment
+    return replace(walked.chain, segment=replace(known, next_data=opened.next_data))
 
 
 class _RangeReader:
@@ -93,18 +106,20 @@ class _RangeReader:
         self,
         part: ReadRange,
         options: ReadOptions,
-        segment: SegmentBytes,
-        walked: WalkedSegment | None,
+        chain: Chain,
         watch: TopicWatch | None,
     ) -> None:
         self._range = part
         self._options = options
         start = self._start_offset = part.segment.start_offset
         self._begin, self._end, self._data_end = part.begin - start, part.end - start, part.data_end - start
-        self._whole = segment.raw if walked is None else walked.raw
+        self._limit = min(self._end, self._data_end)
+        self._walk_start = 0 if part.walk_start is None else part.walk_start - start
+        self._whole = chain.segment.raw
         self._raw = self._whole[: max(part.data_end, part.torn_end) - start]
-        self._known = () if walked is None else walked.runs
-        self._next_data = segment.next_data
+        self._chain = chain.up_to(self._data_end)
+        self._salvage = Salvage(self._chain.segment, only_newer=part.is_last)
+        self._chunk = ReadChunk()
         self._filter = RowFilter(options, watch)
         self._dropped = 0
         self._dropped_bytes = 0
@@ -128,41 +143,81 @@ class _RangeReader:
     # -------------------------------------------------------------------------------------------------------- chunks
 
     def _chunks(self) -> Iterator[ReadChunk]:
-        """Cut the walk into what becomes batches; in mode FAILFAST, raise at damage behind the chunk before it."""
-        chunk = ReadChunk()
-        walk = SegmentWalk(
-            self._raw[: self._data_end],
-            self._start_offset,
-            only_newer=self._range.is_last,
-            until=self._end,
-            next_data=self._next_data,
-            measured_from=self._begin,
-            known=self._known,
-            start=self._range.walk_start,
-        )
-        for part in chain(walk, self._torn_tail()):
-            if isinstance(part, Run):
-                bounds = self._bounds(part)
-                while bounds.size > 1:
-                    taken, unsound = self._take(chunk, bounds, is_proven=part.is_proven)
-                    bounds = bounds[taken:]
-                    if unsound:
-                        walk.go_back(int(bounds[0]), _before(part.starts, int(bounds[0])))
-                        break
-                    if bounds.size > 1:
-                        yield chunk
-                        chunk = ReadChunk()
+        """Cut what is read into what becomes batches; in mode FAILFAST, raise at damage after the chunk before it."""
+        place = yield from self._read_chain(self._chain.runs(self._walk_start, self._limit), Place(self._walk_start))
+        while place.position < self._limit:
+            place = yield from self._read_salvage(place)
+            rest = self._chain.runs(place.position, self._limit, window=_SOUND_AGAIN)
+            place = yield from self._read_chain(rest, place)
+        for damage in self._torn_tail():
+            yield from self._take_damage(damage)
+        yield self._chunk
+
+    def _read_chain(self, runs: Iterator[Run], place: Place) -> Generator[ReadChunk, None, Place]:
+        """Take the records that the chain leads to; return where it breaks, or the first record that is not sound."""
+        for run in runs:
+            sound = yield from self._take_sound(run)
+            if sound < run.starts.size:
+                last_sound = int(run.starts[sound - 1]) if sound else place.last_sound
+                return Place(int(run.starts[sound]), last_sound)
+            place = run.place
+        return place
+
+    def _read_salvage(self, place: Place) -> Generator[ReadChunk, None, Place]:
+        """Take what is found after a break; return where the segment is sound enough again to follow its chain."""
+        for part in self._salvage.parts(place, self._limit):
+            if isinstance(part, Damage):
+                yield from self._take_damage(part)
                 continue
-            error = self._damage_error(part)
-            if error is not None:
-                yield chunk
-                raise error
-            for begin, end in self._damaged_rows(part):
-                if not chunk.take_damage(begin, end, self._options.max_records_per_batch):
-                    yield chunk
-                    chunk = ReadChunk()
-                    chunk.take_damage(begin, end, self._options.max_records_per_batch)
-        yield chunk
+            mine = part.between(self._begin, self._limit)
+            if mine is not None:
+                yield from self._fill(mine, len)
+            if part.size >= _SOUND_AGAIN:
+                return part.place
+        return Place(self._limit)
+
+    def _take_sound(self, run: Run) -> Generator[ReadChunk, None, int]:
+        """Measure records and take those of the range; return how many there are before the first that is not sound."""
+        first = int(np.searchsorted(run.starts, self._begin))
+        before = count_sound(self._raw, run.starts[:first], self._start_offset)
+        mine = run.between(self._begin, self._limit)
+        if before < first or mine is None:
+            return before
+        return first + (yield from self._fill(mine, _count_sound))
+
+    def _fill(self, run: Run, count_sound: Callable[[Records], int]) -> Generator[ReadChunk, None, int]:
+        """Put records into chunks up to the first that is not sound; return how many."""
+        bounds = np.append(run.starts, run.stop)
+        taken = 0
+        while taken < run.starts.size:
+            count = self._chunk.room(bounds[taken:], self._options.max_records_per_batch)
+            if not count:
+                yield self._full_chunk()
+                continue
+            records = self._records(run.starts[taken : taken + count])
+            sound = count_sound(records)
+            if sound < count:
+                records = self._records(records.starts[:sound])
+            self._chunk.take(records, int(bounds[taken + sound] - bounds[taken]))
+            taken += sound
+            if sound < count:
+                break
+        return taken
+
+    def _take_damage(self, damage: Damage) -> Iterator[ReadChunk]:
+        error = self._damage_error(damage)
+        if error is not None:
+            yield self._full_chunk()
+            raise error
+        for begin, end in self._damaged_rows(damage):
+            if not self._chunk.take_damage(begin, end, self._options.max_records_per_batch):
+                yield self._full_chunk()
+                self._chunk.take_damage(begin, end, self._options.max_records_per_batch)
+
+    def _full_chunk(self) -> ReadChunk:
+        """Return the chunk, and begin another."""
+        full, self._chunk = self._chunk, ReadChunk()
+        return full
 
     def _torn_tail(self) -> Iterator[Damage]:
         """Find what lies after the records, unless a writer has finished the record since the plan was made."""
@@ -172,25 +227,9 @@ class _RangeReader:
             if check.reason is not None:
                 yield Damage(at, self._raw.size, check, is_followed=False)
 
-    def _take(self, chunk: ReadChunk, bounds: npt.NDArray[np.int64], *, is_proven: bool) -> tuple[int, bool]:
-        """Hand a chunk the next records; tell how many, and whether the one behind them is not sound."""
-        count = chunk.room(bounds, self._options.max_records_per_batch)
-        records = self._records(bounds[:count])
-        sound = count if is_proven else _count_sound(records)
-        if sound < count:
-            records = self._records(bounds[:sound])
-        chunk.take(records, int(bounds[sound] - bounds[0]))
-        return sound, sound < count
-
     def _records(self, starts: npt.NDArray[np.int64]) -> Records:
         segment = self._range.segment.name
         return Records(self._raw, starts, segment, self._start_offset, self._options.property_parser)
-
-    def _bounds(self, run: Run) -> npt.NDArray[np.int64]:
-        """Return the starts in the range and, behind them, where the last of these records ends."""
-        first, last = np.searchsorted(run.starts, (self._begin, self._end))
-        stop = run.stop if last == run.starts.size else run.starts[last]
-        return np.append(run.starts[first:last], stop)
 
     def _damage_error(self, damage: Damage) -> CorruptRecordError | None:
         """Make the error for damage that ends the read, None for damage that is gone over."""
@@ -328,12 +367,6 @@ def _count_sound(records: Records) -> int:
     """Count the records before the first that is not sound."""
     sound = records.spans.sound
     return len(records) if sound.all() else int(sound.argmin())
-
-
-def _before(starts: npt.NDArray[np.int64], position: int) -> int:
-    """Return the start before a position, -1 if there is none."""
-    index = int(np.searchsorted(starts, position))
-    return int(starts[index - 1]) if index else -1
 
 
 def _pieces(begin: int, end: int) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import layout_problems, list_segments, usual_size
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.salvage import store_timestamps
-from store_core.format.scan import Scan, StopReason, check_record
+from store_core.format.scan import StopReason, check_record
 from store_core.format.walk_start import find_walk_starts
 from store_core.store.coverage import Check, Coverage
 from store_core.store.found_end import FoundEnd, segment_end
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.format.salvage import Run
-    from store_core.format.walk_start import WalkStart
+    from store_core.format.chain import Chain
     from store_core.store.found_end import SegmentEnd
     from store_core.store.read_options import ReadOptions
 
@@ -72,8 +71,8 @@ class ReadRange:
         Whether the log ends in this segment, so that bytes of an earlier time may lie in it.
     is_cut : bool
         Whether the file is shorter than it should be.
-    walk_start : WalkStart or None
-        Where in the segment a reader can begin to walk; None if that is its first byte.
+    walk_start : int or None
+        Physical offset of the record at which a reader can begin to walk; None if that is the segment's first byte.
     first_stored, next_stored : int or None
         Store times in ms of the first records of this segment and of the next one; None if they were not asked for, or
         can't be told.
@@ -86,7 +85,7 @@ class ReadRange:
     torn_end: int = 0
     is_last: bool = False
     is_cut: bool = False
-    walk_start: WalkStart | None = None
+    walk_start: int | None = None
     first_stored: int | None = None
     next_stored: int | None = None
 
@@ -120,20 +119,17 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True)
 class WalkedSegment:
-    """What planning leaves behind of the segment that the log ends in, for a reader in the same process.
+    """The segment that the log ends in, which planning has mapped and walked, for a reader in the same process.
 
     Attributes
     ----------
     segment : Segment
-    raw : numpy.ndarray
-        uint8, shape (segment.size,): its bytes, already mapped.
-    runs : tuple of Run
-        Its chain, not measured, as in `store_core.format.log_end.LogEnd`; 8 bytes a record.
+    chain : Chain
+        As of `store_core.format.log_end.LogEnd`.
     """
 
     segment: Segment
-    raw: npt.NDArray[np.uint8]
-    runs: tuple[Run, ...]
+    chain: Chain
 
 
 def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
@@ -156,7 +152,7 @@ def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
 
 
 def plan_and_walk(paths: StorePaths, options: ReadOptions) -> tuple[ReadPlan, WalkedSegment | None]:
-    """Plan as `plan_ranges` does, and give the walk that was made for it, unless there is none or it met damage."""
+    """Plan as `plan_ranges` does, and return also the segment that was walked for it; None if there is none."""
     for attempt in range(_ATTEMPTS):
         try:
             planner = _Planner(paths, options)
@@ -195,11 +191,10 @@ class _Planner:
         segment = self.walked.segment
         inner = [at for at, part in enumerate(parts) if part.segment == segment and part.begin > segment.start_offset]
         if inner:
-            begins = [parts[at].begin - segment.start_offset for at in inner]
-            chained = _joined(self.walked.runs, max(begins))
-            starts = find_walk_starts(self.walked.raw, segment.start_offset, chained, begins)
-            for at, start in zip(inner, starts, strict=True):
-                parts[at] = replace(parts[at], walk_start=start)
+            first = segment.start_offset
+            begins = [min(parts[at].begin, parts[at].data_end) - first for at in inner]
+            for at, start in zip(inner, find_walk_starts(self.walked.chain, begins), strict=True):
+                parts[at] = replace(parts[at], walk_start=None if start is None else first + start)
         return parts
 
     def _note(self, text: str) -> None:
@@ -236,7 +231,7 @@ class _Planner:
             self._ends.append(end)
             part = self._up_to(last, end)
             if part.data_end > part.begin:
-                self.walked = WalkedSegment(last.segment, end.raw, end.found.runs) if end.found.runs else None
+                self.walked = WalkedSegment(last.segment, end.found.chain) if end.found.chain else None
                 return [*parts, part, *torn]
             if part.torn_end:
                 torn.insert(0, part)
@@ -323,12 +318,6 @@ class _Planner:
 
 def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
     return zip_longest(segments, segments[1:])
-
-
-def _joined(runs: Sequence[Run], end: int) -> Scan:
-    """Join a chain up to the run that reaches a position."""
-    needed = [run for run in runs if run.starts[0] < end]
-    return Scan(np.concatenate([run.starts for run in needed]), needed[-1].stop, StopReason.LIMIT)
 
 
 def _has_record(segment: Segment) -> bool:

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.salvage import Run, SegmentWalk
+from store_core.format.chain import Run
+from store_core.format.salvage import Salvage
 from store_core.format.scan import StopReason, check_record
 from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.dispatch_reader import DispatchReader
 from store_core.store.rebuild.lost_ranges import LostRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from store_core.format.segment_view import SegmentView
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import DispatchRequest
     from store_core.queue.queue_rules import QueueRules
@@ -34,22 +36,18 @@ _BAD_BODY: Final = StopReason.BAD_CRC.value
 class SalvagedReader:
     """Iterates over the records of one segment that prove themselves, `DispatchBatch` by `DispatchBatch`.
 
-    These are the records that reading in mode DROPMALFORMED comes by (`store_core.format.salvage.SegmentWalk`), without
-    those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
+    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.salvage.Salvage`), without those
+    that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
 
     Parameters
     ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the segment up to the log's end.
-    start_offset : int
-        Physical offset of its first byte.
+    segment : SegmentView
+        The segment up to the log's end.
     rules : QueueRules
     check_crc : bool
         Leave out records whose bodies do not match their checksums.
     is_last : bool
-        Whether the log ends here, see `SegmentWalk`.
-    next_data : callable
-        As for `SegmentWalk`.
+        Whether the log ends here, so that bytes of an earlier time may lie in it.
 
     Attributes
     ----------
@@ -61,33 +59,24 @@ class SalvagedReader:
         What gave no record, before `position`.
     """
 
-    def __init__(  # noqa: PLR0913 -- the bytes, and how to read them
-        self,
-        raw: npt.NDArray[np.uint8],
-        start_offset: int,
-        rules: QueueRules,
-        *,
-        check_crc: bool,
-        is_last: bool,
-        next_data: Callable[[int], int],
-    ) -> None:
+    def __init__(self, segment: SegmentView, rules: QueueRules, *, check_crc: bool, is_last: bool) -> None:
         self.position = 0
         self.is_continued = False
         self.lost = LostRanges()
-        self._raw = raw
-        self._start_offset = start_offset
+        self._raw = segment.raw
+        self._start_offset = segment.start_offset
         self._rules = rules
         self._check_crc = check_crc
-        self._walk = SegmentWalk(raw, start_offset, only_newer=is_last, next_data=next_data)
+        self._salvage = Salvage(segment, only_newer=is_last)
 
     def __iter__(self) -> Iterator[DispatchBatch]:
-        for part in self._walk:
+        for part in self._salvage.parts():
             if isinstance(part, Run):
                 yield from self._dispatched(part)
             else:
                 self._lose(part.begin, part.end, part.check.reason or StopReason.BAD_MAGIC)
-        self.position = self._walk.stop
-        self.is_continued = self._walk.reason is StopReason.END_OF_FILE
+        self.position = self._salvage.stop
+        self.is_continued = self._salvage.reason is StopReason.END_OF_FILE
 
     def _lose(self, begin: int, end: int, reason: StopReason | str) -> None:
         text = reason.value if isinstance(reason, StopReason) else reason

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.files.segment_source import open_segment
-from store_core.format.salvage import Damage, SegmentWalk
+from store_core.format.chain import Place
+from store_core.format.salvage import Damage, Salvage
 from store_core.format.scan import StopReason
-from store_core.format.walk_start import WalkStart
 from store_core.queue.dispatch_reader import DispatchReader
 from store_core.queue.index_pieces import IndexEntries, pack_entries
 from store_core.store.rebuild.lost_ranges import LostRanges
@@ -94,21 +94,19 @@ class SegmentScan:
                 raw, first, self.part.begin, rules.queue_rules,
                 check_crc=rules.check_crc, read_body=rules.check_crc, limit=self.part.end,
             )  # fmt: skip
-        reader = SalvagedReader(
-            raw[: self.part.end], first, rules.queue_rules,
-            check_crc=rules.check_crc, is_last=self.part.is_last, next_data=opened.next_data,
-        )  # fmt: skip
+        view = self.part.segment.view(opened).up_to(self.part.end)
+        reader = SalvagedReader(view, rules.queue_rules, check_crc=rules.check_crc, is_last=self.part.is_last)
         self.lost = reader.lost
         return reader
 
     def _note_lost(self, opened: SegmentBytes, reader: DispatchReader | SalvagedReader, last_sound: int) -> int:
-        """Note what gives no record from where reading ended; tell how many sound records follow, which are left out.
+        """Note what gives no record from where reading ended; return how many sound records follow and are left out.
 
         Where a broker ends the log at a record that is sound, it is noted as a lost range, too.
         """
         first, left_out = self.part.segment.start_offset, 0
-        start = WalkStart(reader.position, last_sound)
-        for found in SegmentWalk(opened.raw, first, only_newer=True, next_data=opened.next_data, start=start):
+        salvage = Salvage(self.part.segment.view(opened), only_newer=True)
+        for found in salvage.parts(Place(reader.position, last_sound)):
             if isinstance(found, Damage):
                 reason = (found.check.reason or StopReason.BAD_MAGIC).value
                 self.lost.add(first + found.begin, first + found.end, reason)

@@ -13,7 +13,8 @@ from store_core.format.candidates import CandidateFinder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.files.segment_source import Segment
+    from store_core.format.segment_view import SegmentView
     from store_core.queue.refused_unit import RefusedUnit
     from store_core.store.rebuild.lost_ranges import LostRange
 
@@ -137,15 +138,16 @@ def _split(segment: Segment, count: int) -> list[SegmentPart]:
         return [SegmentPart(segment, 0, segment.size)]
     wanted = [segment.size * number // count for number in range(1, count)]
     with open_segment(segment) as opened:
-        near = [_seeming_start(opened, segment.start_offset, cut) for cut in wanted]
+        view = segment.view(opened)
+        near = [_seeming_start(view, cut) for cut in wanted]
     cuts = [0, *sorted({cut for cut in near if cut is not None}), segment.size]
     return [SegmentPart(segment, begin, end) for begin, end in pairwise(cuts)]
 
 
-def _seeming_start(opened: SegmentBytes, start_offset: int, cut: int) -> int | None:
+def _seeming_start(segment: SegmentView, cut: int) -> int | None:
     """Find what looks like a record and claims its own place, near a position; None without."""
     for probe in _PROBES:
-        found = CandidateFinder(opened.raw[: cut + probe], start_offset, opened.next_data).next(cut)
+        found = CandidateFinder(segment.up_to(cut + probe)).next(cut)
         if found is not None:
             return found
     return None

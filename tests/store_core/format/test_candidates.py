@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from store_core.format import candidates, salvage
 from store_core.format.candidates import CandidateFinder
-from store_core.format.salvage import SegmentWalk
+from store_core.format.salvage import Salvage
 from store_core.format.scan import RecordCheck, check_record
+from store_core.format.segment_view import SegmentView
 from tests.segment import Segment
 from tests.strategies import Log, layouts, mutated
 
@@ -25,7 +26,7 @@ MAGIC = b"\xda\xa3\x20\xa7"
 
 def found_in(raw: npt.NDArray[np.uint8], start_offset: int, begin: int = 0) -> list[int]:
     """Ask for candidates until there are no more."""
-    finder = CandidateFinder(raw, start_offset, lambda position: position)
+    finder = CandidateFinder(SegmentView(raw, start_offset))
     found = []
     position = finder.next(begin)
     while position is not None:
@@ -63,7 +64,7 @@ def test_magic_codes_all_over_damage_are_not_looked_at_one_by_one(monkeypatch: p
         return check_record(data, position, start_offset, verify_crc=verify_crc)
 
     monkeypatch.setattr(salvage, "check_record", count_checks)
-    walk = SegmentWalk(np.frombuffer(bytes(log.data), np.uint8), 0)
+    found = list(Salvage(SegmentView(np.frombuffer(bytes(log.data), np.uint8))).parts())
 
-    assert len(list(walk)) == 3
+    assert len(found) == 3
     assert len(seen) < 20

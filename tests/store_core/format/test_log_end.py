@@ -8,6 +8,7 @@ import pytest
 
 from store_core.format.log_end import LogEnd, find_log_end
 from store_core.format.scan import StopReason
+from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
 
 START = 4096
@@ -23,7 +24,7 @@ def log() -> LogBuilder:
 def log_end(log: LogBuilder, *, verify_crc: bool = True) -> LogEnd:
     (data,) = log.segments().values()
     raw = np.frombuffer(data, np.uint8)
-    return find_log_end(raw, START, verify_crc=verify_crc, next_data=lambda position: position)
+    return find_log_end(SegmentView(raw, START), verify_crc=verify_crc)
 
 
 def place(log: LogBuilder, number: int) -> int:

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.salvage import Damage, Run, SegmentWalk
+from store_core.format.chain import Place, Run
+from store_core.format.salvage import Damage, Salvage
 from store_core.format.scan import StopReason, follow_chain
+from store_core.format.segment_view import SegmentView
 from tests.builders import (
     BODY_AT,
     BODY_LENGTH_AT,
@@ -25,6 +27,8 @@ from tests.builders import (
 from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from store_core.format.scan import Scan
 
 SIZE = 4096
@@ -32,11 +36,19 @@ START = 8192
 
 
 class Walked:
-    """What a walk over bytes gives, flattened."""
+    """What is found in bytes, flattened."""
 
-    def __init__(self, data: bytes, start_offset: int = START, **options: Any) -> None:  # noqa: ANN401 -- the walk's
-        self.walk = SegmentWalk(np.frombuffer(data, np.uint8), start_offset, **options)
-        self.parts = list(self.walk)
+    def __init__(
+        self,
+        data: bytes,
+        start_offset: int = START,
+        *,
+        until: int | None = None,
+        next_data: Callable[[int], int] = lambda position: position,
+        **options: bool,
+    ) -> None:
+        self.walk = Salvage(SegmentView(np.frombuffer(data, np.uint8), start_offset, next_data), **options)
+        self.parts = list(self.walk.parts(until=until))
         self.starts = [start for part in self.parts if isinstance(part, Run) for start in part.starts.tolist()]
         self.damage = [(part.begin, part.end) for part in self.parts if isinstance(part, Damage)]
         self.reasons = [part.check.reason for part in self.parts if isinstance(part, Damage)]
@@ -305,7 +317,7 @@ def test_a_record_that_a_writer_finishes_meanwhile_is_no_damage(log: LogBuilder)
         raw[begin:end] = record
         return position
 
-    parts = list(SegmentWalk(raw, START, only_newer=True, is_growing=True, next_data=finish))
+    parts = list(Salvage(SegmentView(raw, START, finish), only_newer=True, is_growing=True).parts())
     starts = [start for part in parts if isinstance(part, Run) for start in part.starts.tolist()]
 
     assert starts == places(log)
@@ -394,3 +406,22 @@ def test_a_walk_that_stops_early_sees_the_same(log: Log, data: st.DataObject) ->
 
     assert part.starts == [start for start in whole.starts if start < until]
     assert part.damage == [damage for damage in whole.damage if damage[0] < until]
+
+
+@given(mutated(logs() | layouts()), st.booleans(), st.data())
+def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer: bool, data: st.DataObject) -> None:
+    segment = SegmentView(np.frombuffer(log.data, np.uint8), log.start_offset)
+    sound = [
+        Place(),
+        *(part.place for part in Salvage(segment, only_newer=only_newer).parts() if isinstance(part, Run)),
+    ]
+    place = data.draw(st.sampled_from(sound))
+    whole = Walked(log.data, log.start_offset, only_newer=only_newer)
+    rest = list(Salvage(segment, only_newer=only_newer).parts(place))
+
+    assert [start for part in rest if isinstance(part, Run) for start in part.starts.tolist()] == [
+        start for start in whole.starts if start >= place.position
+    ]
+    assert [(part.begin, part.end) for part in rest if isinstance(part, Damage)] == [
+        damage for damage in whole.damage if damage[0] >= place.position
+    ]

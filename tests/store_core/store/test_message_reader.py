@@ -567,7 +567,7 @@ def test_a_read_walks_every_segment_once(root: Path, log: LogBuilder, monkeypatc
         walked.append(start_offset + begin)
         return chain(raw, begin, end, start_offset)
 
-    monkeypatch.setattr("store_core.format.salvage.chain", counted)
+    monkeypatch.setattr("store_core.format.chain.chain", counted)
 
     assert offsets(root) == without(log)
     assert sorted(walked) == [0, SIZE, 2 * SIZE, 3 * SIZE]  # the last one is pre-allocated

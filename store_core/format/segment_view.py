@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a segment, and where they lie in the log: what every walk is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["SegmentView"]
+
+
+def _no_holes(position: int) -> int:
+    return position
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentView:
+    """The bytes of a segment from its first byte on.
+
+    Attributes
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous.
+    start_offset : int
+        Physical offset of the first byte.
+    next_data : callable
+        Returns the first position at or after another that may hold anything but zeros.
+    """
+
+    raw: npt.NDArray[np.uint8]
+    start_offset: int = 0
+    next_data: Callable[[int], int] = _no_holes
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.raw.size
+
+    def up_to(self, end: int) -> Self:
+        """Return the same segment without the bytes at and after a position."""
+        return replace(self, raw=self.raw[:end])
