@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["append"]
 
 _REMARK: Final = """\
-With 1 all rows are in the store but those that were left out (badRows=skip), which are listed in \
-STORE/commitlog-sink/refused. With 2 or more nothing was appended, unless the error says that it was.
+With 1, all rows are in the store except those left out (badRows=skip), which are listed in \
+STORE/commitlog-sink/refused. With 2 or more, nothing was appended unless the error says otherwise.
 """
 _EXAMPLES: Final = """
 examples:
@@ -54,22 +54,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_version(parser)
     add = parser.add_argument
-    add("store", metavar="STORE", help="store root; it is made if it is not there")
+    add("store", metavar="STORE", help="store root; it is created if it does not exist")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--parquet", metavar="PATH", help="rows with the columns of messages")
-    source.add_argument("--json", metavar="PATH", help="the same, an object a line; properties are an object")
+    source.add_argument(
+        "--json", metavar="PATH", help="the same, with one JSON object per line; properties are an object"
+    )
     source.add_argument("--csv", metavar="PATH", help="the same, with a header; properties are JSON")
     source.add_argument("--from-store", metavar="PATH", help="messages of another store, or of this one")
     add("--base64", action="store_true", help="bodies in JSON or CSV are in base64")
-    add("--topic", help="from a store: only messages of this topic; several with commas")
-    add("--where", metavar="SQL92", help="from a store: only those that a consumer with this filter gets")
-    add("--to-topic", metavar="TOPIC", help="make them new messages of this topic")
+    add("--topic", help="from a store: only messages of this topic; separate several with commas")
+    add("--where", metavar="SQL92", help="from a store: only messages that a consumer with this filter would get")
+    add("--to-topic", metavar="TOPIC", help="append them as new messages of this topic")
     add("--preserve-store-timestamp", action="store_true", help="keep the store times of messages")
-    add("--read-option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source's reader")
+    add("--read-option", action="append", default=[], metavar="NAME=VALUE", help="any read option of the data source")
     add("--write-option", action="append", default=[], metavar="NAME=VALUE", help="any option of writing")
-    add("--commit-id", metavar="NAME", help="append nothing if a job of this name was appended before")
+    add("--commit-id", metavar="NAME", help="append nothing if a job of this name has already been appended")
     add("--dry-run", action="store_true", help="encode and count all rows, and append nothing")
-    add("--report", metavar="FILE", help="write a report in JSON to this file, or to standard output for -")
+    add("--report", metavar="FILE", help="write a JSON report to this file (- is standard output)")
     return parser
 
 
@@ -129,7 +131,7 @@ def _source(options: argparse.Namespace) -> AppendSource:
     read = _pairs("--read-option", options.read_option)
     if options.from_store is None:
         if options.topic or options.where:
-            raise InvalidOptionError("--topic and --where choose messages of a store: they go with --from-store")
+            raise InvalidOptionError("--topic and --where select messages of a store: use them with --from-store")
         paths: dict[SourceFormat, str | None] = {"parquet": options.parquet, "json": options.json, "csv": options.csv}
         name, path = next((name, path) for name, path in paths.items() if path is not None)
         return AppendSource(name, path, read, is_base64=options.base64)

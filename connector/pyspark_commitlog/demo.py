@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pyspark_commitlog.demo",
         description="Shows what is in a RocketMQ store. Nothing is written or locked.",
-        epilog=exit_code_help("Without STORE it shows a store that comes with the package."),
+        epilog=exit_code_help("Without STORE it shows a sample store that ships with the package."),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_version(parser)
@@ -105,7 +105,7 @@ def _options(texts: Sequence[str]) -> dict[str, str]:
 def _option(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise InvalidOptionError(f"{text!r} is no OPTION=VALUE")
+        raise InvalidOptionError(f"{text!r} is not OPTION=VALUE")
     if name.lower() == "columns":
         raise InvalidOptionError("the demo chooses the columns itself")
     return name, value
@@ -147,7 +147,7 @@ def _show(spark: SparkSession, store: str, options: dict[str, str], head: dict[s
     messages.printSchema()
     _say("The first ten:\n")
     _table(_first_rows(spark.read.format("commitlog").options(**head).load(store)))
-    _say("Who fills the disk:\n")
+    _say("What fills the disk:\n")
     begin = time.perf_counter()
     # Only columns that are named are decoded: for a total, name those that it needs.
     narrow = spark.read.format("commitlog").options(**options).option("columns", "topic,store_size,store_timestamp")

@@ -33,12 +33,12 @@ class ExitCode(IntEnum):
         member.meaning = meaning
         return member
 
-    DONE = 0, "all is well: the work is done, or nothing was found that needs attention"
+    DONE = 0, "success: the work is done, or nothing needs attention"
     FINDINGS = 1, "findings: something differs, or rows were left out; the report names them"
-    USAGE = 2, "wrong usage: an argument, an option, a column or a row; or there is no such store, topic, queue or key"
-    FAILED = 3, "could not look: something can't be read or written, there is no suitable Java, or Spark failed"
-    REFUSED = 4, "refused: the store is open elsewhere, or of an unsupported kind; or what must not change would"
-    DAMAGED = 5, "done as far as the log is whole, but the log is damaged"
+    USAGE = 2, "wrong usage: a wrong argument, option, column or row; or no such store, topic, queue or key"
+    FAILED = 3, "failed: something can't be read or written, there is no suitable Java, or Spark failed"
+    REFUSED = 4, "refused: the store is open elsewhere, is of an unsupported kind, or data would be lost"
+    DAMAGED = 5, "done, but the log is damaged"
 
 
 def exit_code_help(remark: str) -> str:
@@ -76,5 +76,5 @@ _REMARKS: Final = (
     "An error is one paragraph on standard error that names what is wrong, where, and what to do. If two codes fit, a",
     "command ends with the one to act on first: with 1 rather than 5 if a log is damaged and its queues differ.",
     "",
-    "Times in messages and reports are in UTC, as in `2023-11-14T22:18:19.500Z`.",
+    "Times in messages and reports are in UTC, such as `2023-11-14T22:18:19.500Z`.",
 )

@@ -44,7 +44,7 @@ def require_java() -> None:
     found = _version_text(java)
     version = re.search(r'version "(?:1\.)?(\d+)', found)  # Java 8 calls itself 1.8
     if version is None:
-        raise JavaNotFoundError(f"{java} -version tells no version: {found.strip()!r}. {_ADVICE}")
+        raise JavaNotFoundError(f"{java} -version reports no version: {found.strip()!r}. {_ADVICE}")
     if int(version[1]) < MINIMUM_JAVA:
         raise JavaNotFoundError(f"{java} is Java {version[1]}. {_ADVICE}")
 

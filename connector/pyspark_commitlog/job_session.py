@@ -41,7 +41,7 @@ def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSess
     """
     active = SparkSession.getActiveSession()
     if active is None and needs_context and "SPARK_REMOTE" in os.environ:
-        raise _refusal(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} asks for Spark Connect; unset it")
+        raise _refusal(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} selects Spark Connect; unset it")
     if active is not None:
         if needs_context:
             require_classic(active, name)
@@ -65,7 +65,7 @@ def require_classic(spark: SparkSession, what: str) -> None:
         If it is one.
     """
     if is_connect(spark):
-        raise _refusal(what, "this session is one of Spark Connect; run it in a Python process that has none")
+        raise _refusal(what, "this is a session of Spark Connect; run the command in a Python process that has none")
 
 
 def _refusal(what: str, found: str) -> UnsupportedStoreError:

@@ -31,7 +31,7 @@ OPTIONS: Final = (
         "paths",
         "(none)",
         "what",
-        "several paths that together are one log, as a JSON list. `load([path, ...])` sets it",
+        "several paths that together make up one log, as a JSON list. `load([path, ...])` sets it",
     ),
     Option("view", "messages", "what", "what a row is. So far there is only `messages`"),
     Option(
@@ -39,12 +39,10 @@ OPTIONS: Final = (
         DEFAULT_RELEASE,
         "what",
         f"the RocketMQ that serves the store: {shown_releases()}; `4.3` stands for all up to 4.9.0. They read some "
-        "properties differently; a warning says so if the store looks like one of the other kind",
+        "properties differently; a warning says so if the store seems to be of the other kind",
     ),
     Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
-    Option(
-        "topicsPattern", "(all)", "rows", "a regular expression, as Python writes them, that must match the whole topic"
-    ),
+    Option("topicsPattern", "(all)", "rows", "a Python regular expression that must match the whole topic"),
     Option("queueId", "(all)", "rows", "queue ids, separated by commas"),
     Option(
         "tag",
@@ -82,21 +80,22 @@ OPTIONS: Final = (
         "(none)",
         "rows",
         "read messages stored at this time or later: ms since 1970, or ISO 8601 such as `2024-05-01T12:00:00+08:00`. A "
-        "time without an offset is in `timeZone`. This option wins over `startingOffsets`",
+        "time without an offset is in `timeZone`. This option takes precedence over `startingOffsets`",
     ),
     Option(
         "endingTimestamp",
         "(none)",
         "rows",
-        "read messages stored before this time, in the same forms. This option wins over `endingOffsets`",
+        "read messages stored before this time, in the same forms. This option takes precedence over `endingOffsets`",
     ),
     Option(
         "timeZone",
         "(the session's)",
         "rows",
-        "the time zone of `startingTimestamp` and `endingTimestamp` where they have no offset: a region such as "
-        "`Asia/Shanghai`, or an offset such as `+08:00`. The default is `spark.sql.session.timeZone`; where that is "
-        "not set, and without Spark, a time without an offset is refused",
+        "the time zone of `startingTimestamp` and `endingTimestamp` if they have no offset: a region such as "
+        "`Asia/Shanghai`, or an offset such as `+08:00`. The default is `spark.sql.session.timeZone`; if that "
+        "is not set, or without Spark, a time without an offset is "
+        "rejected",
     ),
     Option(
         "columns",
@@ -104,25 +103,29 @@ OPTIONS: Final = (
         "columns",
         "columns, separated by commas. Only these are decoded. `.schema(...)` does the same",
     ),
-    Option("decompress", "false", "columns", "`true` unpacks compressed bodies. How large a body may get has a limit"),
+    Option("decompress", "false", "columns", "`true` decompresses bodies, up to a maximum size"),
     Option(
         "mode",
         "FAILFAST",
         "damage",
-        "what to do at damage. `FAILFAST` stops with an error. `DROPMALFORMED` goes on at the next sound record. "
+        "what to do at damage. `FAILFAST` stops with an error. `DROPMALFORMED` continues at the next sound record. "
         "`PERMISSIVE` does too, and adds a row for each damaged range, with its bytes in the column `_corrupt_record`, "
         "which is then read by default",
     ),
     Option("verifyCrc", "true", "damage", "check each body that is read against its checksum"),
-    Option("failOnDataLoss", "true", "damage", "`false` goes on when a segment is missing or is deleted meanwhile"),
+    Option(
+        "failOnDataLoss", "true", "damage", "`false` continues if a segment is missing, or is deleted during the read"
+    ),
     Option(
         "maxPartitionBytes",
         "(a segment)",
         "speed",
         "split segments into partitions of at most this size, at record starts. `128m` is 128 MiB",
     ),
-    Option("minPartitions", "(one a segment)", "speed", "split segments until there are at least this many partitions"),
-    Option("maxRecordsPerBatch", "16384", "speed", "the most rows in one Arrow batch"),
+    Option(
+        "minPartitions", "(one per segment)", "speed", "split segments until there are at least this many partitions"
+    ),
+    Option("maxRecordsPerBatch", "16384", "speed", "maximum number of rows in one Arrow batch"),
 )
 
 _BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
@@ -196,7 +199,9 @@ def _refuse_option(name: str) -> None:
             f"option {name} configures an object store; this version reads local and mounted paths only"
         )
     if name == "useindexfiles":
-        raise UnsupportedStoreError("option useIndexFiles is gone: reads do not use index files yet. Leave it out")
+        raise UnsupportedStoreError(
+            "option useIndexFiles has been removed: reads do not use index files yet. Leave it out"
+        )
     if name in _LATER:
         raise UnsupportedStoreError(f"option {_LATER[name]} belongs to spark.readStream, which is not supported yet")
     raise unknown_option(name, OPTIONS, "format 'commitlog'")

@@ -16,7 +16,7 @@ _NOT_LOCAL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
 _PATTERN: Final = re.compile(r"[*?\[{,\\]")
 """What makes a path a pattern for Hadoop's file systems, or several paths."""
 
-_WAY_ON: Final = "Run this as a user who may, change its permissions, or give another path"
+_WAY_ON: Final = "Run this as a user with permission, change the permissions, or give another path"
 
 
 def check_writable(path: Path) -> None:
@@ -35,9 +35,9 @@ def check_writable(path: Path) -> None:
         If there is no permission, or the file system is read-only.
     """
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
-    made = "" if there == path else f"{path} can't be made: "
+    made = "" if there == path else f"{path} can't be created: "
     if not there.is_dir():
-        raise InvalidOptionError(f"{made}{there} is no directory: expected one. Give another path")
+        raise InvalidOptionError(f"{made}{there} is not a directory. Give another path")
     if not os.access(there, os.W_OK | os.X_OK):
         raise StoreError(f"{made}{there} can't be written to: permission denied, or a read-only disk. {_WAY_ON}")
 
@@ -59,7 +59,7 @@ def check_report(option: str, target: str | None) -> None:
         raise InvalidOptionError(f"{option} {target}: it is a directory: expected a file for the report")
     if not path.parent.is_dir():
         raise InvalidOptionError(
-            f"{option} {target}: there is no directory {path.parent}. Make it, or give another file"
+            f"{option} {target}: there is no directory {path.parent}. Create it, or give another file"
         )
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise StoreError(f"{option} {target}: it can't be written: permission denied, or a read-only disk. {_WAY_ON}")

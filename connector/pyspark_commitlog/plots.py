@@ -89,8 +89,8 @@ def message_rates(messages: Messages, bin_seconds: int | None = None) -> Figure:
     """
     found = rates(messages, bin_seconds)
     figure, axes = new_figure(5.0, rows=2, sharex=True)
-    labels = _stack(axes[0, 0], found, found.messages, "Messages a minute", "")
-    _stack(axes[1, 0], found, found.sizes, "Bytes a minute", "B")
+    labels = _stack(axes[0, 0], found, found.messages, "Messages per minute", "")
+    _stack(axes[1, 0], found, found.sizes, "Bytes per minute", "B")
     width = found.bin_seconds * 1000
     time_axis(axes[1, 0], found.begins, int(found.begins[-1]) + width)
     legend = figure.legend(
@@ -299,7 +299,7 @@ def queue_depth(store: str | os.PathLike[str], config: MessageStoreConfig | None
     """
     found = read_queues(store, config)
     if not found.queues:
-        raise InvalidOptionError(f"there is no consume queue in {store}; commitlog-rebuild-consume-queue makes them")
+        raise InvalidOptionError(f"there is no consume queue in {store}; commitlog-rebuild-consume-queue creates them")
     topics = _by_topic(found.queues)
     lags = [lag for lag in found.lags[: _MOST_ROWS - 1] if lag.messages]
     height = 1.0 + 0.3 * max(len(topics), len(lags), 3)

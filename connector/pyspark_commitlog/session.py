@@ -138,8 +138,9 @@ def _check_python(spark: SparkSession) -> None:
             version = ".".join(map(str, sys.version_info[:2]))
             warnings.warn(
                 f"this Spark session runs Python code with {python!r}, {problem}; this is {sys.executable}, "
-                f"Python {version}. format('commitlog') will not work. Start Python anew, and call spark_session() "
-                f"before any other session is made; or set {_PYTHON}={sys.executable} in the environment first",
+                f"Python {version}. format('commitlog') will not work. Restart Python, and call spark_session() "
+                f"before any other session is "
+                f"created; or set {_PYTHON}={sys.executable} in the environment first",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -173,7 +174,7 @@ def _problem(python: str) -> str:
         return f"which does not answer: {error}"
     answer = asked.stdout.split()
     if asked.returncode or len(answer) != len(("major", "minor", "found")):
-        return f"which is no Python ({program})"
+        return f"which is not Python ({program})"
     version = ".".join(answer[:2])
     if version != ".".join(map(str, sys.version_info[:2])):
         return f"which is Python {version} ({program})"

@@ -21,11 +21,11 @@ _OF_SYSTEM: Final = re.compile(r"^(\w+Error): (\[Errno \d+\] .+)", re.MULTILINE)
 _NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
 _WAYS_ON: Final = {
     errno.ENOENT: "Check the path",
-    errno.EACCES: "Run this as a user who may, or change the permissions",
-    errno.EPERM: "Run this as a user who may, or change the permissions",
-    errno.EROFS: "Give a path on a disk that can be written",
-    errno.ENOSPC: "Make room, and run this again",
-    errno.EDQUOT: "Make room, and run this again",
+    errno.EACCES: "Run this as a user with permission, or change the permissions",
+    errno.EPERM: "Run this as a user with permission, or change the permissions",
+    errno.EROFS: "Give a path on a writable disk",
+    errno.ENOSPC: "Free some space, and run this again",
+    errno.EDQUOT: "Free some space, and run this again",
 }
 _LAST_LINE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+((?:[\w]+\.)*\w+: .+)")
 
@@ -55,7 +55,7 @@ def system_words(text: str) -> str:
     Examples
     --------
     >>> system_words("[Errno 28] No space left on device: '/data/store/lock'")
-    '/data/store/lock: No space left on device. Make room, and run this again'
+    '/data/store/lock: No space left on device. Free some space, and run this again'
     """
     found = _NUMBERED.fullmatch(text)
     if found is None:

@@ -72,7 +72,9 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
             return
         query_id = staged[0].query_id
         if query_id is None:
-            raise StoreError("Spark did not tell which streaming query this is, so no batch can be known again")
+            raise StoreError(
+                "Spark did not report which streaming query this is, so a repeated batch can't be recognised"
+            )
         commit_partitions(self._task.options, staged[0].job, messages, Transaction(query_id, batchId))
 
     @without_traceback

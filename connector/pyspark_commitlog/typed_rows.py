@@ -54,13 +54,13 @@ def typed_rows(frame: DataFrame, path: str, *, is_base64: bool) -> DataFrame:
         If no line is JSON.
     """
     if frame.columns == [WRONG_LINE]:
-        raise InvalidOptionError(f"{path}: expected an object of JSON in each line, found no line with one")
+        raise InvalidOptionError(f"{path}: expected a JSON object in each line, found none")
     names = [name for name in frame.columns if name != WRONG_LINE]
     shown = F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)))
     columns = [_column(frame, name, shown, is_base64=is_base64).alias(name) for name in names]
     if WRONG_LINE in frame.columns:
         line = F.col(WRONG_LINE)
-        told = _raised(F.lit("expected an object of JSON in each line, found "), F.substring(line, 1, _SHOWN))
+        told = _raised(F.lit("expected a JSON object in each line, found "), F.substring(line, 1, _SHOWN))
         # In a condition on the rows: Spark would not compute a column that nobody asks for.
         return frame.where(F.when(line.isNull(), line.isNull()).otherwise(told)).select(*columns)
     return frame.select(*columns)
@@ -97,12 +97,12 @@ def _column(frame: DataFrame, name: str, row: Column, *, is_base64: bool) -> Col
         return checked(column.try_cast("bigint"), "a whole number of 64 bits")
     if key in _TIMES:
         time = F.coalesce(column.try_cast("bigint"), F.unix_millis(column.try_cast("timestamp")))
-        return checked(time, "milliseconds since 1970, or a time as in 2026-03-14T08:00:00Z")
+        return checked(time, "milliseconds since 1970, or a time such as 2026-03-14T08:00:00Z")
     if key == "body" and is_base64:
         return checked(F.try_to_binary(column, F.lit("base64")), "base64")
     if key == "properties" and not isinstance(kind, MapType):
         text = F.to_json(column) if isinstance(kind, StructType) else column
-        return checked(F.from_json(text, "map<string,string>"), 'an object of JSON as in {"name": "value"}')
+        return checked(F.from_json(text, "map<string,string>"), 'a JSON object such as {"name": "value"}')
     return column
 
 

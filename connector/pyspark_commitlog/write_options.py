@@ -26,44 +26,55 @@ __all__ = ["WRITE_OPTIONS", "WriteOptions"]
 BadRows: TypeAlias = Literal["fail", "skip"]
 
 WRITE_OPTIONS: Final = (
-    Option("path", "(required)", "store", "root of the store, which is made if it is not there; `save(path)` sets it"),
+    Option(
+        "path", "(required)", "store", "root of the store, which is created if it does not exist; `save(path)` sets it"
+    ),
     Option("release", DEFAULT_RELEASE, "store", f"RocketMQ that is to serve the store: {shown_releases()}"),
     Option("topic", "(the column)", "rows", "all messages go to this topic, whatever column `topic` says"),
-    Option("queueNums", "4", "rows", "queues of a topic over which rows without `queue_id` are spread, in turns"),
+    Option(
+        "queueNums", "4", "rows", "number of queues per topic over which rows without `queue_id` are spread, in turn"
+    ),
     Option(
         "shardingKey",
         "(in turns)",
         "rows",
-        "column whose text chooses the queue of rows without `queue_id`, as `SelectMessageQueueByHash` does; it need "
+        "column whose text determines the queue of rows without `queue_id`, as `SelectMessageQueueByHash` "
+        "does; it need "
         "not be a column of a message",
     ),
-    Option("storeHost", "127.0.0.1:10911", "rows", "broker's `ip:port`, where column `store_host` has none"),
-    Option("bornHost", "127.0.0.1:0", "rows", "producer's `ip:port`, where column `born_host` has none"),
+    Option("storeHost", "127.0.0.1:10911", "rows", "broker's `ip:port`, for rows without one in column `store_host`"),
+    Option("bornHost", "127.0.0.1:0", "rows", "producer's `ip:port`, for rows without one in column `born_host`"),
     Option(
         "messageDelayLevel",
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "rows",
-        "delays of the levels in `delay_level`, as the broker has them",
+        "delays of the levels in `delay_level`, as configured in the broker",
     ),
     Option(
         "enabledAppendPropCRC",
         "false",
         "rows",
-        "end each record with its checksum as a property, for a broker that has this on; release 5.3 only",
+        "end each record with its checksum as a property, for a broker that has this enabled; release 5.3 only",
     ),
-    Option("maxMessageSize", "4m", "rows", "largest body, as the broker has it; release 4.3: largest record"),
+    Option(
+        "maxMessageSize",
+        "4m",
+        "rows",
+        "maximum body size, as configured in the broker; with release 4.3: maximum record size",
+    ),
     Option(
         "preserveStoreTimestamp",
         "false",
         "rows",
-        "for messages of another store: keep the times in column `store_timestamp`, and delay nothing. Without it that "
-        "column is refused, messages get the time at which they are appended, and a `delay_level` counts",
+        "for messages of another store: keep the times in column `store_timestamp`, and delay nothing. Without "
+        "it that column is rejected, messages get the time at which they are appended, and a `delay_level` "
+        "applies",
     ),
     Option(
         "badRows",
         "fail",
         "rows",
-        "`skip` leaves out rows that RocketMQ would refuse, and lists them with reasons in `commitlog-sink/refused`",
+        "`skip` leaves out rows that RocketMQ would reject, and lists them with reasons in `commitlog-sink/refused`",
     ),
     Option("mappedFileSizeCommitLog", "1g", "store", "size of a new store's segments; an existing one keeps its own"),
     Option("mappedFileSizeConsumeQueue", "6000000", "store", "the same for the files of its queues"),
@@ -73,8 +84,9 @@ WRITE_OPTIONS: Final = (
         "rebuild",
         "all",
         "commit",
-        "`all` brings queues and index up to the log, `queues` only those; `none` leaves that to whoever opens the "
-        "store next, and the file `abort`, so that a broker of any release does it",
+        "`all` brings queues and index up to date, `queues` only the queues; `none` leaves that to the next "
+        "program that opens the store, and leaves a file `abort`, so that a broker of any release does "
+        "it",
     ),
     Option("overwriteStore", "false", "commit", 'must be `true` for `mode("overwrite")`: it replaces the whole store'),
     Option(
@@ -87,13 +99,15 @@ WRITE_OPTIONS: Final = (
         "commitId",
         "(none)",
         "commit",
-        "name of the job: one that is in the store already is not appended again. Not with `writeStream`, where the "
+        "name of the job: a job that is already in the store is not appended again. Not with `writeStream`, where the "
         "query's id and the batch's number do the same",
     ),
     Option(
         "dryRun", "false", "commit", "check and encode all rows, count them, and append nothing; not with `writeStream`"
     ),
-    Option("report", "(none)", "commit", "file beside the driver that gets a report of each commit, in JSON"),
+    Option(
+        "report", "(none)", "commit", "file on the driver's machine to which a JSON report of each commit is written"
+    ),
 )
 
 _KEYS: Final = frozenset(option.name.lower() for option in WRITE_OPTIONS)
@@ -197,7 +211,7 @@ def _config(release: Release, text: Mapping[str, str], given: Collection[str]) -
 def _property_crc(text: str, release: Release) -> bool:
     is_on = _boolean("enabledAppendPropCRC", text)
     if is_on and not rules_of(release).has_property_crc:
-        raise _refuse("enabledAppendPropCRC", f"false with release={release}, which knows no such checksum", text)
+        raise _refuse("enabledAppendPropCRC", f"false with release={release}, which has no such checksum", text)
     return is_on
 
 

@@ -98,7 +98,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         raise InvalidOptionError(f"column {_STRING!r} holds all properties: drop {', '.join(map(repr, beside))}, or it")
     if STORE_TIMESTAMP in names and not options.preserve_store_timestamp:
         raise InvalidOptionError(
-            "messages get the time at which they are appended: say option('preserveStoreTimestamp', 'true') to keep "
+            "messages get the time at which they are appended: set option('preserveStoreTimestamp', 'true') to keep "
             "those in column 'store_timestamp', or drop it"
         )
 
@@ -116,10 +116,11 @@ def _missing(name: str, schema: StructType) -> InvalidOptionError:
     fit = [field.name for field in schema if field.name in own and isinstance(field.dataType, _TYPES[name])]
     given = next((other for other in fit if other.lower() in _PAYLOADS), (fit or own or ["value"])[0])
     ways = {
-        "body": f'make it, as by selectExpr("CAST({given} AS BINARY) AS body", ...)',
-        "topic": "make it, as by withColumn('topic', lit('orders')), or name one topic for all rows by option 'topic' "
+        "body": f'create it, for example with selectExpr("CAST({given} AS BINARY) AS body", ...)',
+        "topic": "create it, for example with withColumn('topic', lit('orders')), or name one topic for all "
+        "rows by option 'topic' "
         "(--to-topic of commitlog-append)",
-        STORE_TIMESTAMP: "make it, or leave out option 'preserveStoreTimestamp'",
+        STORE_TIMESTAMP: "create it, or leave out option 'preserveStoreTimestamp'",
     }
     found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
     return InvalidOptionError(f"messages need a column {name!r}; found {found or 'none'}: {ways[name]}")
@@ -135,7 +136,8 @@ def _read(schema: StructType, unknown: list[str], options: WriteOptions) -> Inva
         dropped.append(names[STORE_TIMESTAMP])
     shown = ", ".join(map(repr, dropped))
     return InvalidOptionError(
-        f"these rows were read from a store, and a message to be written can't have the columns {shown}: drop them, by "
+        f"these rows were read from a store, and a message to be written can't have the columns {shown}: "
+        f"drop them with "
         f"df.drop({shown}), or copy messages with commitlog-append --from-store, which keeps all that can be kept"
     )
 

@@ -57,8 +57,9 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     check_columns(schema, options)
     if overwrite and not options.overwrite_store:
         raise InvalidOptionError(
-            f'mode("overwrite") replaces the whole store at {options.root}, all topics of it: say '
-            f'option("overwriteStore", "true") if that is meant, or use mode("append")'
+            f'mode("overwrite") replaces the whole store at {options.root}, all topics of it: set '
+            f'option("overwriteStore", "true") if you want '
+            f'that, or use mode("append")'
         )
     file_system = OsFileSystem()
     check_root(options.root, options.config, file_system)
@@ -120,7 +121,9 @@ def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[St
     """
     staged = [message for message in messages if isinstance(message, StagedPartition)]
     if len(staged) != len(messages):
-        raise StoreError(f"{len(messages) - len(staged)} tasks told nothing of what they staged; nothing is appended")
+        raise StoreError(
+            f"{len(messages) - len(staged)} tasks reported nothing of what they staged; nothing is appended"
+        )
     return sorted(staged, key=lambda each: each.partition)
 
 

@@ -22,7 +22,7 @@ Kind = TypeVar("Kind", bool, str)
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _I32: Final = range(-(1 << 31), 1 << 31)
 _I64: Final = range(-(1 << 63), 1 << 63)
-_ADVICE: Final = "Correct the file by hand, or put its .bak in its place"
+_ADVICE: Final = "Correct the file by hand, or replace it with its .bak"
 
 
 @dataclass(frozen=True, slots=True)

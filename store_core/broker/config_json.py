@@ -34,7 +34,7 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _WORDS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": None}
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_ADVICE: Final = "Correct the file by hand, or put its .bak in its place"
+_ADVICE: Final = "Correct the file by hand, or replace it with its .bak"
 
 
 def parse_config(data: bytes, file: str) -> JsonObject:

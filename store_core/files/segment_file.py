@@ -41,7 +41,7 @@ def offset_of(path: Path) -> int:
     Raises
     ------
     SegmentLayoutError
-        If the name is no 64-bit integer.
+        If the name is not a 64-bit integer.
     """
     offset = int(path.name) if _NAME.fullmatch(path.name) else None
     if offset is None or not -_LAST_OFFSET <= offset <= _LAST_OFFSET:

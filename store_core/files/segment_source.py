@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MappedSegment", "Segment", "SegmentBytes", "open_segment"]
 
-_DATA_LOSS_ADVICE = "To read on without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
+_DATA_LOSS_ADVICE = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,5 +124,5 @@ def _holder(file: OpenFile) -> str:
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, asked))
     if kind == fcntl.F_UNLCK:
-        return "somebody who has just let go of it"
+        return "a process that has just released it"
     return f"process {process}" if process > 0 else "another writer of this package, in this process or another"

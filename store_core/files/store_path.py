@@ -245,13 +245,14 @@ def _single_file(path: Path) -> Segment:
 def _name_it_should_have(path: Path, size: int) -> str:
     """Ask the file's first record for its place, and believe it if the record is sound."""
     if not path.is_file():
-        return " It is no file."
+        return " It is not a file."
     with open_segment(Segment(str(path), 0, size)) as segment:
         check = check_record(segment.raw.data, 0, None, verify_crc=True)
         offset = int(np.frombuffer(segment.raw, head_dtype(), 1)[0]["physical_offset"]) if check.spans else -1
     if offset < 0:
         return (
-            " Its first bytes are no sound record, so the name can't be told from them. Give the root of a store, its "
+            " Its first bytes are not a sound record, so the name can't be derived from them. Give the root of "
+            "a store, its "
             f"{COMMIT_LOG} directory, or a segment file."
         )
     return f" Its first record was written at offset {offset}: rename it to {offset:020d}."

@@ -87,7 +87,7 @@ COLUMNS: Final = (
     _column("born_host", pa.string(), "producer's `ip:port`, IPv6 as `[ip]:port`"),
     _column("tags", pa.string(), "property TAGS", nullable=True),
     _column("keys", STRINGS_TYPE, "property KEYS, split at spaces", nullable=True),
-    _column("properties", MAP_TYPE, "all properties; of a name that is there twice, the last value"),
+    _column("properties", MAP_TYPE, "all properties; the last value of a name that occurs twice"),
     _column("body", pa.binary(), "body as stored; decompressed with `decompress=true`"),
     _head_column("body_crc", "checksum of the stored body: CRC-32 with the top bit cleared"),
     _head_column("flag", "the application's own flag"),
@@ -105,7 +105,7 @@ COLUMNS: Final = (
     _column("tags_code", pa.int64(), "Java hash of the tags, 0 without; what queue units hold", default=False),
     _column("segment", pa.string(), "name of the segment file", default=False),
     _column("transaction_type", pa.string(), "NOT_TYPE, PREPARED_TYPE, COMMIT_TYPE or ROLLBACK_TYPE", default=False),
-    _column("compression", pa.string(), "how the stored body is packed: NONE, LZ4, ZSTD or ZLIB", default=False),
+    _column("compression", pa.string(), "how the stored body is compressed: NONE, LZ4, ZSTD or ZLIB", default=False),
     _column(
         CORRUPT_RECORD,
         pa.binary(),

@@ -84,7 +84,7 @@ def delay_level(properties: Mapping[str, str | None]) -> int:
         return 0
     level = int(text) if _JAVA_INT.fullmatch(text) else _I32_LIMIT
     if not -_I32_LIMIT <= level < _I32_LIMIT:
-        raise ValueError(f"property DELAY is no 32-bit integer: {text!r}")
+        raise ValueError(f"property DELAY is not a 32-bit integer: {text!r}")
     return level
 
 

@@ -250,7 +250,7 @@ class _BatchEncoder:
         if self.rules.enable_lmq and (properties.get(INNER_MULTI_DISPATCH) or "").strip():
             raise UnsupportedStoreError(f"row {self.first_row + row} goes to light queues, so it must be put by itself")
         if self.rules.features.has_inner_batches and INNER_NUM in properties:
-            reason = "MESSAGE_ILLEGAL: property INNER_NUM on what is no inner batch"
+            reason = "MESSAGE_ILLEGAL: property INNER_NUM on a message that is not an inner batch"
             raise InvalidOptionError(f"row {self.first_row + row}: {reason}")
 
     # ---- fields

@@ -140,7 +140,7 @@ MESSAGE_HEAD: Final = Unit(
 BLANK_RECORD: Final = Unit(
     "blank_record",
     "CommitLog.BLANK_MAGIC_CODE",
-    "Closes a segment file. What lies behind its eight bytes is not data.",
+    "Closes a segment file. The bytes after its first eight are not data.",
     (
         Field("total_size", "TOTALSIZE", ">i4", "bytes left in the file, these eight included"),
         Field("magic_code", "MAGICCODE", ">i4", "0xCBD43194"),

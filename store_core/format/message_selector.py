@@ -69,7 +69,7 @@ class TagSubscription:
             return cls(SUB_ALL)
         parts = text.split(_SEPARATOR)
         if not any(parts):
-            raise FilterError("expected tags such as TagA || TagB, or * for all messages, found separators alone", text)
+            raise FilterError("expected tags such as TagA || TagB, or * for all messages, found only separators", text)
         tags = frozenset(tag for part in parts if (tag := part.strip(JAVA_BLANKS)))
         return cls(text, tags, frozenset(map(hash_code, tags)))
 

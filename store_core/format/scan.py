@@ -49,7 +49,7 @@ class StopReason(Enum):
     """Why a chain of records ends (against the codes of Java's ``DispatchRequest``)."""
 
     LIMIT = "the position asked for: nothing is known of what follows"
-    END_OF_FILE = "blank record: the log goes on in the next file"
+    END_OF_FILE = "blank record: the log continues in the next file"
     UNWRITTEN = "zeros: nothing has been written here yet"
     TORN = "the record runs past the end of the file"
     BAD_MAGIC = "not a magic code of RocketMQ"

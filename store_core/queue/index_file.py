@@ -118,7 +118,7 @@ class IndexFile:
         storage.close()
         if size not in (0, storage.size):
             raise SegmentLayoutError(
-                f"{path} is no index file of this configuration: expected {storage.size} bytes for "
+                f"{path} is not an index file of this configuration: expected {storage.size} bytes for "
                 f"{rules.max_hash_slot_num} slots and {rules.max_index_num} entries, found {size}. Its keys are not "
                 f"found, and it is left as it is: open the store with the maxHashSlotNum and maxIndexNum it was made "
                 f"with, or move the file elsewhere"

@@ -144,12 +144,12 @@ class IndexFiles:
             try:
                 offset_of(path)
             except SegmentLayoutError:
-                notes.append(f"{path} is passed over: no number for a name, so no index file")
+                notes.append(f"{path} is skipped: its name is not a number, so it is not an index file")
                 continue
             status = self._file_system.status(path)
             if status is not None and status.is_directory:
                 self.is_load_ok = not self.rules.features.refuses_directory_in_index
-                notes.append(f"{path} is a directory where an index file is expected: files behind it are not loaded")
+                notes.append(f"{path} is a directory where an index file is expected: files after it are not loaded")
                 break
             self._load_file(path, None if last_exit_ok else index_msg_timestamp, notes)
         for note in notes:
@@ -171,7 +171,7 @@ class IndexFiles:
             return
         file.remove()
         notes.append(
-            f"{path} is deleted, to be built anew: the last exit was abnormal, and it ends at "
+            f"{path} is deleted, to be rebuilt: the last exit was abnormal, and it ends at "
             f"{iso_time(file.end_timestamp)}, {_later_than(newest)}"
         )
 

@@ -69,7 +69,7 @@ def refusal_of(topic: str, queue_id: int) -> str | None:
 
 
 def parse_queue_id(name: str) -> int | None:
-    """Read a directory's name as ``Integer.parseInt`` does; None if it is no 32-bit integer.
+    """Read a directory's name as ``Integer.parseInt`` does; None if it is not a 32-bit integer.
 
     >>> parse_queue_id("7"), parse_queue_id("007"), parse_queue_id("seven")
     (7, 7, None)

@@ -30,7 +30,7 @@ __all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end"]
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """Bytes after the end of a log that are no record: one that was not finished, or what is left of an earlier time.
+    """Bytes after the end of a log that are not a record: an unfinished one, or remains of an earlier time.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class TornTail:
     def __str__(self) -> str:
         is_hole = self.reason is StopReason.UNWRITTEN
         why = "it begins with zeros" if is_hole else self.reason.value
-        return f"{self.size} bytes at offset {self.begin} of {self.path} are no record: {why}"
+        return f"{self.size} bytes at offset {self.begin} of {self.path} are not a record: {why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ _DAMAGED_PIECE: Final = 16 << 20
 _SOUND_AGAIN: Final = 1 << 20
 """Bytes of records without damage after which a chain is followed again: a chain's records are measured only once."""
 
-_WAYS_ON: Final = "mode=PERMISSIVE gives these bytes a row with _corrupt_record"
+_WAYS_ON: Final = "mode=PERMISSIVE returns these bytes as a row with _corrupt_record"
 
 
 def read_range(
@@ -240,14 +240,14 @@ class _RangeReader:
         if is_cut_off and not self._options.fail_on_data_loss:
             _log.warning("%s: the file ends inside the record at offset %d", path, self._start_offset + damage.begin)
             return None
-        advice = f"mode=DROPMALFORMED goes on {self._goes_on_at(damage)}; {_WAYS_ON}."
+        advice = f"mode=DROPMALFORMED continues {self._goes_on_at(damage)}; {_WAYS_ON}."
         if is_cut_off:
             advice = (
-                f"The file is shorter than the others: it was cut, or copied in part. To read what is there: "
+                f"The file is shorter than the others: it was truncated, or only partly copied. To read what is there: "
                 f"fail_on_data_loss=false (failOnDataLoss in Spark), or mode=DROPMALFORMED; {_WAYS_ON}."
             )
         elif damage.check.reason is StopReason.WRONG_OFFSET and not damage.begin:
-            advice = f"If the file was renamed, give it the name that its first record tells. {advice}"
+            advice = f"If the file was renamed, give it the name that its first record implies. {advice}"
         return corrupt_record_error(damage.check, self._raw.data, damage.begin, self._start_offset, path, advice)
 
     def _goes_on_at(self, damage: Damage) -> str:

@@ -41,8 +41,8 @@ class ReadMode(Enum):
     """What damage does to a read; the names are those of Spark's CSV and JSON sources."""
 
     FAILFAST = "stop with an error"
-    DROPMALFORMED = "go on at the next sound record"
-    PERMISSIVE = "go on at the next sound record, and give the damaged bytes a row"
+    DROPMALFORMED = "continue at the next sound record"
+    PERMISSIVE = "continue at the next sound record, and return the damaged bytes as a row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _pattern(name: str, value: object) -> str:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidOptionError(
-            f"{shown_option(name)}: {text!r} is no regular expression of Python's: {error}"
+            f"{shown_option(name)}: {text!r} is not a valid Python regular expression: {error}"
         ) from error
     return text
 

@@ -243,7 +243,7 @@ def _deliver_time(properties: PropertyMap, now: int) -> int:
     Raises
     ------
     ValueError
-        If the property is no 64-bit integer.
+        If the property is not a 64-bit integer.
     """
     read: dict[str, Callable[[int], int]] = {
         TIMER_DELAY_SEC: lambda number: now + number * 1000,
@@ -255,6 +255,6 @@ def _deliver_time(properties: PropertyMap, now: int) -> int:
         if text is not None:
             number = int(text) if _JAVA_LONG.fullmatch(text) else _I64_LIMIT
             if not -_I64_LIMIT <= number < _I64_LIMIT:
-                raise ValueError(f"property {name} is no 64-bit integer: {text!r}")
+                raise ValueError(f"property {name} is not a 64-bit integer: {text!r}")
             return due(number)
     raise ValueError("no property says when the message is due")

@@ -257,8 +257,9 @@ class _Planner:
         is_there = (root / LOCK_FILE).exists()
         if not is_there:
             self._note(
-                f"the bytes after the log's end have no row, because no file {root / LOCK_FILE} shows that nobody is "
-                f"writing them. If this is a copy, make an empty file of that name to see them."
+                f"the bytes after the log's end are not returned as a row, because no file {root / LOCK_FILE} "
+                f"shows that nobody is "
+                f"writing them. If this is a copy, create an empty file of that name to see them."
             )
         return is_there
 
@@ -270,7 +271,7 @@ class _Planner:
         found = end.found
         where = f"at offset {end.end_offset} of {end.segment.path}"
         if is_live:
-            text = f"the log ends {where}, where a record may be being written: somebody holds the store's lock."
+            text = f"the log ends {where}, where a record may be in progress: another process holds the store's lock."
             self._notes.append(text)
             _log.info(text)
         elif end.tail is not None:
@@ -278,7 +279,7 @@ class _Planner:
             self._note(f"the log ends {where}: {reason}; no newer record follows.")
         if found.stale >= 0:
             stale = end.segment.start_offset + found.stale
-            text = f"the log ends {where}; the records from offset {stale} on are older, so no data."
+            text = f"the log ends {where}; the records from offset {stale} on are older, so they are not data."
             self._notes.append(text)
             _log.info(text)
 

@@ -323,7 +323,7 @@ class StoreRecovery:
             names = ", ".join(file.path.name for file in gone[:_NAMED_FILES])
             more = f" and {len(gone) - _NAMED_FILES} more" if len(gone) > _NAMED_FILES else ""
             where = f"{gone[0].path.parent}: {names}{more}"
-            self._decide(f"deleted {len(gone)} segments", where, f"they lie behind the log's end, {end.end_offset}")
+            self._decide(f"deleted {len(gone)} segments", where, f"they are beyond the log's end, {end.end_offset}")
 
     def _recover_nothing(self, *, last_exit_ok: bool) -> None:
         """Do what is to be done without a single segment."""

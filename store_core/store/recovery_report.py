@@ -141,7 +141,7 @@ class RecoveryReport:
         if self.recovery_end_offset >= self.end_offset:
             return []
         ends = f"the last sound record ends at {self.end_offset}, and this recovery ends the log at"
-        return [f"{ends} {self.recovery_end_offset}: what lies between is cut, and can be read until then"]
+        return [f"{ends} {self.recovery_end_offset}: what is between them is truncated, and can be read until then"]
 
 
 def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:

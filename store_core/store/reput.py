@@ -221,8 +221,9 @@ class ReputMessageService(ServiceThread):
             if self.reput_from_offset == before:
                 raise SegmentLayoutError(
                     f"the log has no bytes at {before}, and goes on to {self._end_offset()}: a segment is missing. "
-                    f"RocketMQ {self._rules.release} waits there for ever when it starts. Bring the segment back, or "
-                    f"move those before the hole elsewhere and take away the queues"
+                    f"RocketMQ {self._rules.release} waits there forever when it starts. Restore the segment, "
+                    f"or move those before the gap elsewhere and remove the "
+                    f"queues"
                 )
 
     def _select(self) -> _Buffer | None:

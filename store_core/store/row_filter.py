@@ -83,8 +83,9 @@ class RowFilter:
     def error_text(self, where: str) -> str:
         """Return what to say of the rows that the expression failed on, and where they are."""
         return (
-            f"the filter failed on {self.error_count} messages {where}, which do not match then, nor do they in "
-            f"RocketMQ's broker; the first is {self.first_error}"
+            f"the filter failed on {self.error_count} messages {where}, which therefore do not match, as in "
+            f"RocketMQ's broker; the first "
+            f"is {self.first_error}"
         )
 
     def _evaluated(

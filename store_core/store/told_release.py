@@ -114,7 +114,7 @@ def _backups(roots: Iterable[Path]) -> Iterator[str]:
     for root in roots:
         path = AbortFile(root, OsFileSystem()).backup_path
         if os.path.isfile(path):  # noqa: PTH113 -- no error without permission
-            yield f"{path} is there, which brokers make since 5.0"
+            yield f"{path} is there, which brokers create since 5.0"
 
 
 # ----------------------------------------------------------------------------------------------------------- the index

@@ -177,7 +177,7 @@ def test_a_named_job_is_appended_once(job: Job) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--json", "FILE", "--topic", "t"], 2, "they go with --from-store"),
+        (["--json", "FILE", "--topic", "t"], 2, "use them with --from-store"),
         (["--json", "FILE", "--write-option", "queueNums"], 2, "expected NAME=VALUE, found 'queueNums'"),
         (["--json", "FILE", "--write-option", "queueNum=3"], 2, "did you mean 'queueNums'?"),
         (["--json", "BAD"], 2, "row 0 of partition 0 can't be a message: a message needs a topic"),
@@ -186,16 +186,16 @@ def test_a_named_job_is_appended_once(job: Job) -> None:
         (["--json", "NOWHERE"], 2, "PATH_NOT_FOUND"),
         (["--json", "SEVEN"], 2, "seven.json: column queue_id: expected a whole number of 32 bits, found seven in the"),
         (["--json", "SEVEN"], 2, 'in the row {"body":"x","queue_id":"seven","topic":"t"} (nothing was appended)'),
-        (["--json", "TORN"], 2, 'torn.json: expected an object of JSON in each line, found {"topic": (nothing was'),
-        (["--json", "PROSE"], 2, "prose.json: expected an object of JSON in each line, found no line with one"),
-        (["--csv", "SOON"], 2, "column born_timestamp: expected milliseconds since 1970, or a time as in"),
+        (["--json", "TORN"], 2, 'torn.json: expected a JSON object in each line, found {"topic": (nothing was'),
+        (["--json", "PROSE"], 2, "prose.json: expected a JSON object in each line, found none"),
+        (["--csv", "SOON"], 2, "column born_timestamp: expected milliseconds since 1970, or a time such as"),
         (["--csv", "SOON", "--base64"], 2, "column body: expected base64, found not base64! in the row"),
         (
             ["--csv", "WIDE"],
             2,
             "wide.csv: expected as many values in each line as the header has, found t,x,y (nothing",
         ),
-        (["--csv", "LIST"], 2, 'column properties: expected an object of JSON as in {"name": "value"}, found ['),
+        (["--csv", "LIST"], 2, 'column properties: expected a JSON object such as {"name": "value"}, found ['),
     ],
 )
 def test_what_is_wrong_is_told_with_an_exit_code(arguments: list[str], code: int, says: str, job: Job) -> None:

@@ -107,12 +107,12 @@ Driver stacktrace:
         (
             "PermissionError: [Errno 13] Permission denied: '/store/rebuilt/x'",
             3,
-            "/store/rebuilt/x: Permission denied. Run this as a user who may, or change the permissions",
+            "/store/rebuilt/x: Permission denied. Run this as a user with permission, or change the permissions",
         ),
         (
             "OSError: [Errno 28] No space left on device: '/store/rebuilt/x'",
             3,
-            "/store/rebuilt/x: No space left on device. Make room, and run this again",
+            "/store/rebuilt/x: No space left on device. Free some space, and run this again",
         ),
         ("store_core.errors.StoreLockedError: somebody has it", 4, "somebody has it"),
         ("ZeroDivisionError: division by zero", 3, "ZeroDivisionError: division by zero"),
@@ -128,7 +128,7 @@ def test_an_error_in_a_task_is_told_without_sparks_stack(last: str, code: int, w
     [
         (
             PermissionError(13, "Permission denied", "/s/lock"),
-            "/s/lock: Permission denied. Run this as a user who may, ",
+            "/s/lock: Permission denied. Run this as a user with permission, ",
         ),
         (FileNotFoundError(2, "No such file or directory", "it's"), "it's: No such file or directory. Check the path"),
         (OSError(22, "Invalid argument", "/s"), "/s: Invalid argument"),
@@ -190,8 +190,8 @@ def test_without_java_every_command_says_so_and_does_nothing(
     [
         ("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n", "is Java 11. Spark needs Java 17 or later"),
         ("#!/bin/sh\necho 'java version \"1.8.0_202\"' >&2\n", "is Java 8. Spark needs Java 17 or later"),
-        ("#!/bin/sh\necho no java at all >&2\n", "tells no version: 'no java at all'. Spark needs Java 17"),
-        ("#!/no/such/shell\n", 'tells no version: "[Errno 2] No such file or directory'),
+        ("#!/bin/sh\necho no java at all >&2\n", "reports no version: 'no java at all'. Spark needs Java 17"),
+        ("#!/no/such/shell\n", 'reports no version: "[Errno 2] No such file or directory'),
     ],
 )
 def test_a_java_that_spark_can_not_use_is_told(

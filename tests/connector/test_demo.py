@@ -85,7 +85,7 @@ def test_a_missing_store_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[
 
 def test_a_wrong_option_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[str], store: WrittenStore) -> None:
     assert "did you mean 'topic'?" in failure(capsys, str(store.root), "topik=a")
-    assert failure(capsys, str(store.root), "topic") == "error: 'topic' is no OPTION=VALUE"
+    assert failure(capsys, str(store.root), "topic") == "error: 'topic' is not OPTION=VALUE"
     assert failure(capsys, str(store.root), "columns=topic") == "error: the demo chooses the columns itself"
 
 
@@ -98,7 +98,7 @@ def test_what_the_system_refuses_is_told_in_one_paragraph(
     monkeypatch.setattr(demo, "plan_ranges", refuse)
 
     assert failure(capsys, str(store.root), code=3) == (
-        "error: /store/commitlog: Permission denied. Run this as a user who may, or change the permissions"
+        "error: /store/commitlog: Permission denied. Run this as a user with permission, or change the permissions"
     )
 
 

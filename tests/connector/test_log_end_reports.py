@@ -119,7 +119,7 @@ def test_damage_in_the_middle_does_not_move_the_end(tmp_path: Path) -> None:
 
     assert {log.end} == {end.end_offset for _, end in ends(root)}
     assert broken.physical_offset == found.read_end_offset == report.recovery_end_offset
-    assert f"ends the log at {broken.physical_offset}: what lies between is cut" in str(report)
+    assert f"ends the log at {broken.physical_offset}: what is between them is truncated" in str(report)
     assert found.is_damaged
 
 

@@ -91,7 +91,10 @@ def test_a_store_is_not_read_if_one_of_many_options_is_unknown() -> None:
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger belongs to spark.readStream, which is not supported yet"),
         ({"maxbytespertrigger": "5"}, "maxBytesPerTrigger belongs to spark.readStream, which is not supported yet"),
         ({"storage.endpoint": "x"}, "storage.endpoint configures an object store; this version reads local"),
-        ({"useIndexFiles": "never"}, "option useIndexFiles is gone: reads do not use index files yet. Leave it out"),
+        (
+            {"useIndexFiles": "never"},
+            "option useIndexFiles has been removed: reads do not use index files yet. Leave it out",
+        ),
         ({"view": "index"}, "view 'index' is not supported yet; 'messages' is"),
         ({"view": "ConsumeQueue"}, "view 'consumequeue' is not supported yet; 'messages' is"),
         ({"provider": "commitlog", "owner": "me"}, "CREATE TEMPORARY VIEW"),

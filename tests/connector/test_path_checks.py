@@ -48,10 +48,16 @@ def rows(tmp_path: Path) -> Path:
         (["new", "--csv", "nowhere.csv"], "--csv: no such path"),
         (["new", "--parquet", "nowhere"], "--parquet: no such path"),
         (["new", "--from-store", "nowhere"], "no such path: '{here}/nowhere'"),
-        (["new", "--json", "rows.json", "--report", "nowhere/r.json"], "there is no directory {here}/nowhere. Make it"),
+        (
+            ["new", "--json", "rows.json", "--report", "nowhere/r.json"],
+            "there is no directory {here}/nowhere. Create",
+        ),
         (["new", "--json", "rows.json", "--report", "."], "it is a directory: expected a file for the report"),
-        (["rows.json/new", "--json", "rows.json"], "{here}/rows.json/new can't be made: {here}/rows.json is no dir"),
-        (["rows.json", "--json", "rows.json"], "{here}/rows.json is no directory: expected one. Give another path"),
+        (
+            ["rows.json/new", "--json", "rows.json"],
+            "{here}/rows.json/new can't be created: {here}/rows.json is not a dir",
+        ),
+        (["rows.json", "--json", "rows.json"], "{here}/rows.json is not a directory. Give another path"),
     ],
 )
 def test_what_an_append_can_not_use_is_told_before_spark_is_started(
@@ -102,7 +108,7 @@ def test_a_report_of_a_rebuild_needs_a_directory(tmp_path: Path, capsys: pytest.
     store = log.write(tmp_path / "store")
 
     assert rebuild_consume_queue([str(store), "--verify", "--json", str(tmp_path / "nowhere" / "r.json")]) == 2
-    assert "Make it, or give another file" in capsys.readouterr().err
+    assert "Create it, or give another file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", ["hdfs:/rows", "s3a://bucket/rows", "rows-*.json", "{a,b}.json", "a.json,b.json"])
@@ -124,5 +130,5 @@ def test_what_can_be_written_passes(tmp_path: Path) -> None:
     check_report("--report", "-")
     check_report("--report", None)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(InvalidOptionError, match="is no directory"):
+    with pytest.raises(InvalidOptionError, match="is not a directory"):
         check_writable(tmp_path / "dangling")

@@ -280,7 +280,7 @@ def test_no_text_lies_on_another_or_beyond_the_edge(table: pa.Table, shop: Path,
 def test_a_rate_is_a_minute_s_whatever_the_bin() -> None:
     figure = plots.message_rates(_table(*[("a", second * 100, 0, 1) for second in range(100)]), bin_seconds=1)
 
-    assert {"Messages a minute", "Bytes a minute", "600", "600 B", "1 Jan 1970, UTC", "a"} <= _texts(figure)
+    assert {"Messages per minute", "Bytes per minute", "600", "600 B", "1 Jan 1970, UTC", "a"} <= _texts(figure)
 
 
 def test_many_topics_become_one_colour() -> None:

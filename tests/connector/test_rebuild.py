@@ -119,7 +119,8 @@ def test_a_log_ends_at_damage_and_segments_behind_it_do_not_count(tmp_path: Path
     assert len(behind) > 0
     assert report.is_damaged
     assert (
-        f"{len(behind)} segments with records lie after what is no record at {int(second.name)}" in report.problems[0]
+        f"{len(behind)} segments with records come after bytes that are not a record at {int(second.name)}"
+        in report.problems[0]
     )
     assert report.read_end_offset == report.outcomes[0].end_offset < int(second.name)
     assert log.end == report.end_offset

@@ -204,7 +204,7 @@ def program(directory: Path, says: str) -> str:
     [
         ("3 6 True", "which is Python 3.6 ("),
         ("{} {} False".format(*sys.version_info[:2]), "which has no pyspark_commitlog ("),
-        ("hello", "which is no Python ("),
+        ("hello", "which is not Python ("),
     ],
 )
 @pytest.mark.parametrize("where", ["driver", "java", "worker"])

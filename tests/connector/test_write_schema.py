@@ -41,14 +41,14 @@ def refusal(schema: StructType | str, **options: str) -> str:
     [
         (
             "topic string, id bigint, value string",
-            'found topic string, id bigint, value string: make it, as by selectExpr("CAST(value AS BINARY) AS body"',
+            'found topic string, id bigint, value string: create it, for example with selectExpr("CAST(',
         ),
         ("key binary, value binary, topic string", 'selectExpr("CAST(value AS BINARY) AS body", ...)'),
         ("topic string, note string", "CAST(note AS BINARY)"),
-        ("topic string", 'make it, as by selectExpr("CAST(value AS BINARY) AS body", ...)'),
+        ("topic string", 'create it, for example with selectExpr("CAST(value AS BINARY) AS body", ...)'),
         (
             "body string",
-            "messages need a column 'topic'; found body string: make it, as by withColumn('topic', lit('orders')), or",
+            "messages need a column 'topic'; found body string: create it, for example with withColumn('topic',",
         ),
     ],
 )

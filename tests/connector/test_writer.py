@@ -158,7 +158,7 @@ def test_store_times_are_kept_on_request_only(write: Writer) -> None:
     text = error_of(lambda: write(rows))
     write(rows, preserveStoreTimestamp="true")
 
-    assert "say option('preserveStoreTimestamp', 'true') to keep those in column 'store_timestamp'" in text
+    assert "set option('preserveStoreTimestamp', 'true') to keep those in column 'store_timestamp'" in text
     assert times == [row["store_timestamp"] for row in rows_of(write.root, "store_timestamp")]
     assert consumed(write.root) == 3
 
@@ -280,7 +280,7 @@ def test_bad_rows_are_left_out_on_request_and_listed(write: Writer) -> None:
         ("topic string, body string, bodi string", "did you mean 'body'?"),
         ("topic string", "messages need a column 'body'"),
         ("body string", "messages need a column 'topic'"),
-        ("topic string, body string, queue_offset bigint", "drop them, by df.drop('queue_offset')"),
+        ("topic string, body string, queue_offset bigint", "drop them with df.drop('queue_offset')"),
         ("topic string, body int", "column 'body' of type int: expected binary or string"),
         ("topic string, body string, keys array<int>", "column 'keys' of type array<int>: expected list of strings"),
         ("topic string, body string, properties map<string,int>", "expected map of strings"),

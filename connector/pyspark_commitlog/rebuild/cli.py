@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["rebuild_consume_queue", "rebuild_index"]
 
 _REMARK: Final = """\
-With 1 (--verify, --discard-old) what is there is not what the log gives. --replace on a damaged log ends with 4 and \
-replaces nothing, or with --accept-damage with 5.
+With 1 (--verify, --discard-old) the files in place differ from the log. --replace on a damaged log ends with 4 and \
+replaces nothing; with --accept-damage it ends with 5.
 """
 _SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -36,7 +36,7 @@ def rebuild_consume_queue(arguments: Sequence[str] | None = None) -> int:
         "Rebuilds the consume queues of a RocketMQ store from its commit log, byte for byte as a broker writes them.",
     )
     parser.add_argument("--topic", action="append", metavar="TOPIC", help="only queues of this topic; can be repeated")
-    parser.add_argument("--queue-id", type=_number, metavar="ID", help="only queues of this id")
+    parser.add_argument("--queue-id", type=_number, metavar="ID", help="only queues with this id")
     parser.add_argument("--with-index", action="store_true", help="rebuild the index in the same pass over the log")
     return _main(parser, arguments, has_queues=True)
 
@@ -70,22 +70,23 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--output", metavar="DIR", help=f"where the new files go (default STORE/{OUTPUT})")
     add("--replace", action="store_true", help="put them in place of the old files, which are kept in STORE/replaced-N")
-    add("--discard-old", action="store_true", help="delete the kept files, if what is in place is what the log gives")
+    add("--discard-old", action="store_true", help="delete the kept files if the files in place match the log")
     add(
         "--accept-damage",
         action="store_true",
-        help="go on after damage with the next sound record; replace all the same",
+        help="continue after damage with the next sound record, and replace even then",
     )
-    add("--verify", action="store_true", help="compare what is there with the log, and change nothing")
-    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
-    add("--json", metavar="FILE", help="write the report to this file, or to standard output for -")
+    add("--verify", action="store_true", help="compare the files in place with the log, and change nothing")
+    add("--dry-run", action="store_true", help="show what would be done, and do nothing")
+    add("--json", metavar="FILE", help="write the report to this file (- is standard output)")
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how; by default as the files that are there tell, else as RocketMQ's defaults")
+    group = parser.add_argument_group("rules and sizes; by default those of the existing files, else RocketMQ's")
     add = group.add_argument
     add("--since-offset", type=_number, default=0, metavar="N", help="only from this physical offset on; keep the rest")
-    add("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="whose rules (default %(default)s)")
+    shown = "the release whose rules are followed (default %(default)s)"
+    add("--release", choices=RELEASES, default=DEFAULT_RELEASE, help=shown)
     add("--broker-config", metavar="FILE", help="the broker's configuration file, for all sizes and switches")
     add("--consume-queue-file-size", type=_size, metavar="BYTES", help="mappedFileSizeConsumeQueue")
     add("--hash-slot-num", type=_size, metavar="N", help="maxHashSlotNum")
@@ -94,14 +95,19 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     add("--ext", action="store_true", help="with queue extensions (enableConsumeQueueExt)")
     light = "with light queues (enableLmq, enableMultiDispatch), or without; by default if records name any"
     add("--light", action=argparse.BooleanOptionalAction, help=light)
-    add("--no-batch-inference", dest="batch_inference", action="store_false", help="no batch topics by records alone")
-    add("--check-crc", action="store_true", help="end the log at a body that its checksum does not fit")
+    add(
+        "--no-batch-inference",
+        dest="batch_inference",
+        action="store_false",
+        help="do not infer batch topics from records",
+    )
+    add("--check-crc", action="store_true", help="end the log at a body that does not match its checksum")
     add("--max-queues", type=_size, metavar="N", help="refuse a log that names more queues (default 1,000,000)")
 
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
     return int(text)
 
 
@@ -117,7 +123,9 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
     options = parser.parse_args(arguments)
     options.has_queues, options.has_index = has_queues, options.with_index
     if options.verify and (options.replace or options.discard_old or options.since_offset or options.output):
-        parser.error("--verify changes nothing: it goes with no --replace, --discard-old, --since-offset, --output")
+        parser.error(
+            "--verify changes nothing: it can't be combined with --replace, --discard-old, --since-offset, --output"
+        )
     return run_command(parser.prog, lambda: _run(options), UnsafeSizeError)  # too many queues
 
 

@@ -192,7 +192,9 @@ def _run_to_end(run: TaskRunner, tasks: RebuildTasks) -> RebuildReport:
     count = len(report.outcomes) - end
     if is_race:
         return again
-    problem = f"{count} segments with records lie after what is no record at {last.end_offset}, and do not count"
+    problem = (
+        f"{count} segments with records come after bytes that are not a record at {last.end_offset}, and do not count"
+    )
     left_out = again.left_out_after + sum(outcome.records for outcome in report.outcomes[end:])
     return replace(again, problems=(*again.problems, problem), left_out_after=left_out)
 

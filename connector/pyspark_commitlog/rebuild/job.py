@@ -119,7 +119,7 @@ class RebuildJob:
         if report.is_damaged and not plan.is_damage_accepted:
             self._note(
                 f"nothing was replaced, because the log is damaged; the new files are in {plan.output}, and end at the "
-                f"damage. To go on after it, and to replace, add --accept-damage"
+                f"damage. To continue after it, and to replace, add --accept-damage"
             )
             return ExitCode.REFUSED
         self._replace(report)
@@ -236,7 +236,7 @@ class RebuildJob:
         )
         if is_live:
             self._note(
-                "the store's lock is held: units newer than what was read do not count, and some may be missing yet"
+                "the store's lock is held: units newer than what was read do not count, and some may still be missing"
             )
         if report.has_differences:
             return ExitCode.FINDINGS

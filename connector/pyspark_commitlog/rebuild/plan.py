@@ -94,7 +94,7 @@ class RebuildPlan:
         check_store_kind(store, OsFileSystem(), _use_of(options))
         segments = list_segments(str(store)).segments
         if not (store / COMMIT_LOG).is_dir():
-            raise InvalidOptionError(f"{store} is no store root: expected a directory with {COMMIT_LOG}/ in it")
+            raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100
         found = DerivedSizes.find(store)
         rules = _rules(store, options, found)
@@ -209,13 +209,13 @@ def _assumptions(options: argparse.Namespace, found: DerivedSizes) -> Iterator[s
         return
     if not options.ext and not found.has_ext:
         yield (
-            "queues are rebuilt without an extension, because nothing is left that tells whether the broker had one "
+            "queues are rebuilt without an extension, because nothing is left that shows whether the broker had one "
             "(enableConsumeQueueExt); records do not. Queues work without it. To have it, add --ext"
         )
     if options.consume_queue_file_size is None:
         yield (
-            "nothing tells the size of queue files, so RocketMQ's default was taken. A broker refuses files of another "
-            "size than its own (mappedFileSizeConsumeQueue): --broker-config or --consume-queue-file-size tells it"
+            "the size of queue files is not known, so RocketMQ's default was used. A broker refuses files of another "
+            "size than its own (mappedFileSizeConsumeQueue): set it with --broker-config or --consume-queue-file-size"
         )
 
 

@@ -23,8 +23,8 @@ __all__ = ["RebuildReport", "as_json", "as_text"]
 
 _SHOWN: Final = 10
 _STAND_INS: Final = {
-    "repeated": "where a consumer gets the record before them once more for each",
-    "skipped": "which a consumer passes over",
+    "repeated": "where a consumer gets the record before them again, once for each",
+    "skipped": "which a consumer skips",
     "below": "below where the queue begins now",
 }
 
@@ -237,14 +237,14 @@ def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
     yield from (f"damaged: {text}" for text in [*report.problems, *_damage(report)])
     yield from _cut("damaged range", _lost(report), report.lost_count)
     if report.left_out:
-        yield f"damaged: {report.left_out:,} sound records after damage are left out; --accept-damage takes them"
+        yield f"damaged: {report.left_out:,} sound records after damage are left out; --accept-damage includes them"
     yield from _cut("queue offsets missing", _missing(report), sum(len(queue.missing) for queue in report.queues))
     yield from _verdict(report)
     yield from (f"note: {text}" for text in report.notes)
-    yield from _cut("queue offset that does not go on by one", _gaps(report), report.gap_count)
+    yield from _cut("queue offset that does not increase by one", _gaps(report), report.gap_count)
     yield from _cut("unit refused", _refused(report), report.refused_count)
     unlogged = [f"{queue_id} of {topic}" for topic, queue_id in report.unlogged]
-    yield from _cut("queue without a record in the log, so not there any more", unlogged, len(unlogged))
+    yield from _cut("queue without a record in the log, so no longer there", unlogged, len(unlogged))
     if is_comparison:
         yield from _differences(report)
 
@@ -253,7 +253,7 @@ def _damage(report: RebuildReport) -> list[str]:
     """Name the places where the log is damaged: in segments, and after its end."""
     tails = {tail.begin for tail in report.end.tails}
     broken = [
-        f"{found.path} has bytes that are no record at offset {found.end_offset}"
+        f"{found.path} has bytes that are not a record at offset {found.end_offset}"
         for found in report.outcomes
         if found.ends_in_damage and found.end_offset not in tails
     ]
@@ -281,7 +281,7 @@ def _verdict(report: RebuildReport) -> Iterator[str]:
     yield f"the log ends at offset {report.end_offset}{'' if report.is_damaged else '; no damage in what was checked'}"
     yield from report.coverage.lines
     if Check.BODY_CHECKSUMS in report.coverage.not_checked:
-        yield "checksums of bodies were not checked, but for the last records: --check-crc checks all"
+        yield "body checksums were checked for the last records only: --check-crc checks all"
 
 
 def _gaps(report: RebuildReport) -> list[str]:
@@ -322,6 +322,6 @@ def _differences(report: RebuildReport) -> Iterator[str]:
     if report.missing_entries or report.extra_entries:
         yield f"differs: index: {report.missing_entries:,} entries missing, {report.extra_entries:,} extra"
     if report.excess_index:
-        yield f"differs: {report.excess_index} index files point behind the log's end"
+        yield f"differs: {report.excess_index} index files point beyond the log's end"
     if not report.has_differences:
         yield "no differences"

@@ -252,7 +252,7 @@ def test_a_single_file_that_is_no_segment_is_refused_by_its_name(tmp_path: Path,
     path = tmp_path / "data.bin"
     path.write_bytes(data)
 
-    with pytest.raises(SegmentLayoutError, match=r"20 digits or more.*no sound record"):
+    with pytest.raises(SegmentLayoutError, match=r"20 digits or more.*not a sound record"):
         list_segments(path)
 
 

@@ -281,7 +281,10 @@ def test_tables_are_taken_too() -> None:
         (small(body=[b"", b"x" * 65]), "row 1: MESSAGE_ILLEGAL: a body of 65 bytes"),
         (small(tags=["x" * 32763, "y"]), "row 0: PROPERTIES_SIZE_EXCEEDED: properties of 32769"),
         (small(properties=[None, [("DELAY", "x")]]), "row 1: MESSAGE_ILLEGAL: property DELAY is no"),
-        (small(properties=[None, [("INNER_NUM", "2")]]), "row 1: MESSAGE_ILLEGAL: property INNER_NUM on what is no"),
+        (
+            small(properties=[None, [("INNER_NUM", "2")]]),
+            "row 1: MESSAGE_ILLEGAL: property INNER_NUM on a message that is",
+        ),
         (small(properties_string=[None, b"INNER_NUM\x012\x02"]), "row 1: MESSAGE_ILLEGAL: property INNER_NUM"),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_star_and_nothing_stand_for_all_messages(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["||", "||||"])
 def test_separators_alone_are_refused(text: str) -> None:
-    with pytest.raises(FilterError, match="found separators alone"):
+    with pytest.raises(FilterError, match="found only separators"):
         MessageSelector.by_tag(text)
 
 

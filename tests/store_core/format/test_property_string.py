@@ -91,7 +91,7 @@ def test_delay_level_is_read_as_java_reads_integers(text: str, level: int) -> No
 
 @pytest.mark.parametrize("text", ["", " 3", "3 ", "1_0", "2147483648", "0x3", "+", "three"])
 def test_delay_level_that_java_would_not_read_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="property DELAY is no 32-bit integer"):
+    with pytest.raises(ValueError, match="property DELAY is not a 32-bit integer"):
         delay_level({"DELAY": text})
 
 

@@ -238,7 +238,7 @@ def test_messages_that_a_filter_fails_on_are_left_out_and_counted(
     (told,) = [record.getMessage() for record in caplog.records]
     assert "the filter failed on 2 messages between offsets 0 and " in told
     assert told.endswith(
-        f"which do not match then, nor do they in RocketMQ's broker; the first is at offset "
+        f"which therefore do not match, as in RocketMQ's broker; the first is at offset "
         f"{log.records[1].physical_offset}, property a: expected a whole number of 32 bits, found '19.99'; beside a "
         f"literal with a decimal point, such as 30.0, it is read as a decimal"
     )

@@ -110,7 +110,7 @@ def test_stale_records_are_noted(log: LogBuilder, tmp_path: Path) -> None:
     root = log.write(tmp_path)
 
     assert spans(root)[-1] == (4096, end)
-    assert "are older, so no data" in plan(root).notes[0]
+    assert "are older, so they are not data" in plan(root).notes[0]
 
 
 def test_a_file_of_something_else_is_read_so_that_its_damage_is_told(tmp_path: Path) -> None:

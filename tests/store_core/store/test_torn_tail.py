@@ -246,7 +246,7 @@ def test_without_a_lock_to_go_by_a_tail_has_no_row_and_a_note(log: LogBuilder, t
     assert len(log.records) - 1 == len(rows(root, mode="PERMISSIVE"))
     assert plan.end is not None
     assert [torn.physical_offset] == [tail.begin for tail in plan.end.tails]
-    assert any("make an empty file of that name" in note for note in plan.notes)
+    assert any("create an empty file of that name" in note for note in plan.notes)
     root.joinpath(LOCK_FILE).touch()
     assert len(log.records) == len(rows(root, mode="PERMISSIVE"))
 
