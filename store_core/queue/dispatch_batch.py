@@ -15,6 +15,7 @@ from store_core.format.java_hash import hash_code, positive_hash
 from store_core.format.properties import split_keys
 from store_core.format.property_string import INNER_MULTI_DISPATCH
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.queue.queue_numbering import QueueNumbering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -230,18 +231,18 @@ class RequestBatch(DispatchBatch):
         return self._numbers("batch_size", np.int16)
 
     @cached_property
-    def _queue_numbers(self) -> dict[tuple[str, int], int]:
-        found = dict.fromkeys((request.topic, request.queue_id) for request in self._requests)
-        return {queue: number for number, queue in enumerate(found)}
+    def _numbered(self) -> tuple[tuple[tuple[str, int], ...], npt.NDArray[np.int32]]:
+        numbers = QueueNumbering()
+        codes = [numbers.number((request.topic, request.queue_id)) for request in self._requests]
+        return tuple(numbers.queues), np.array(codes, np.int32)
 
     @property
     def queues(self) -> tuple[tuple[str, int], ...]:  # noqa: D102
-        return tuple(self._queue_numbers)
+        return self._numbered[0]
 
-    @cached_property
+    @property
     def queue_codes(self) -> npt.NDArray[np.int32]:  # noqa: D102
-        numbers = self._queue_numbers
-        return np.array([numbers[request.topic, request.queue_id] for request in self._requests], np.int32)
+        return self._numbered[1]
 
     @cached_property
     def keys(self) -> pa.StringArray:  # noqa: D102

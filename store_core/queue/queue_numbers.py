@@ -13,6 +13,7 @@ import numpy as np
 
 from store_core.format.properties import decode_text
 from store_core.format.words import WORD_SIZE, piece_words, words_before
+from store_core.queue.queue_numbering import QueueNumbering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,9 +117,9 @@ class QueueNumbers:
     """
 
     def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
-        self.queues: list[tuple[str, int]] = []
         self._raw = raw
-        self._numbers: dict[tuple[str, int], int] = {}
+        self._numbers = QueueNumbering()
+        self.queues = self._numbers.queues
         self._examples: dict[tuple[bytes, int], int] = {}
         self._known: _Names | None = None
         self._queue_of = np.empty(0, np.int32)
@@ -172,9 +173,6 @@ class QueueNumbers:
 
     def _remember(self, names: _Names) -> None:
         self._known = names if self._known is None else self._known.followed_by(names)
-        queues = [(decode_text(topic), queue_id) for topic, queue_id in map(names.key, range(names.stops.size))]
-        for queue in queues:
-            if self._numbers.setdefault(queue, len(self.queues)) == len(self.queues):
-                self.queues.append(queue)
-        numbers = np.array([self._numbers[queue] for queue in queues], np.int32)
-        self._queue_of = np.concatenate([self._queue_of, numbers])
+        keys = map(names.key, range(names.stops.size))
+        numbers = [self._numbers.number((decode_text(topic), queue_id)) for topic, queue_id in keys]
+        self._queue_of = np.concatenate([self._queue_of, np.array(numbers, np.int32)])
