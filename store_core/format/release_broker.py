@@ -35,14 +35,14 @@ class BrokerFeatures:
         "a slave keeps the offsets that pulls commit", "PullMessageProcessor.processRequest, 5.x"
     )
     keeps_pull_offsets: bool = _pull(
-        "the broker keeps where each pull went on", "ConsumerOffsetManager.commitPullOffset, 5.x"
+        "the broker keeps where each pull went on", "ConsumerOffsetManager.commitPullOffset, 5.1.0"
     )
     has_server_side_reset: bool = _pull(
         "the broker may send a group to another offset (`useServerSideResetOffset`)",
-        "ConsumerOffsetManager.queryThenEraseResetOffset, 5.x",
+        "ConsumerOffsetManager.queryThenEraseResetOffset, 5.1.0",
     )
     answers_with_sys_flags: bool = _pull(
-        "an answer has the flags of topic and group", "PullMessageProcessor.processRequest, 5.x"
+        "an answer has the flags of topic and group", "PullMessageProcessor.processRequest, 5.0.0"
     )
     sends_consumers_back_to_master: bool = _pull(
         "a slave sends consumers that keep up back to the master", "DefaultPullMessageResultHandler.handle, 5.x"
@@ -52,7 +52,7 @@ class BrokerFeatures:
         "PullMessageProcessor.generateOffsetMovedEvent, up to 4.9.x",
     )
     reports_forbidden_type: bool = _pull(
-        "a refusal says what is forbidden (`forbiddenType`)", "PullMessageProcessor.processRequest, 5.x"
+        "a refusal says what is forbidden (`forbiddenType`)", "PullMessageProcessor.processRequest, 5.0.0"
     )
     checks_group_names: bool = _pull(
         "no group is made by itself whose name is too long or has odd characters",
@@ -60,27 +60,27 @@ class BrokerFeatures:
     )
     reports_wrong_queue_as_parameter: bool = _pull(
         "INVALID_PARAMETER answers a pull from a queue that is not there; before, SYSTEM_ERROR",
-        "PullMessageProcessor.processRequest, 5.x",
+        "PullMessageProcessor.processRequest, 5.3.2",
     )
     filters_retries_by_tag: bool = _pull(
         "messages of retry topics are filtered by tag, too", "ExpressionForRetryMessageFilter.isMatchedByCommitLog, 5.x"
     )
     cuts_group_from_retry_topic: bool = _pull(
-        "a retry topic may be called `%RETRY%group+topic`", "KeyBuilder.parseGroup, 5.x"
+        "a retry topic may be called `%RETRY%group+topic`", "KeyBuilder.parseGroup, 5.2.0"
     )
 
     # ---- files in config/
     versions_consumer_offsets: bool = _config(
-        "`consumerOffset.json` has a version, and the topics of each group", "ConsumerOffsetManager.encode, 5.x"
+        "`consumerOffset.json` has a version, and the topics of each group", "ConsumerOffsetManager.encode, 5.0.0"
     )
-    versions_delay_offsets: bool = _config("`delayOffset.json` has a version", "ScheduleMessageService.encode, 5.x")
+    versions_delay_offsets: bool = _config("`delayOffset.json` has a version", "ScheduleMessageService.encode, 5.0.0")
     has_state_version: bool = _config("a version counts the state of the controller, too", "DataVersion, 5.0.0")
     has_topic_attributes: bool = _config("topics have attributes", "TopicConfig, 5.0.0")
     has_group_attributes: bool = _config(
         "groups have attributes, a retry policy, a time-out and flags", "SubscriptionGroupConfig, 5.0.0"
     )
     has_forbidden_table: bool = _config(
-        "`subscriptionGroup.json` says which topics are forbidden to a group", "SubscriptionGroupManager, 5.x"
+        "`subscriptionGroup.json` says which topics are forbidden to a group", "SubscriptionGroupManager, 5.0.0"
     )
 
     # ---- delayed messages

@@ -58,7 +58,7 @@ _EXPLANATION: Final = (
     "",
     "The tables below list every rule on which these releases differ here. What is not listed is the same in all of",
     "them. If your broker is of another version, choose by the versions in the last column, which say when RocketMQ",
-    "changed; `5.x` stands for a version from 5.0.0 on, `4.9.x` for one of 4.9.",
+    "changed; `5.x` stands for some version from 5.0.0 on, `4.9.x` for one of 4.9.",
     "",
     "Reading depends on very few of them: on how a property with the byte 1 is parsed",
     "([how to choose](guides/read.md#choose-the-release)), and on three words of SQL92. The others matter to writing,",

@@ -32,7 +32,7 @@ class RecordFeatures:
     decoded_properties_capacity: int = value(
         _RECORDS,
         "buckets of the map that a properties string is parsed into; the order of rewritten properties depends on it",
-        "MessageDecoder.string2messageProperties, 5.x",
+        "MessageDecoder.string2messageProperties, 5.1.0",
     )
     writes_null_properties: bool = _record(
         "a property without a value is written as `null`; later it is left out",
@@ -143,7 +143,7 @@ class RecordFeatures:
         "CommitLog.checkMessageAndReturnSize, 5.3.2",
     )
     checks_dup_info: bool = _queue(
-        "with `duplicationEnable` property DUP_INFO must have two parts", "CommitLog.checkMessageAndReturnSize, 5.x"
+        "with `duplicationEnable` property DUP_INFO must have two parts", "CommitLog.checkMessageAndReturnSize, 5.0.0"
     )
     counts_hash_slots_in_use: bool = _queue(
         "an index file's `hashSlotCount` counts slots in use; before, messages", "IndexFile.putKey, 4.7.1"

@@ -84,7 +84,7 @@ class StoreFeatures:
     flushes_log_by_timer: bool = _log("`flushCommitLogTimed` is on by default", "MessageStoreConfig, 4.9.1")
     has_wake_flush_switches: bool = _log(
         "`wakeFlushWhenPutMessage` and `wakeCommitWhenPutMessage` say whether a put wakes the flush; before, it does",
-        "CommitLog.DefaultFlushManager.handleDiskFlush, 5.x",
+        "CommitLog.DefaultFlushManager.handleDiskFlush, 5.0.0",
     )
     pools_buffers_with_sync_flush: bool = _log(
         "`transientStorePoolEnable` counts with synchronous flush, too",
@@ -119,7 +119,7 @@ class StoreFeatures:
         "with `duplicationEnable` a put waits for no replica", "CommitLog.needHandleHA, 5.x"
     )
     waits_for_slave_by_slave_timeout: bool = _log(
-        "a put waits `slaveTimeout` for a slave; before, `syncFlushTimeout`", "CommitLog.submitReplicaRequest, 4.9.x"
+        "a put waits `slaveTimeout` for a slave; before, `syncFlushTimeout`", "CommitLog.submitReplicaRequest, 4.9.3"
     )
 
     # ---- recovery
@@ -148,7 +148,7 @@ class StoreFeatures:
         "what queues do not cover is dispatched before the store is up", "DefaultMessageStore.start, 4.5.0 to 4.9.x"
     )
     has_recheck_of_queues_cover: bool = _recovery(
-        "`recheckReputOffsetFromCq` has that done", "DefaultMessageStore.start, 5.x"
+        "`recheckReputOffsetFromCq` has that done", "DefaultMessageStore.start, 5.0.0"
     )
     starts_dispatch_at_confirmed_offset: bool = _recovery(
         "dispatching goes on at the confirmed offset; before, at the end of the log", "DefaultMessageStore.start, 5.1.0"
@@ -166,7 +166,7 @@ class StoreFeatures:
     )
     counts_unconfirmed_records: bool = _recovery(
         "with `duplicationEnable` records after the confirmed offset count for the next indexes of their queues",
-        "DefaultMessageStore.recoverTopicQueueTable, 5.x",
+        "DefaultMessageStore.recoverTopicQueueTable, 5.2.0",
     )
 
     # ---- getting and cleaning
@@ -179,7 +179,7 @@ class StoreFeatures:
     )
     travels_queue_files: bool = _get(
         "a get may look through several files of a queue (`travelCqFileNumWhenGetMessage`)",
-        "DefaultMessageStore.getMessage, 5.x",
+        "DefaultMessageStore.getMessage, 5.0.0",
     )
     limits_bytes_of_get: bool = _get(
         "a get ends before the record that would exceed the bytes asked for", "DefaultMessageStore.isTheBatchFull, 5.x"
@@ -190,7 +190,7 @@ class StoreFeatures:
     )
     bounds_disk_ratios: bool = _get(
         "`diskSpaceWarningLevelRatio` is kept in 35 to 90, `diskSpaceCleanForciblyRatio` in 30 to 85",
-        "DefaultMessageStore.CleanCommitLogService.getDiskSpaceWarningLevelRatio, 5.x",
+        "DefaultMessageStore.CleanCommitLogService.getDiskSpaceWarningLevelRatio, 5.0.0",
     )
     judges_disk_by_forcible_ratio: bool = _get(
         "a log disk over `diskSpaceCleanForciblyRatio` decides alone; before, one over `diskMaxUsedSpaceRatio`",
@@ -198,9 +198,9 @@ class StoreFeatures:
     )
     has_delete_file_batch_max: bool = _get(
         "`deleteFileBatchMax` limits the segments that are deleted in a round; before, ten are",
-        "DefaultMessageStore.CleanCommitLogService.deleteExpiredFiles, 5.x",
+        "DefaultMessageStore.CleanCommitLogService.deleteExpiredFiles, 5.0.0",
     )
     corrects_batch_queues: bool = _get(
         "the minimum offset of batch queues is put right at intervals",
-        "DefaultMessageStore.CorrectLogicOffsetService, 5.x",
+        "DefaultMessageStore.CorrectLogicOffsetService, 5.0.0",
     )
