@@ -10,10 +10,12 @@ Examples
 
 from typing import Final
 
+from store_core.answers.rebuild import plan_rebuild, rebuild_consume_queue, rebuild_index
 from store_core.errors import (
     CorruptRecordError,
     FilterError,
     InvalidOptionError,
+    LostWorkerError,
     SegmentLayoutError,
     SegmentVanishedError,
     StoreAccessError,
@@ -39,6 +41,10 @@ from store_core.store.put_result import PutMessageResult
 from store_core.store.read_messages import read_messages
 from store_core.store.read_options import ReadOptions
 from store_core.store.read_plan import ReadPlan, ReadRange, plan_ranges
+from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import RebuildPlan
+from store_core.store.rebuild.report import RebuildReport
+from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
 from store_core.store.recovery_report import RecoveryDecision, RecoveryReport
 
 __all__ = [
@@ -54,6 +60,7 @@ __all__ = [
     "GetMessageStatus",
     "InnerMessage",
     "InvalidOptionError",
+    "LostWorkerError",
     "Message",
     "MessageExt",
     "MessageSelector",
@@ -65,6 +72,11 @@ __all__ = [
     "ReadOptions",
     "ReadPlan",
     "ReadRange",
+    "RebuildOptions",
+    "RebuildOutcome",
+    "RebuildPlan",
+    "RebuildReport",
+    "RebuildResult",
     "RecoveryDecision",
     "RecoveryReport",
     "SegmentLayoutError",
@@ -77,8 +89,11 @@ __all__ = [
     "UnsupportedStoreError",
     "__version__",
     "plan_ranges",
+    "plan_rebuild",
     "read_messages",
     "read_range",
+    "rebuild_consume_queue",
+    "rebuild_index",
     "unwrap_inner_batch",
 ]
 

@@ -11,6 +11,7 @@
     │   └── UnsafeSizeError             a length or count too large to be believed
     ├── StoreAccessError                a path of a store may not be used, or is no file or directory (OSError)
     ├── StoreLockedError                a broker, or another writer, has the store open (OSError)
+    ├── LostWorkerError                 a process that did a part of the work has ended (RuntimeError)
     ├── InvalidOptionError              an option, column or argument we can't take (ValueError)
     ├── FilterError                     a filter that does not compile, or can't be evaluated (ValueError)
     └── UnsupportedStoreError           a legitimate thing that is not supported (NotImplementedError)
@@ -22,12 +23,14 @@ Expected outcomes (a full file, a message refused, the end of the log) are value
 
 from __future__ import annotations
 
+from signal import Signals
 from typing import Final
 
 __all__ = [
     "CorruptRecordError",
     "FilterError",
     "InvalidOptionError",
+    "LostWorkerError",
     "SegmentLayoutError",
     "SegmentVanishedError",
     "StoreAccessError",
@@ -64,6 +67,42 @@ class StoreAccessError(StoreError, OSError):
 
 class StoreLockedError(StoreError, OSError):
     """A broker, or another writer, has the store open."""
+
+
+class LostWorkerError(StoreError, RuntimeError):
+    """A process that did a part of the work has ended before it was done.
+
+    Parameters
+    ----------
+    part : str
+        What it worked on, e.g. ``"part 3 of 12"``.
+    exit_code : int, optional
+        As `multiprocessing.Process.exitcode`: the negative number of the signal that killed it, else how it ended.
+    """
+
+    def __init__(self, part: str, exit_code: int | None) -> None:
+        super().__init__(part, exit_code)
+        self.part = part
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        if self.exit_code is not None and self.exit_code < 0:
+            ended = f"was killed by {_signal_name(-self.exit_code)}"
+            advice = "Linux kills processes when memory runs out (dmesg shows it): use fewer processes"
+        else:
+            ended = f"ended with exit code {self.exit_code}"
+            advice = (
+                "Standard error may say why. A script that uses several processes has to do its work below "
+                '`if __name__ == "__main__":`, because each of them imports it'
+            )
+        return f"a worker process {ended} while it worked on {self.part}, and the work was given up. {advice}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class InvalidOptionError(StoreError, ValueError):

@@ -29,8 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.rebuild.driver import rebuild
+from pyspark_commitlog.engine import SparkEngine
 from store_core.store.config import MessageStoreConfig
+from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.benchmarks.measure import Timing
 from tests.benchmarks.recovery import lose_queues
@@ -142,7 +143,7 @@ def _rebuild(spark: SparkSession, store: Path, *, has_index: bool) -> tuple[floa
     rules = RebuildRules(MessageStoreConfig().queue_rules(), has_index=has_index)
     with tempfile.TemporaryDirectory(dir=store.parent) as target:
         begin = time.perf_counter()
-        records = rebuild(spark, store, Path(target), rules).records
+        records = rebuild_by(SparkEngine(spark), store, Path(target), rules).records
         return time.perf_counter() - begin, records
 
 
@@ -174,8 +175,8 @@ def _anonymous() -> int:
 
 def _measure_memory(log: Path) -> None:
     """Read a whole segment as one task does, dropping what it gives."""
-    from pyspark_commitlog.rebuild.tasks import RebuildTasks  # noqa: PLC0415 -- measured from here on
-    from store_core.files.store_path import list_segments  # noqa: PLC0415
+    from store_core.files.store_path import list_segments  # noqa: PLC0415 -- measured from here on
+    from store_core.store.rebuild.job import RebuildJob  # noqa: PLC0415
     from store_core.store.rebuild.segment_part import SegmentPart  # noqa: PLC0415
 
     before = peak = _anonymous()
@@ -190,7 +191,7 @@ def _measure_memory(log: Path) -> None:
     watcher.start()
     (segment,) = list_segments(str(log)).segments
     rules = RebuildRules(MessageStoreConfig().queue_rules(), has_index=True)
-    for _ in RebuildTasks((SegmentPart(segment, 0, segment.size),), rules, log, log / "none", 4).scan([0]):
+    for _ in RebuildJob((SegmentPart(segment, 0, segment.size),), rules, log, log / "none", 4).run(0):
         pass
     done.set()
     watcher.join()

@@ -11,20 +11,21 @@ import signal
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.rebuild.driver import rebuild_by, spark_runner
-from pyspark_commitlog.rebuild.tasks import RebuildTasks
+from pyspark_commitlog.engine import SparkEngine
 from store_core.queue.queue_rules import QueueRules
+from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark_commitlog.rebuild.driver import Rows
-    from pyspark_commitlog.rebuild.tasks import Run, RunKey
+    from store_core.store.rebuild.job import Finding, Run, RunKey
+
 
 RULES = RebuildRules(QueueRules(consume_queue_file_size=800, max_hash_slot_num=100, max_index_num=400), has_index=True)
 
@@ -37,15 +38,15 @@ def kill_executor() -> None:
 
 
 @dataclass(frozen=True)
-class FailingTasks(RebuildTasks):
-    """Tasks that write, and then fail or have their executor killed, each the first time."""
+class FailingJob(RebuildJob):
+    """A job whose tasks write, and then fail or have their executor killed, each the first time."""
 
     scratch: str = ""
     accidents: tuple[str, ...] = ()
 
-    def write(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[tuple[int, str]]:
+    def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[Finding]:
         """Write all, and let it have been in vain."""
-        made = list(super().write(runs))
+        made = list(super().gather(runs))
         for accident in self.accidents:
             if self._is_first(accident):
                 if accident == "kill":
@@ -61,6 +62,18 @@ class FailingTasks(RebuildTasks):
         return True
 
 
+class FailingEngine(SparkEngine):
+    """Runs jobs whose tasks have accidents."""
+
+    scratch = ""
+    accidents: tuple[str, ...] = ()
+
+    def run_grouped(self, job: Any) -> Any:  # noqa: ANN401 -- it is a `RebuildJob`
+        """Run a job."""
+        values = {field.name: getattr(job, field.name) for field in fields(RebuildJob)}
+        return super().run_grouped(FailingJob(**values, scratch=self.scratch, accidents=self.accidents))
+
+
 def main() -> None:
     master, store, target, scratch, *accidents = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -74,14 +87,9 @@ def main() -> None:
         .config("spark.task.maxFailures", "8")
         .getOrCreate()
     )
-    run = spark_runner(spark)
-
-    def run_failing(tasks: RebuildTasks) -> Rows:
-        values = {field.name: getattr(tasks, field.name) for field in fields(RebuildTasks)}
-        failing = tuple(accident for accident in accidents if accident != "speculate")
-        return run(FailingTasks(**values, scratch=scratch, accidents=failing))
-
-    report = rebuild_by(run_failing, 2, Path(store), Path(target), RULES)
+    engine = FailingEngine(spark)
+    engine.scratch, engine.accidents = scratch, tuple(each for each in accidents if each != "speculate")
+    report = rebuild_by(engine, Path(store), Path(target), RULES)
     executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
     sys.stdout.write(f"{report.records} records, executors {executors}, {spark.sparkContext.master}\n")
     spark.stop()

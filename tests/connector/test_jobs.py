@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.connector.rebuilding import index_files, queue_files
 from tests.connector.submitting import submit
 from tests.connector.written import SMALL, rows_of
+from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pyspark_commitlog.rebuild.report import as_json, as_text
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.coverage import Check
 from store_core.store.rebuild.compare import LogBounds
+from store_core.store.rebuild.report import as_json, as_text
 from store_core.store.rebuild.rules import RebuildRules
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
-from tests.connector.rebuilding import golden_rules, rebuild_here
+from tests.connector.rebuilding import rebuild_here
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
+from tests.store_core.rebuilt import golden_rules
 from tests.store_core.store.damaged_stores import RELEASES, config_of, read_conf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pyspark_commitlog.rebuild.report import RebuildReport
+    from store_core.store.rebuild.report import RebuildReport
     from store_core.store.recovery_report import RecoveryReport
     from tests.golden_stores import UnpackedStore
 

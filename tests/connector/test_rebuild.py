@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.rebuild import driver
-from pyspark_commitlog.rebuild.driver import rebuild_by
 from store_core.errors import UnsafeSizeError
 from store_core.queue.queue_rules import QueueRules
-from store_core.store.rebuild import segment_part
+from store_core.store.rebuild import passes, segment_part
 from store_core.store.rebuild.compare import LogBounds
+from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
-from tests.connector.rebuilding import LocalRunner, golden_rules, index_files, queue_files, rebuild_here
+from tests.connector.rebuilding import LocalRunner, rebuild_here
+from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +59,9 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     rebuild_here(store, tmp_path / "expected", RULES)
     chosen = random.Random(seed)  # noqa: S311 -- for variety
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
-    monkeypatch.setattr(driver, "_BUCKETS_A_CORE", chosen.randint(1, 5))
-    runner = LocalRunner(chosen, attempts=2, is_spilled=seed % 2 == 0)
-    report = rebuild_by(runner, chosen.randint(1, 40), store, tmp_path / "found", RULES)
+    monkeypatch.setattr(passes, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
+    runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 40))
+    report = rebuild_by(runner, store, tmp_path / "found", RULES)
 
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
     assert index_files(tmp_path / "expected") == index_files(tmp_path / "found")
@@ -75,7 +75,7 @@ def test_segments_in_parts_give_what_whole_segments_give(
 ) -> None:
     store = golden("5.3.3/propcrc")
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
-    report = rebuild_by(LocalRunner(), 100, store.root, tmp_path, golden_rules(store))
+    report = rebuild_by(LocalRunner(slots=100), store.root, tmp_path, golden_rules(store))
 
     assert queue_files(store.root) == queue_files(tmp_path)
     assert index_files(store.root) == index_files(tmp_path)
@@ -94,7 +94,7 @@ def test_segments_are_read_whole_where_their_parts_do_not_fit_together(
     store = log.write(tmp_path / "store")
     rebuild_here(store, tmp_path / "expected", RULES)
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
-    report = rebuild_by(LocalRunner(), 30, store, tmp_path / "found", RULES)
+    report = rebuild_by(LocalRunner(slots=30), store, tmp_path / "found", RULES)
 
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
     assert 10 == report.records

@@ -17,8 +17,9 @@ from store_core.format.iso_time import iso_time
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
 from store_core.store.store_checkpoint import StoreCheckpoint
 from tests.builders import LogBuilder
-from tests.connector.rebuilding import index_files, queue_files, run_without_spark
+from tests.connector.rebuilding import run_without_spark
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file
+from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,9 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from tests.connector.cluster_rebuild import RULES
-from tests.connector.rebuilding import index_files, queue_files, rebuild_here
+from tests.connector.rebuilding import rebuild_here
 from tests.connector.submitting import SECONDS, SPARK_BIN, environment, submit
+from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.rebuild.driver import rebuild
+from pyspark_commitlog.engine import SparkEngine
 from store_core.store.rebuild.compare import LogBounds
-from tests.connector.rebuilding import golden_rules, index_files, queue_files, rebuild_here
+from store_core.store.rebuild.passes import rebuild_by
+from tests.connector.rebuilding import rebuild_here
+from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +73,7 @@ def test_spark_gives_the_files_that_rocketmq_wrote(
     name: str, golden: Callable[[str], UnpackedStore], spark: SparkSession, tmp_path: Path
 ) -> None:
     store = golden(name)
-    report = rebuild(spark, store.root, tmp_path, golden_rules(store))
+    report = rebuild_by(SparkEngine(spark), store.root, tmp_path, golden_rules(store))
 
     assert queue_files(store.root) == queue_files(tmp_path)
     assert index_files(store.root) == index_files(tmp_path)

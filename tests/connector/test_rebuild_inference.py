@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_commitlog.rebuild import driver
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.rebuild import segment_part
+from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.builders import LogBuilder
-from tests.connector.rebuilding import LocalRunner, golden_rules, queue_files, rebuild_here, run_without_spark
+from tests.connector.rebuilding import LocalRunner, rebuild_here, run_without_spark
+from tests.store_core.rebuilt import golden_rules, queue_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +176,7 @@ def test_a_topic_whose_batch_comes_late_is_a_batch_topic_from_its_first_record(
     rebuild_here(store, tmp_path / "expected", told)
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
     rules = replace(told, queue_rules=replace(told.queue_rules, batch_topics=frozenset()), infers_batch_topics=True)
-    report = driver.rebuild_by(LocalRunner(), 8, store, tmp_path / "found", rules)
+    report = rebuild_by(LocalRunner(slots=8), store, tmp_path / "found", rules)
 
     assert ("late",) == report.inferred_topics
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")

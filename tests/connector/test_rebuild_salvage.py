@@ -15,27 +15,22 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pyspark_commitlog.rebuild import driver
+from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
-from pyspark_commitlog.rebuild.driver import rebuild, rebuild_by
 from store_core import read_messages
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.queue_rules import QueueRules
+from store_core.store.rebuild import passes
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.index_compare import IndexComparison
+from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
-from tests.connector.rebuilding import (
-    LocalRunner,
-    golden_rules,
-    index_files,
-    queue_files,
-    rebuild_here,
-    run_without_spark,
-)
+from tests.connector.rebuilding import LocalRunner, rebuild_here, run_without_spark
+from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyspark_commitlog.rebuild.report import RebuildReport
+    from store_core.store.rebuild.report import RebuildReport
     from tests.golden_stores import UnpackedStore
 
 SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
@@ -249,9 +244,9 @@ def test_salvage_depends_neither_on_order_nor_on_repetition(
     store = log.write(tmp_path / "store")
     expected = rebuild_here(store, tmp_path / "expected", RULES)
     chosen = random.Random(seed)  # noqa: S311 -- for variety
-    monkeypatch.setattr(driver, "_BUCKETS_A_CORE", chosen.randint(1, 5))
-    runner = LocalRunner(chosen, attempts=2, is_spilled=seed % 2 == 0)
-    report = rebuild_by(runner, chosen.randint(1, 9), store, tmp_path / "found", RULES)
+    monkeypatch.setattr(passes, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
+    runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 9))
+    report = rebuild_by(runner, store, tmp_path / "found", RULES)
 
     assert expected.queues == report.queues
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
@@ -414,7 +409,7 @@ def test_spark_salvages_as_one_process_does(spark: SparkSession, tmp_path: Path)
     store = log.write(tmp_path / "store")
     sorted((store / "commitlog").iterdir())[2].unlink()
     expected = rebuild_here(store, tmp_path / "expected", RULES)
-    report = rebuild(spark, store, tmp_path / "found", RULES)
+    report = rebuild_by(SparkEngine(spark), store, tmp_path / "found", RULES)
 
     assert_is_salvaged(report, store, tmp_path / "found")
     assert expected.queues == report.queues

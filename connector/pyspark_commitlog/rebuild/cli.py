@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.command import add_version, run_command
 from pyspark_commitlog.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.job_output import words_beside, write_json
 from pyspark_commitlog.path_checks import check_report, check_writable
-from pyspark_commitlog.rebuild.plan import OUTPUT, RebuildPlan
-from pyspark_commitlog.rebuild.report import as_json, as_text
+from store_core.answers.rebuild import plan_rebuild
 from store_core.errors import UnsafeSizeError
 from store_core.format.release import DEFAULT_RELEASE, RELEASES
+from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import OUTPUT
+from store_core.store.rebuild.store_rebuild import StoreRebuild
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +124,7 @@ def _size(text: str) -> int:
 
 def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, has_queues: bool) -> int:
     options = parser.parse_args(arguments)
-    options.has_queues, options.has_index = has_queues, options.with_index
+    options.with_queues = has_queues
     if options.verify and (options.replace or options.discard_old or options.since_offset or options.output):
         parser.error(
             "--verify changes nothing: it can't be combined with --replace, --discard-old, --since-offset, --output"
@@ -130,7 +133,7 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
-    plan = RebuildPlan.of(options)
+    plan = plan_rebuild(options.store, _rebuild_options(options))
     out = words_beside(options.json)
 
     def say(text: str) -> None:
@@ -145,16 +148,19 @@ def _run(options: argparse.Namespace) -> ExitCode:
     if not plan.is_verified:
         check_writable(plan.output)
     from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.rebuild.job import RebuildJob  # noqa: PLC0415
+    from pyspark_commitlog.rebuild.engines import spark_engines  # noqa: PLC0415
 
     require_java()
     began = time.monotonic()
-    job = RebuildJob(plan, say)
-    code = job.run()
+    result = StoreRebuild(plan, spark_engines(plan.size), say).run()
+    code = ExitCode[result.outcome.name]
     seconds = time.monotonic() - began
-    if job.report is not None:
-        say(as_text(job.report, is_comparison=plan.is_verified or plan.is_discarded))
-        values = as_json(job.report, exit_code=int(code), seconds=round(seconds, 3), actions=job.actions)
-        write_json(values, options.json)
+    say(result.to_text())
+    write_json(result.to_json(exit_code=int(code), seconds=round(seconds, 3)), options.json)
     say(f"{seconds:.1f} s, exit code {int(code)}")
     return code
+
+
+def _rebuild_options(options: argparse.Namespace) -> RebuildOptions:
+    """Take from a command line what a rebuild is told; the rest is for the command itself."""
+    return RebuildOptions(**{each.name: getattr(options, each.name) for each in fields(RebuildOptions)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild is going to do: options of the command line, checked and completed from what the store has."""
+"""What a rebuild is going to do: its options, checked and completed from what the store has."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from store_core.broker.topic_config import TopicConfigManager
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
 from store_core.files.store_path import list_segments
-from store_core.format.release import rules_of
 from store_core.queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.config import MessageStoreConfig
@@ -25,11 +23,14 @@ from store_core.store.rebuild.kept_index import KeptIndex
 from store_core.store.rebuild.rules import RebuildRules
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
     from store_core.format.release import Release
     from store_core.queue.queue_rules import QueueRules
+    from store_core.store.rebuild.options import RebuildOptions
+
+    ConfiguredTopics: TypeAlias = Callable[[Path, Release], frozenset[str]]
 
 __all__ = ["OUTPUT", "RebuildPlan"]
 
@@ -76,8 +77,16 @@ class RebuildPlan:
     assumptions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> Self:
-        """Check and complete the options of a command line.
+    def of(cls, path: str | os.PathLike[str], options: RebuildOptions, configured: ConfiguredTopics) -> Self:
+        """Check and complete options.
+
+        Parameters
+        ----------
+        path : path
+            The store root.
+        options : RebuildOptions
+        configured : callable
+            Returns the topics that a broker's configuration in a store calls batch topics, by the rules of a release.
 
         Raises
         ------
@@ -88,7 +97,7 @@ class RebuildPlan:
         UnsupportedStoreError
             If the store is of a kind with which this can't be done, see `store_core.files.store_kind`.
         """
-        store = Path(os.path.abspath(options.store))  # noqa: PTH100 -- resolve() would follow links
+        store = Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links
         check_is_root(store, OsFileSystem())
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
@@ -97,7 +106,7 @@ class RebuildPlan:
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100
         found = DerivedSizes.find(store)
-        rules = _rules(store, options, found)
+        rules = _rules(store, options, found, configured)
         behind = [segment for segment in segments if segment.end_offset > rules.first_offset]
         _check_output(store, output, is_replaced=options.replace)
         return cls(
@@ -127,13 +136,13 @@ class RebuildPlan:
         return lines
 
 
-def _use_of(options: argparse.Namespace) -> StoreUse:
+def _use_of(options: RebuildOptions) -> StoreUse:
     """Say what becomes of the queues that are there: of single ones, only their own directories are replaced."""
     is_whole = options.topic is None and options.queue_id is None
-    if options.has_queues and options.replace and is_whole:
+    if options.with_queues and options.replace and is_whole:
         return StoreUse.REPLACE_QUEUES
     is_used = options.replace or options.verify or options.discard_old or options.since_offset > 0
-    return StoreUse.OPEN_QUEUES if options.has_queues and is_used else StoreUse.READ_LOG
+    return StoreUse.OPEN_QUEUES if options.with_queues and is_used else StoreUse.READ_LOG
 
 
 def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
@@ -145,20 +154,20 @@ def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
         raise InvalidOptionError(f"--replace renames, so {output} has to be on the file system of {store}")
 
 
-def _rules(store: Path, options: argparse.Namespace, found: DerivedSizes) -> RebuildRules:
+def _rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured: ConfiguredTopics) -> RebuildRules:
     rules = RebuildRules(
-        _queue_rules(store, options, found),
+        _queue_rules(store, options, found, configured),
         frozenset(options.topic) if options.topic else None,
         options.queue_id,
         options.since_offset,
         check_crc=options.check_crc,
-        has_queues=options.has_queues,
-        has_index=options.has_index,
+        has_queues=options.with_queues,
+        has_index=options.with_index,
         max_queues=options.max_queues or MAX_QUEUES,
         infers_batch_topics=options.batch_inference,
         is_salvaged=options.accept_damage,
     )
-    if not options.has_index:
+    if not options.with_index:
         return rules
     IndexFiles(store / INDEX_DIRECTORY, rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False)  # checks
     if not options.since_offset:
@@ -167,7 +176,7 @@ def _rules(store: Path, options: argparse.Namespace, found: DerivedSizes) -> Reb
     return replace(rules, index_since_offset=kept.end_physical_offset)
 
 
-def _queue_rules(store: Path, options: argparse.Namespace, found: DerivedSizes) -> QueueRules:
+def _queue_rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured: ConfiguredTopics) -> QueueRules:
     """Put together what the options say, else the broker's configuration, else the files that are there."""
     config = _config(options)
     rules = config.queue_rules()
@@ -185,7 +194,7 @@ def _queue_rules(store: Path, options: argparse.Namespace, found: DerivedSizes) 
         told |= {"is_ext_enabled": found.has_ext, **_light_switches(is_on=rules.features.has_light_queues)}
     told |= {"is_ext_enabled": True} if options.ext else {}
     values = {name: value for name, value in (*told.items(), *explicit.items()) if value is not None}
-    batch_topics = found.batch_topics | frozenset(options.batch_topic) | _configured(store, rules.release)
+    batch_topics = found.batch_topics | frozenset(options.batch_topic) | configured(store, rules.release)
     return replace(rules, **values, batch_topics=batch_topics if rules.features.has_batch_queues else frozenset())
 
 
@@ -194,7 +203,7 @@ def _light_switches(*, is_on: bool) -> dict[str, Any]:
     return {"is_multi_dispatch_enabled": is_on, "is_lmq_enabled": is_on}
 
 
-def _light_source(options: argparse.Namespace, found: DerivedSizes) -> str:
+def _light_source(options: RebuildOptions, found: DerivedSizes) -> str:
     """Say what decides on light queues; empty if the records do, which name them one by one."""
     if options.light is not None:
         return "--light" if options.light else "--no-light"
@@ -203,7 +212,7 @@ def _light_source(options: argparse.Namespace, found: DerivedSizes) -> str:
     return "a directory" if found.has_light else ""
 
 
-def _assumptions(options: argparse.Namespace, found: DerivedSizes) -> Iterator[str]:
+def _assumptions(options: RebuildOptions, found: DerivedSizes) -> Iterator[str]:
     """Name what a store without queues does not tell."""
     if options.broker_config is not None or found.consume_queue_file_size is not None:
         return
@@ -219,20 +228,11 @@ def _assumptions(options: argparse.Namespace, found: DerivedSizes) -> Iterator[s
         )
 
 
-def _config(options: argparse.Namespace) -> MessageStoreConfig:
+def _config(options: RebuildOptions) -> MessageStoreConfig:
     release = cast("Release", options.release)
     if options.broker_config is None:
         return MessageStoreConfig(release=release)
     return MessageStoreConfig.from_properties(options.broker_config, release=release)
-
-
-def _configured(store: Path, release: Release) -> frozenset[str]:
-    """Return the topics that the broker's ``topics.json`` calls batch topics."""
-    if not rules_of(release).has_batch_queues or not (store / "config").is_dir():
-        return frozenset()
-    topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
-    topics.load()
-    return topics.batch_topics()
 
 
 def _size(size: int) -> str:

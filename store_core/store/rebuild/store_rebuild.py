@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a rebuild around Spark: the store's lock, what a run before left undone, the swap, the checkpoint."""
+"""The steps around the work of a rebuild: the store's lock, what a run before left undone, the swap, the checkpoint."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyspark_commitlog.exit_code import ExitCode
-from pyspark_commitlog.job_session import job_session
-from pyspark_commitlog.progress import spark_progress
-from pyspark_commitlog.rebuild.driver import clear, rebuild
-from pyspark_commitlog.rebuild.inferred import inference_notes
-from pyspark_commitlog.rebuild.progress import RebuildStages
-from pyspark_commitlog.rebuild.wanted import check_wanted
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -25,67 +18,85 @@ from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.compare import LogBounds, QueueDifferences, StoredQueues, compare_queues
 from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.inferred import inference_notes
+from store_core.store.rebuild.passes import clear, rebuild_by
+from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
 from store_core.store.rebuild.stored_names import stored_queue_names
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories
+from store_core.store.rebuild.wanted import check_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
-    from pyspark.sql import SparkSession
-
-    from pyspark_commitlog.rebuild.plan import RebuildPlan
-    from pyspark_commitlog.rebuild.report import RebuildReport
+    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.store.parts import Engine
+    from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.report import RebuildReport
     from store_core.store.rebuild.rules import RebuildRules
 
-__all__ = ["RebuildJob"]
+__all__ = ["EngineSource", "StoreRebuild"]
+
+_Made: TypeAlias = "tuple[RebuildOutcome, RebuildReport]"
+
+EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
+"""Provides an engine for a step, ``rebuild`` or ``verify``."""
 
 _MARK: Final = "rebuilt.json"
 """In the output directory: it is ours, and a rebuild may delete what is in it."""
 
 
-class RebuildJob:
+class StoreRebuild:
     """Rebuilds, compares and replaces, as a plan says.
 
     Parameters
     ----------
     plan : RebuildPlan
+    engines : callable
+        Gets the name of a step, and provides the engine that runs its parts, for a ``with`` block.
     say : callable
         Gets lines for the operator.
     file_system : FileSystem
         Makes the swap and the checkpoint.
-
-    Attributes
-    ----------
-    report : RebuildReport or None
-        What was found and made.
-    actions : list of str
-        What was done besides, in order.
+    clock : Clock
+        Names the files of an index.
     """
 
-    def __init__(self, plan: RebuildPlan, say: Callable[[str], None], file_system: FileSystem | None = None) -> None:
+    def __init__(
+        self,
+        plan: RebuildPlan,
+        engines: EngineSource,
+        say: Callable[[str], None],
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.plan = plan
-        self.report: RebuildReport | None = None
-        self.actions: list[str] = []
+        self._actions: list[str] = []
         self._say = say
+        self._engines = engines
         self._file_system = file_system or OsFileSystem()
+        self._clock = clock or SystemClock()
 
-    def run(self) -> ExitCode:
+    def run(self) -> RebuildResult:
         """Do it all.
 
         Raises
         ------
         StoreError, OSError
-            What is refused, or can't be done.
-        PySparkException
-            If a task failed for good.
+            What is refused, or can't be done; and whatever the engine raises. The files of the store are as they were
+            then, unless the replacement had begun, which the next run finishes.
         """
+        outcome, report = self._run()
+        is_comparison = self.plan.is_verified or self.plan.is_discarded
+        return RebuildResult(outcome, report, tuple(self._actions), is_comparison)
+
+    def _run(self) -> _Made:
         if self.plan.is_verified:
             return self._verify(is_live=is_lock_held(self.plan.store))
-        if not self.plan.is_replaced and self.plan.is_discarded:
-            with self._locked():
-                return self._discard(ExitCode.DONE)
         with self._locked():
+            if self.plan.is_discarded and not self.plan.is_replaced:
+                return self._discard()
             return self._rebuild()
 
     # ---- the store's lock
@@ -102,28 +113,42 @@ class RebuildJob:
 
     # ---- the steps
 
-    def _rebuild(self) -> ExitCode:
+    def _rebuild(self) -> _Made:
         plan = self.plan
-        self._prepare_output()
-        report = self._spark("rebuild", lambda spark: rebuild(spark, plan.store, plan.output, plan.rules))
-        try:
-            check_wanted(report, plan.store, plan.rules, self._file_system)
-        except InvalidOptionError:
-            self._clear_output()
-            raise
-        self.report = report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
-        code = ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
+        report = self._rebuilt()
+        report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
+        code = RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE
         if not plan.is_replaced:
             self._note(f"the new files are in {plan.output}")
-            return code
+            return code, report
         if report.is_damaged and not plan.is_damage_accepted:
             self._note(
                 f"nothing was replaced, because the log is damaged; the new files are in {plan.output}, and end at the "
                 f"damage. To continue after it, and to replace, add --accept-damage"
             )
-            return ExitCode.REFUSED
+            return RebuildOutcome.REFUSED, report
         self._replace(report)
-        return self._discard(code) if plan.is_discarded else code
+        return self._discard((code, report)) if plan.is_discarded else (code, report)
+
+    def _rebuilt(self) -> RebuildReport:
+        """Rebuild into the output directory, and take back what was made there if it comes to nothing."""
+        plan = self.plan
+        self._prepare_output()
+        try:
+            with self._engines("rebuild") as engine:
+                report = rebuild_by(engine, plan.store, plan.output, plan.rules, clock=self._clock)
+            self._check_wanted(report)
+        except BaseException:
+            self._remove_empty_output()
+            raise
+        return report
+
+    def _check_wanted(self, report: RebuildReport) -> None:
+        try:
+            check_wanted(report, self.plan.store, self.plan.rules, self._file_system)
+        except InvalidOptionError:
+            clear(self.plan.output, self.plan.rules)
+            raise
 
     def _prepare_output(self) -> None:
         """Take the output directory, if it is ours to write into.
@@ -143,11 +168,11 @@ class RebuildJob:
         mark.write(memoryview(json.dumps({"store": str(self.plan.store)}).encode()), 0)
         mark.close()
 
-    def _clear_output(self) -> None:
-        """Take back what this run has made in the output directory; what other runs have left there stays."""
-        clear(self.plan.output, self.plan.rules)
-        if self._file_system.names(self.plan.output) == [_MARK]:
-            shutil.rmtree(self.plan.output)
+    def _remove_empty_output(self) -> None:
+        """Remove the output directory; if other runs have left anything there, it stays."""
+        with suppress(OSError):
+            if self._file_system.names(self.plan.output) == [_MARK]:
+                shutil.rmtree(self.plan.output)
 
     def _unlogged(self, report: RebuildReport) -> tuple[tuple[str, int], ...]:
         """Find queues that the store has and the rebuild has not, of those that were asked for."""
@@ -184,7 +209,7 @@ class RebuildJob:
         plan = self.plan
         if plan.rules.has_index:
             index = IndexFiles(
-                plan.output / INDEX_DIRECTORY, plan.rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False
+                plan.output / INDEX_DIRECTORY, plan.rules.queue_rules, OsFileSystem(), self._clock, is_writable=False
             )
             notes = index.load(last_exit_ok=True, index_msg_timestamp=0)
             expected = report.index.files if report.index is not None else 0
@@ -216,7 +241,7 @@ class RebuildJob:
                 ]
         return places, []
 
-    def _verify(self, *, is_live: bool) -> ExitCode:
+    def _verify(self, *, is_live: bool) -> _Made:
         """Compare what the store has with what its log gives; across damage, so that not all behind it differs."""
         plan = self.plan
         bounds = LogBounds(plan.min_offset, is_live)
@@ -228,7 +253,7 @@ class RebuildJob:
             report = self._compared(replace(rules, is_salvaged=True), bounds)
         check_wanted(report, plan.store, rules, self._file_system)
         known = {(queue.topic, queue.queue_id) for queue in report.queues}
-        self.report = report = replace(
+        report = replace(
             report,
             differences=(*report.differences, *self._unexpected(known, bounds)),
             excess_index=0 if is_live else self._excess_index(report.read_end_offset),
@@ -239,16 +264,17 @@ class RebuildJob:
                 "the store's lock is held: units newer than what was read do not count, and some may still be missing"
             )
         if report.has_differences:
-            return ExitCode.FINDINGS
-        return ExitCode.DAMAGED if report.is_damaged else ExitCode.DONE
+            return RebuildOutcome.FINDINGS, report
+        return (RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE), report
 
     def _compared(self, rules: RebuildRules, bounds: LogBounds) -> RebuildReport:
         plan = self.plan
-        return self._spark("verify", lambda spark: rebuild(spark, plan.store, plan.output, rules, compared=bounds))
+        with self._engines("verify") as engine:
+            return rebuild_by(engine, plan.store, plan.output, rules, compared=bounds, clock=self._clock)
 
     def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
         """Compare the queues of which the log has no record with nothing."""
-        rules, files, clock = self.plan.rules, OsFileSystem(), SystemClock()
+        rules, files, clock = self.plan.rules, OsFileSystem(), self._clock
         if not rules.has_queues or bounds.is_live:
             return
         stored = StoredQueues(self.plan.store, rules.queue_rules, files, clock)
@@ -265,33 +291,35 @@ class RebuildJob:
         if not rules.has_index:
             return 0
         directory = self.plan.store / INDEX_DIRECTORY
-        index = IndexFiles(directory, rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False)
+        index = IndexFiles(directory, rules.queue_rules, OsFileSystem(), self._clock, is_writable=False)
         index.load(last_exit_ok=True, index_msg_timestamp=0)
         return sum(file.header.index_count > 1 and file.end_physical_offset >= end_offset for file in index.files)
 
-    def _discard(self, code: ExitCode) -> ExitCode:
-        """Delete the files that were replaced, if what is in their place is what the log gives."""
-        made = self.report
-        found = self._verify(is_live=False)
-        if found is ExitCode.FINDINGS:
+    def _discard(self, made: _Made | None = None) -> _Made:
+        """Delete the files that were replaced, if what is in their place is what the log gives.
+
+        Parameters
+        ----------
+        made : tuple, optional
+            What was put in place just now, and is what is reported then, unless something differs.
+        """
+        outcome, compared = self._verify(is_live=False)
+        if outcome is RebuildOutcome.FINDINGS:
             self._note("the old files are kept, because what is in their place differs from the log")
-            return found
+            return outcome, compared
         for kept in kept_directories(self.plan.store, self._file_system):
             shutil.rmtree(kept)
             self._note(f"deleted {kept}")
-        self.report = made or self.report
-        return max(code, found)
+        if made is None:
+            return outcome, compared
+        was_damaged = RebuildOutcome.DAMAGED in (made[0], outcome)
+        return (RebuildOutcome.DAMAGED if was_damaged else RebuildOutcome.DONE), made[1]
 
     # ---- around
-
-    def _spark(self, name: str, run: Callable[[SparkSession], RebuildReport]) -> RebuildReport:
-        session = job_session(f"commitlog {name}", needs_context=True)
-        with session as spark, spark_progress(spark, describe=RebuildStages(self.plan.size)):
-            return run(spark)
 
     def _notes(self, report: RebuildReport) -> tuple[str, ...]:
         return (*report.notes, *inference_notes(self.plan, report))
 
     def _note(self, text: str) -> None:
-        self.actions.append(text)
+        self._actions.append(text)
         self._say(text)

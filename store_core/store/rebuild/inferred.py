@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark_commitlog.rebuild.plan import RebuildPlan
-    from pyspark_commitlog.rebuild.report import RebuildReport
+    from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.report import RebuildReport
 
 __all__ = ["inference_notes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from store_core.files.file_system import OsFileSystem, write_all
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["RunReader", "RunSpill", "SpilledRun"]
+
+Carried = TypeVar("Carried")
 
 
 class SpilledRun(NamedTuple):
@@ -78,15 +80,15 @@ class RunReader:
             os.close(descriptor)
         self._descriptors.clear()
 
-    def read(self, run: bytes | SpilledRun) -> bytes:
-        """Return the bytes of a run.
+    def read(self, run: Carried | SpilledRun) -> Carried | bytes:
+        """Return the bytes of a run, or whatever is carried as it is.
 
         Raises
         ------
         OSError
             As the system says, also if the file ends before the run does.
         """
-        if isinstance(run, bytes):
+        if not isinstance(run, SpilledRun):
             return run
         descriptor = self._descriptors.get(run.path)
         if descriptor is None:

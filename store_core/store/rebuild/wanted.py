@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from pyspark_commitlog.rebuild.report import RebuildReport
     from store_core.files.file_system import FileSystem
+    from store_core.store.rebuild.report import RebuildReport
     from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = ["check_wanted"]

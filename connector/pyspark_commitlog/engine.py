@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the parts of a job on Spark; the result is that of the engines in `store_core`."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark_commitlog.job_session import require_classic
+from pyspark_commitlog.worker_objects import with_old_objects_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+    from store_core.store.parts import GroupedJob, Job
+
+__all__ = ["SparkEngine"]
+
+Part = TypeVar("Part")
+Partial = TypeVar("Partial")
+Key = TypeVar("Key", bound=tuple[Any, ...])
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+_ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
+
+
+class SparkEngine:
+    """Runs each part as a task, and those of a second step, too; the shuffle carries pieces between the two.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    what : str
+        What needs it, for an error.
+
+    Attributes
+    ----------
+    slots : int
+        How many parts run at once.
+    is_one_machine : bool
+        Whether all parts run on this machine: not with ``local-cluster``, whose executors may as well be anywhere.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If the session is one of Spark Connect.
+    """
+
+    keeps_pieces = False
+
+    def __init__(self, spark: SparkSession, what: str = "running in parts") -> None:
+        require_classic(spark, what)
+        self._context = spark.sparkContext
+        self.slots = self._context.defaultParallelism
+        self.is_one_machine = _ONE_MACHINE.fullmatch(self._context.master or "") is not None
+
+    def run(self, job: Job[Part, Partial, Result]) -> Result:
+        """Run a job, and return its result."""
+        call = job.run
+        return job.merge(self._mapped(job.plan(), lambda parts: map(call, parts)).collect())
+
+    def run_grouped(self, job: GroupedJob[Part, Key, Piece, Partial, Result]) -> Result:
+        """Run a job in two steps, and return its result."""
+        call = job.run
+        pieces = self._mapped(job.plan(), lambda parts: chain.from_iterable(map(call, parts)))
+        grouped = pieces.repartitionAndSortWithinPartitions(job.groups, itemgetter(0))
+        return job.merge(grouped.mapPartitions(with_old_objects_kept(job.gather)).collect())
+
+    def _mapped(self, parts: Sequence[Part], call: Callable[[Iterable[Part]], Iterable[Partial]]) -> RDD[Partial]:
+        return self._context.parallelize(parts, max(len(parts), 1)).mapPartitions(with_old_objects_kept(call))

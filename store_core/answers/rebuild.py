@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebuilding consume queues and key index of a store from its log, in one call and without Spark."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from store_core.broker.topic_config import TopicConfigManager
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.format.release import rules_of
+from store_core.store.parts import InProcess
+from store_core.store.process_pool import ProcessPool
+from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import RebuildPlan
+from store_core.store.rebuild.store_rebuild import StoreRebuild
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.format.release import Release
+    from store_core.store.parts import LocalEngine, ProgressSink
+    from store_core.store.rebuild.result import RebuildResult
+
+__all__ = ["plan_rebuild", "rebuild_consume_queue", "rebuild_index"]
+
+
+def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = None) -> RebuildPlan:
+    """Say what a rebuild would do, and do nothing; `RebuildPlan.describe` returns it as lines of text.
+
+    Parameters
+    ----------
+    path : path
+        The store root.
+    options : RebuildOptions, optional
+
+    Raises
+    ------
+    StoreError
+        As for `rebuild_consume_queue`, of what can be known without reading the log.
+    """
+    return RebuildPlan.of(path, options or RebuildOptions(), _configured_batch_topics)
+
+
+def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many processes, and who is told
+    path: str | os.PathLike[str],
+    options: RebuildOptions | None = None,
+    *,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
+    say: Callable[[str], None] | None = None,
+    clock: Clock | None = None,
+) -> RebuildResult:
+    """Rebuild the consume queues of a store from its commit log, byte for byte as a broker writes them.
+
+    Whatever number of processes does it, and also with Spark, the files and the report are the same. Nothing in the
+    store changes unless `RebuildOptions.replace` or `RebuildOptions.discard_old` says so. If a process is killed, and
+    at ^C, the old files stay where they are, and what was made so far is deleted.
+
+    Parameters
+    ----------
+    path : path
+        The store root.
+    options : RebuildOptions, optional
+    processes : int
+        1 is this one. More are started by ``spawn``, so a script has to call this below
+        ``if __name__ == "__main__":``.
+    on_progress : callable, optional
+        Gets a `store_core.store.parts.PartsDone` after each part that was read, or queues that were written.
+    say : callable, optional
+        Gets lines for an operator, as things are done.
+    clock : Clock, optional
+        Names the files of an index; the system's without.
+
+    Raises
+    ------
+    InvalidOptionError
+        If options do not fit the store, or it has no such topic or queue.
+    StoreNotFoundError
+        If there is no log.
+    StoreLockedError
+        If a broker has the store; with `RebuildOptions.verify` it may.
+    UnsupportedStoreError
+        If the store is of a kind with which this can't be done, or the output directory is not ours.
+    UnsafeSizeError
+        If the log names more queues than `RebuildOptions.max_queues`.
+    LostWorkerError
+        If a process was killed.
+    OSError
+        As the system says.
+
+    Examples
+    --------
+    >>> from store_core import RebuildOptions, rebuild_consume_queue
+    >>> result = rebuild_consume_queue(store, RebuildOptions(with_index=True), processes=4)  # doctest: +SKIP
+    >>> print(result.to_text())  # doctest: +SKIP
+    """
+    plan = plan_rebuild(path, options)
+
+    def engines(_: str) -> AbstractContextManager[LocalEngine]:
+        return nullcontext(InProcess(on_progress)) if processes == 1 else ProcessPool(processes, on_progress)
+
+    return StoreRebuild(plan, engines, say or _say_nothing, clock=clock).run()
+
+
+def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
+    path: str | os.PathLike[str],
+    options: RebuildOptions | None = None,
+    *,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
+    say: Callable[[str], None] | None = None,
+    clock: Clock | None = None,
+) -> RebuildResult:
+    """Rebuild the key index of a store from its commit log, and leave its queues alone.
+
+    Everything is as for `rebuild_consume_queue`; `RebuildOptions.with_queues` and `RebuildOptions.with_index` need not
+    be given.
+    """
+    wanted = replace(options or RebuildOptions(), with_queues=False, with_index=True)
+    return rebuild_consume_queue(path, wanted, processes=processes, on_progress=on_progress, say=say, clock=clock)
+
+
+def _say_nothing(_: str) -> None:
+    pass
+
+
+def _configured_batch_topics(store: Path, release: Release) -> frozenset[str]:
+    """Return the topics that the broker's ``topics.json`` calls batch topics."""
+    if not rules_of(release).has_batch_queues or not (store / "config").is_dir():
+        return frozenset()
+    topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
+    topics.load()
+    return topics.batch_topics()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work on a store that is cut into parts: plan, run each part, merge; and the engines that run parts on one machine.
+
+A job says what is to be done and knows nothing of processes; an engine runs any job, and decides where. The parts of a
+job run in any order and in any process, perhaps more than once, and what comes of them is merged in the order of the
+plan. So the result is the same whichever engine ran them: `InProcess` here,
+`store_core.store.process_pool.ProcessPool`, or Spark with `pyspark_commitlog.engine.SparkEngine`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+__all__ = ["Engine", "GroupedJob", "InProcess", "Job", "LocalEngine", "PartsDone", "ProgressSink", "Step"]
+
+Part = TypeVar("Part")
+Partial = TypeVar("Partial")
+Key = TypeVar("Key", bound=tuple[Any, ...])
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Job(Protocol[Part, Partial, Result_co]):
+    """Work whose parts need nothing of each other. The job itself, parts and partial results are pickled."""
+
+    def plan(self) -> Sequence[Part]:
+        """Return the parts; called once, by whoever runs the job."""
+        ...
+
+    def run(self, part: Part, /) -> Partial:
+        """Do one part, in any process."""
+        ...
+
+    def merge(self, partials: Iterable[Partial], /) -> Result_co:
+        """Make the result of what comes of all parts, in the order of the plan; called once, where `plan` was."""
+        ...
+
+
+class GroupedJob(Protocol[Part, Key, Piece, Partial, Result_co]):
+    """Work in two steps: parts give pieces, and what belongs together is gathered, whichever parts it came from.
+
+    For what must meet again: the units of one queue, which many parts of the log hold.
+    """
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, from 0 on."""
+        ...
+
+    def plan(self) -> Sequence[Part]:
+        """Return the parts; called once, by whoever runs the job."""
+        ...
+
+    def run(self, part: Part, /) -> Iterable[tuple[Key, Piece]]:
+        """Do one part, in any process.
+
+        A key begins with the number of the group that gets the piece. The keys of a group all differ, and say in which
+        order it gets its pieces.
+        """
+        ...
+
+    def gather(self, pieces: Iterable[tuple[Key, Piece]], /) -> Iterable[Partial]:
+        """Do one group, in any process; a group without a piece may be left out."""
+        ...
+
+    def merge(self, partials: Iterable[Partial], /) -> Result_co:
+        """Make the result of what comes of all groups, in their order; called once, where `plan` was."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs jobs."""
+
+    @property
+    def slots(self) -> int:
+        """How many parts run at once."""
+        ...
+
+    @property
+    def is_one_machine(self) -> bool:
+        """Whether all parts run on this machine, so that files can carry what is large."""
+        ...
+
+    @property
+    def keeps_pieces(self) -> bool:
+        """Whether all pieces of a grouped job are in this process's memory between its two steps."""
+        ...
+
+    def run(self, job: Job[Part, Partial, Result]) -> Result:
+        """Run a job, and return its result."""
+        ...
+
+    def run_grouped(self, job: GroupedJob[Part, Key, Piece, Partial, Result]) -> Result:
+        """Run a job in two steps, and return its result."""
+        ...
+
+
+class Step(Enum):
+    """Which step of a job is being done."""
+
+    RUN = "run"
+    GATHER = "gather"
+
+
+class PartsDone(NamedTuple):
+    """How far a job is.
+
+    Attributes
+    ----------
+    step : Step
+    done, total : int
+        Parts, or groups.
+    """
+
+    step: Step
+    done: int
+    total: int
+
+
+ProgressSink: TypeAlias = "Callable[[PartsDone], None]"
+
+
+class LocalEngine(ABC):
+    """An engine on this machine; needs nothing but a way to call a function for each of several items.
+
+    Parameters
+    ----------
+    on_progress : callable, optional
+        Gets a `PartsDone` after each part, in the process that runs the job.
+    """
+
+    is_one_machine = True
+    keeps_pieces = True
+
+    def __init__(self, on_progress: ProgressSink | None = None) -> None:
+        self._on_progress = on_progress
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many parts run at once."""
+
+    @abstractmethod
+    def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
+        """Call a function for each part, and yield what it returns in the order of the parts."""
+
+    def run(self, job: Job[Part, Partial, Result]) -> Result:
+        """Run a job, and return its result."""
+        return job.merge(self._counted(Step.RUN, job.run, job.plan()))
+
+    def run_grouped(self, job: GroupedJob[Part, Key, Piece, Partial, Result]) -> Result:
+        """Run a job in two steps, and return its result."""
+        made = self._counted(Step.RUN, partial(_run_part, job), job.plan())
+        pieces = sorted((piece for some in made for piece in some), key=itemgetter(0))
+        groups = [list(group) for _, group in groupby(pieces, key=_group_of)]
+        gathered = self._counted(Step.GATHER, partial(_gather, job), groups)
+        return job.merge(each for some in gathered for each in some)
+
+    def _counted(self, step: Step, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
+        for done, made in enumerate(self._map(call, parts), 1):
+            if self._on_progress is not None:
+                self._on_progress(PartsDone(step, done, len(parts)))
+            yield made
+
+
+def _group_of(piece: tuple[Key, Piece]) -> int:
+    number: int = piece[0][0]
+    return number
+
+
+def _run_part(job: GroupedJob[Part, Key, Piece, Partial, Result], part: Part) -> list[tuple[Key, Piece]]:
+    return list(job.run(part))
+
+
+def _gather(job: GroupedJob[Part, Key, Piece, Partial, Result], pieces: list[tuple[Key, Piece]]) -> list[Partial]:
+    return list(job.gather(iter(pieces)))
+
+
+class InProcess(LocalEngine):
+    """Runs one part after the other, here."""
+
+    slots = 1
+
+    def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
+        return map(call, parts)

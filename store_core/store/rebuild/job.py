@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job that rebuilds: read parts of segments; then write queues and the index, or compare them.
+
+Between the two, an engine carries runs of units, each with thousands of them, and brings those of one queue together in
+log order.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import count, groupby
+from operator import attrgetter, itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from store_core.files.clock import SystemClock
+from store_core.files.deferred_sync import DeferredSyncFileSystem
+from store_core.files.file_system import OsFileSystem
+from store_core.format.crc32 import crc32
+from store_core.queue.index_pieces import unpack_entries
+from store_core.queue.unit_pieces import unpack_units
+from store_core.store.rebuild.attempt import RebuildAttempt
+from store_core.store.rebuild.compare import QueueDifferences, StoredQueues, compare_queues
+from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
+from store_core.store.rebuild.gap_filler import FillBudget
+from store_core.store.rebuild.index_compare import IndexComparison
+from store_core.store.rebuild.lost_ranges import LostBytes
+from store_core.store.rebuild.report import RebuildReport
+from store_core.store.rebuild.scan import SegmentScan
+from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
+from store_core.store.rebuild.segment_units import QueuePiece
+from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
+from store_core.store.rebuild.stored_names import stored_queue_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from store_core.files.clock import Clock
+    from store_core.store.rebuild.compare import LogBounds
+    from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.scan import IndexPiece
+    from store_core.store.rebuild.segment_part import SegmentPart
+
+__all__ = ["Finding", "PartOutcome", "RebuildJob", "Run", "RunKey", "RunKind"]
+
+_FIRST_BUCKET = 0
+"""Its task gets the outcomes, and the index if that is to be written; it starts first, and takes longest then."""
+
+_FIRST_SEQUENCE = -1
+
+_QUEUE_NAME = attrgetter("topic", "queue_id")
+
+
+class RunKind(IntEnum):
+    """What a run is; in this order a task gets them."""
+
+    LOST = -1
+    OUTCOME = 0
+    QUEUE = 1
+    INDEX = 2
+
+
+class RunKey(NamedTuple):
+    """What a run is of; in this order a task gets its runs.
+
+    Attributes
+    ----------
+    bucket : int
+        Number of the task that gets it.
+    kind : RunKind
+    topic : str
+    queue_id : int
+    part, sequence : int
+        Its place in the log.
+    """
+
+    bucket: int
+    kind: int
+    topic: str
+    queue_id: int
+    part: int
+    sequence: int
+
+
+class PartOutcome(NamedTuple):
+    """How the reading of a part ended, by the number of the part."""
+
+    part: int
+    outcome: SegmentOutcome
+
+
+Run: TypeAlias = bytes | SpilledRun | PartOutcome
+"""Units or entries, or where they are; and what is only handed on."""
+
+_ReadRun: TypeAlias = tuple[RunKey, bytes | PartOutcome]
+
+Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | QueueDifferences
+"""What comes of tasks."""
+
+
+@dataclass(frozen=True)
+class RebuildJob:
+    """Rebuilds queues and index, or compares them, in parts; see `store_core.store.parts.GroupedJob`.
+
+    Attributes
+    ----------
+    parts : tuple of SegmentPart
+        Of the log, in order.
+    rules : RebuildRules
+    store_root, target_root : Path
+        Without anything to write, the target is not used.
+    queue_buckets : int
+        Tasks that write queues; if the index is to be written, one more writes that.
+    compared : LogBounds, optional
+        Compare with what the store has, and write nothing but scratch files.
+    spill_root : Path, optional
+        Runs go through files below this directory, and the engine carries where they are. On one machine that spares
+        what it takes to carry them, as through Spark's JVM and back. Without, the engine carries the runs.
+    scratch_root : Path, optional
+        Where the scratch files of a comparison go; by default where the system has its temporary files.
+    clock : Clock
+        Names the files of an index.
+    """
+
+    parts: tuple[SegmentPart, ...]
+    rules: RebuildRules
+    store_root: Path
+    target_root: Path
+    queue_buckets: int
+    compared: LogBounds | None = None
+    spill_root: Path | None = None
+    scratch_root: Path | None = None
+    clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def groups(self) -> int:
+        """Tasks that write."""
+        return self.queue_buckets + (self.rules.has_index and self.compared is None)
+
+    def plan(self) -> Sequence[int]:
+        """Return the numbers of the parts."""
+        return range(len(self.parts))
+
+    def merge(self, findings: Iterable[Finding]) -> RebuildReport | None:
+        """Make one report; None if the parts of a segment do not fit together, so that it has to be read whole."""
+        listed = list(findings)
+        by_part = sorted((each for each in listed if isinstance(each, PartOutcome)), key=itemgetter(0))
+        outcomes = merge_outcomes(self.parts, [outcome for _, outcome in by_part])
+        if outcomes is None:
+            return None
+        queues = (each for each in listed if isinstance(each, QueueReport))
+        differences = (each for each in listed if isinstance(each, QueueDifferences))
+        return RebuildReport(
+            tuple(outcomes),
+            tuple(sorted(queues, key=_QUEUE_NAME)),
+            next((each for each in listed if isinstance(each, IndexReport)), None),
+            tuple(sorted(differences, key=_QUEUE_NAME)),
+        )
+
+    # ---- reading
+
+    def run(self, part: int) -> Iterator[tuple[RunKey, Run]]:
+        """Read the part of this number, and return its runs and how reading it ended."""
+        if self.spill_root is None:
+            yield from self._scan(part)
+            return
+        with RunSpill(self.spill_root) as spill:
+            for key, data in self._scan(part):
+                yield key, spill.put(data) if isinstance(data, bytes) and data else data
+
+    def _scan(self, number: int) -> Iterator[tuple[RunKey, bytes | PartOutcome]]:
+        if number == 0:
+            yield from self._first_runs()
+        scan = SegmentScan(self.parts[number], self.rules, self._comparison(self.parts[number]))
+        for sequence, piece in enumerate(scan):
+            yield self._key(number, sequence, piece), piece.packed
+        if scan.outcome is not None:
+            yield RunKey(_FIRST_BUCKET, RunKind.OUTCOME, "", 0, number, 0), PartOutcome(number, scan.outcome)
+        if self.rules.is_salvaged and scan.lost.count:
+            for bucket in range(self.groups):
+                yield RunKey(bucket, RunKind.LOST, "", 0, number, 0), scan.lost.packed()
+
+    def _first_runs(self) -> Iterator[tuple[RunKey, bytes]]:
+        """Yield empty runs for what is taken over from the store, whether or not more comes: each queue, the index."""
+        if self.rules.has_index and self.compared is None:
+            yield RunKey(_FIRST_BUCKET, RunKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
+        is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
+        for topic, queue_id in stored_queue_names(self.store_root, OsFileSystem()) if is_taken_over else ():
+            if self.rules.wants(topic, queue_id):
+                nothing = QueuePiece(topic, queue_id, b"")
+                yield self._key(0, _FIRST_SEQUENCE, nothing), nothing.packed
+
+    def _comparison(self, part: SegmentPart) -> IndexComparison | None:
+        if self.compared is None or not self.rules.has_index:
+            return None
+        first = part.segment.start_offset
+        rules, files = self.rules.queue_rules, OsFileSystem()
+        return IndexComparison(self.store_root, rules, first + part.begin, first + part.end, files, self.clock)
+
+    def _key(self, number: int, sequence: int, piece: QueuePiece | IndexPiece) -> RunKey:
+        if isinstance(piece, QueuePiece):
+            name = f"{piece.topic}/{piece.queue_id}".encode(errors="surrogatepass")
+            bucket = self.groups - 1 - crc32(name) % self.queue_buckets
+            return RunKey(bucket, RunKind.QUEUE, piece.topic, piece.queue_id, number, sequence)
+        return RunKey(_FIRST_BUCKET, RunKind.INDEX, "", 0, number, sequence)
+
+    # ---- writing
+
+    def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[Finding]:
+        """Write what runs belong to, which come in the order of their keys; return what there is to say of it."""
+        with RunReader() as reader:
+            yield from self._gather((key, reader.read(run)) for key, run in runs)
+
+    def _gather(self, runs: Iterable[_ReadRun]) -> Iterator[Finding]:
+        grouped = groupby(runs, key=lambda run: run[0].kind == RunKind.LOST)
+        lost: list[bytes] = []
+        for is_lost, group in grouped:
+            if is_lost:
+                lost += _payloads(group)
+            elif self.compared is not None:
+                yield from self._compare_all(group, self.compared, self._budget(lost))
+            else:
+                with RebuildAttempt(self.target_root) as attempt:
+                    findings = list(self._write_all(group, attempt, self._budget(lost)))
+                    attempt.settle()
+                yield from findings
+
+    def _budget(self, lost: Iterable[bytes]) -> FillBudget | None:
+        """Return what a queue's writer must know of damage, which comes before all else."""
+        if not self.rules.is_salvaged:
+            return None
+        segments = {part.segment.start_offset: part.segment for part in self.parts}
+        return FillBudget(LostBytes(list(segments.values()), lost))
+
+    def _write_all(
+        self, runs: Iterable[_ReadRun], attempt: RebuildAttempt, budget: FillBudget | None
+    ) -> Iterator[Finding]:
+        for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
+            if kind == RunKind.OUTCOME:
+                yield from _outcomes(group)
+            elif kind == RunKind.QUEUE:
+                root = attempt.new_root() if self.rules.since_offset else attempt.root
+                yield self._write_queue(topic, queue_id, _payloads(group), root, budget)
+            else:
+                yield self._write_index(_payloads(group), attempt.root)
+
+    def _write_queue(
+        self, topic: str, queue_id: int, payloads: Iterable[bytes], root: Path, budget: FillBudget | None
+    ) -> QueueReport:
+        files = DeferredSyncFileSystem()
+        writer = QueueWriter(topic, queue_id, self.rules, self.store_root, root, files, self.clock, budget)
+        for payload in payloads:
+            if payload:
+                writer.add(unpack_units(payload))
+        return writer.finish()
+
+    def _write_index(self, payloads: Iterable[bytes], root: Path) -> IndexReport:
+        writer = IndexWriter(self.rules, self.store_root, root, DeferredSyncFileSystem(), self.clock)
+        for payload in payloads:
+            if payload:
+                writer.add(unpack_entries(payload))
+        return writer.finish()
+
+    # ---- comparing
+
+    def _compare_all(self, runs: Iterable[_ReadRun], bounds: LogBounds, budget: FillBudget | None) -> Iterator[Finding]:
+        with tempfile.TemporaryDirectory(prefix="commitlog-compared-", dir=self.scratch_root) as scratch:
+            roots = (Path(scratch, str(number)) for number in count())
+            for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
+                if kind == RunKind.OUTCOME:
+                    yield from _outcomes(group)
+                    continue
+                root = next(roots)
+                yield self._write_queue(topic, queue_id, _payloads(group), root, budget)
+                differences = self._compare(topic, queue_id, root, bounds)
+                if differences:
+                    yield differences
+                shutil.rmtree(root, ignore_errors=True)
+
+    def _compare(self, topic: str, queue_id: int, root: Path, bounds: LogBounds) -> QueueDifferences:
+        rules, files = self.rules.queue_rules, OsFileSystem()
+        rebuilt = StoredQueues(root, rules, files, self.clock)
+        stored = StoredQueues(self.store_root, rules, files, self.clock)
+        return compare_queues(topic, queue_id, rebuilt, stored, bounds)
+
+
+def _payloads(runs: Iterable[_ReadRun]) -> Iterator[bytes]:
+    return (run for _, run in runs if isinstance(run, bytes))
+
+
+def _outcomes(runs: Iterable[_ReadRun]) -> Iterator[PartOutcome]:
+    return (run for _, run in runs if isinstance(run, PartOutcome))

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Passes over a log that rebuild its consume queues and index, or compare them with what the log gives.
+
+One is enough, unless reading shows what could not be known before: where the log ends, or which topics are batch
+topics.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import UnsafeSizeError
+from store_core.files.clock import SystemClock
+from store_core.files.deferred_sync import sync_directories
+from store_core.files.store_path import layout_problems, list_segments
+from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.store.option_values import ReadMode
+from store_core.store.read_options import ReadOptions
+from store_core.store.read_plan import plan_ranges
+from store_core.store.rebuild.attempt import ATTEMPTS
+from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, settle, without_tails
+from store_core.store.rebuild.segment_part import SegmentPart, split_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from store_core.files.clock import Clock
+    from store_core.store.parts import Engine
+    from store_core.store.rebuild.compare import LogBounds
+    from store_core.store.rebuild.report import RebuildReport
+    from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.segment_part import SegmentOutcome
+
+__all__ = ["clear", "rebuild_by"]
+
+_PARTS_A_SLOT: Final = 4
+_BUCKETS_A_SLOT: Final = 1
+_BYTES_A_BUCKET: Final = 4 << 30
+"""Of the log: its units, some 5 %, are sorted by one task."""
+
+
+def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, and by what rules
+    engine: Engine,
+    store: Path,
+    target: Path,
+    rules: RebuildRules,
+    *,
+    compared: LogBounds | None = None,
+    clock: Clock | None = None,
+) -> RebuildReport:
+    """Build queues and index from the log alone, below `target`; nothing in the store changes.
+
+    Parameters
+    ----------
+    engine : Engine
+        Runs the parts.
+    store : Path
+        A store root that every part sees, wherever it runs.
+    target : Path
+        Gets ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``; parts write there. What it has
+        of these is deleted first, if they are to be made, and also if it comes to nothing.
+    rules : RebuildRules
+    compared : LogBounds, optional
+        Write nothing there, and compare with what the store has.
+    clock : Clock, optional
+        Names the files of the index; the system's without.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no log.
+    UnsafeSizeError
+        If there are more queues than `RebuildRules.max_queues`.
+    """
+    listing = list_segments(str(store))
+    problems = tuple(map(str, layout_problems(listing.segments)))
+    behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
+    segments = behind or list(listing.segments[-1:])
+    buckets = max(_BUCKETS_A_SLOT * engine.slots, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
+    parts = _whole_parts(store, rules) if rules.is_salvaged else ()
+    parts = parts or split_segments(segments, _PARTS_A_SLOT * engine.slots)
+    job = RebuildJob(parts, rules, store, target, buckets, compared, clock=clock or SystemClock())
+    with _cleared_on_failure(job), _places_for_runs(engine, job) as placed:
+        report = _judged(_run_as_told(engine, placed), job)
+        _check_count(report, store, rules)
+    if compared is None and target.is_dir():
+        sync_directories(target)
+    return replace(report, problems=problems + report.problems, notes=listing.notes)
+
+
+@contextmanager
+def _cleared_on_failure(job: RebuildJob) -> Iterator[None]:
+    """Delete what was made if that is not all, as after ^C."""
+    try:
+        yield
+    except BaseException:
+        if job.compared is None:
+            with suppress(OSError):  # what happened is worth more than what is left of it
+                clear(job.target_root, job.rules)
+        raise
+
+
+@contextmanager
+def _places_for_runs(engine: Engine, job: RebuildJob) -> Iterator[RebuildJob]:
+    """Say where runs wait to be gathered: in files, where all parts run on one machine.
+
+    A comparison writes nothing beside the store. So its runs wait in scratch files, if this process would have to keep
+    them in memory else.
+    """
+    if job.compared is None:
+        yield replace(job, spill_root=job.target_root / ATTEMPTS) if engine.is_one_machine else job
+    elif not engine.keeps_pieces:
+        yield job
+    else:
+        with tempfile.TemporaryDirectory(prefix="commitlog-compared-") as scratch:
+            yield replace(job, spill_root=Path(scratch, "runs"), scratch_root=Path(scratch))
+
+
+def _check_count(report: RebuildReport, store: Path, rules: RebuildRules) -> None:
+    if len(report.queues) > rules.max_queues:
+        raise UnsafeSizeError(
+            "too many queues", str(store), 0, f"at most {rules.max_queues}", str(len(report.queues)), b"",
+            "A log may name a queue in every record. If these are real, raise the bound (--max-queues).",
+        )  # fmt: skip
+
+
+def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:
+    """Plan whole segments up to the log's end, as a read in mode DROPMALFORMED does; none for a log without records.
+
+    After damage only the walk from a segment's first byte knows which records count.
+    """
+    options = ReadOptions(mode=ReadMode.DROPMALFORMED, verify_crc=rules.check_crc, release=rules.queue_rules.release)
+    plan = plan_ranges(str(store), options)
+    return tuple(
+        SegmentPart(part.segment, 0, part.data_end - part.segment.start_offset, is_last=part.is_last)
+        for part in plan.ranges
+        if part.segment.end_offset > rules.first_offset
+    )
+
+
+def _run_as_told(engine: Engine, job: RebuildJob) -> RebuildReport:
+    """Run the job; once more if records say that topics are batch topics, of which each record has another unit."""
+    report = _run_to_end(engine, job)
+    topics = report.told_topics if job.rules.infers_batch_topics else ()
+    if not topics:
+        return report
+    again = _run_to_end(engine, replace(job, rules=job.rules.with_batch_topics(topics)))
+    return replace(again, inferred_topics=topics)
+
+
+def _judged(report: RebuildReport, job: RebuildJob) -> RebuildReport:
+    """Add to a report where the log ends, and what was checked."""
+    segments = list({part.segment.path: part.segment for part in job.parts}.values())
+    is_live = job.compared is not None and job.compared.is_live
+    outcomes = settle(segments, report.outcomes) if is_live else report.outcomes
+    end = find_rebuilt_end(segments, outcomes, is_live=is_live)
+    coverage = rebuild_coverage(job.rules, is_comparison=job.compared is not None)
+    return replace(report, outcomes=tuple(without_tails(outcomes, end.tails)), end=end, coverage=coverage)
+
+
+def _run_to_end(engine: Engine, job: RebuildJob) -> RebuildReport:
+    """Run the job; once more if it turns out that segments have no part in the log, or can't be cut into parts."""
+    report = _run(engine, job)
+    if report is None:
+        whole = {part.segment.path: SegmentPart(part.segment, 0, part.segment.size) for part in job.parts}
+        return _run_to_end(engine, replace(job, parts=tuple(whole.values())))
+    end = _end(report.outcomes)
+    if job.rules.is_salvaged or end == len(report.outcomes):
+        return report
+    # Units of segments behind the log's end are in the files: once more, without these segments.
+    last = report.outcomes[end - 1]
+    kept = {outcome.path for outcome in report.outcomes[:end]}
+    again = _run_to_end(engine, replace(job, parts=tuple(p for p in job.parts if p.segment.path in kept)))
+    is_race = job.compared is not None and job.compared.is_live and last.is_unwritten
+    count = len(report.outcomes) - end
+    if is_race:
+        return again
+    problem = (
+        f"{count} segments with records come after bytes that are not a record at {last.end_offset}, and do not count"
+    )
+    left_out = again.left_out_after + sum(outcome.records for outcome in report.outcomes[end:])
+    return replace(again, problems=(*again.problems, problem), left_out_after=left_out)
+
+
+def _end(outcomes: Sequence[SegmentOutcome]) -> int:
+    """Count the segments up to the end of the log; those behind it without a record count too: they change nothing."""
+    last = next((number for number, found in enumerate(outcomes) if not found.is_continued), len(outcomes) - 1)
+    is_empty_behind = not any(found.records for found in outcomes[last + 1 :])
+    return len(outcomes) if is_empty_behind else last + 1
+
+
+def _run(engine: Engine, job: RebuildJob) -> RebuildReport | None:
+    """Run the job once; None if the parts of a segment do not fit together."""
+    if job.compared is not None:
+        return engine.run_grouped(job)
+    clear(job.target_root, job.rules)
+    job.target_root.mkdir(parents=True, exist_ok=True)
+    report = engine.run_grouped(job)
+    shutil.rmtree(job.target_root / ATTEMPTS, ignore_errors=True)
+    return report
+
+
+def clear(target: Path, rules: RebuildRules) -> None:
+    """Delete what a rebuild by these rules makes anew, and what an interrupted one left."""
+    kinds = [*QUEUE_KINDS * rules.has_queues, *[INDEX_DIRECTORY] * rules.has_index, ATTEMPTS]
+    for kind in kinds:
+        if (target / kind).is_dir():
+            shutil.rmtree(target / kind)

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebuilding without Spark: in this process and in others the same, and nothing is lost or left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from dataclasses import replace
+from multiprocessing import active_children, parent_process
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import (
+    InvalidOptionError,
+    LostWorkerError,
+    RebuildOptions,
+    RebuildOutcome,
+    StoreNotFoundError,
+    plan_rebuild,
+    rebuild_consume_queue,
+    rebuild_index,
+)
+from store_core.files.clock import SystemClock
+from store_core.store.parts import InProcess, PartsDone, Step
+from store_core.store.process_pool import ProcessPool
+from store_core.store.rebuild import segment_part
+from store_core.store.rebuild.compare import LogBounds
+from store_core.store.rebuild.passes import rebuild_by
+from tests.builders import LogBuilder
+from tests.store_core.fakes import FakeClock
+from tests.store_core.files.store_kinds import every_file
+from tests.store_core.rebuilt import golden_rules, index_files, queue_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+SIZES: dict[str, Any] = {"consume_queue_file_size": 800, "hash_slot_num": 100, "index_num": 400}
+GOLDEN = ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/delay", "5.3.3/propcrc", "5.3.3/v2topic"]
+
+
+@pytest.fixture
+def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+    return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have temporary files made where a test can look."""
+    path = tmp_path / "scratch"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPool]:
+    with ProcessPool(2) as engine:
+        yield engine
+
+
+def damage(store: Path) -> Path:
+    """Overwrite a record in the middle of the first segment."""
+    log = min((store / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[4:8] = b"\xff\xff\xff\xff"
+    log.write_bytes(data)
+    return store
+
+
+def unlocked(store: Path) -> dict[str, bytes | None]:
+    """Return every file but the lock, which whoever works on a store makes, and removes."""
+    return {name: data for name, data in every_file(store).items() if name != "lock"}
+
+
+def small_store(directory: Path) -> Path:
+    log = LogBuilder()
+    log.append(b"one", topic="orders")
+    return log.write(directory / "store")
+
+
+# ---- the same everywhere
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_pool_gives_what_this_process_gives_and_rocketmq_wrote(
+    name: str,
+    pool: ProcessPool,
+    golden: Callable[[str], UnpackedStore],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = golden(name)
+    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
+    here, there = (
+        rebuild_by(engine, store.root, tmp_path / type(engine).__name__, golden_rules(store), clock=FakeClock())
+        for engine in (InProcess(), pool)
+    )
+    made = every_file(tmp_path / "InProcess")
+
+    assert here == there
+    assert queue_files(store.root) == queue_files(tmp_path / "InProcess")
+    assert index_files(store.root) == index_files(tmp_path / "InProcess")
+    assert made == every_file(tmp_path / "ProcessPool")
+    assert not [path for path in made if "attempts" in str(path)]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("is_salvaged", [False, True])
+def test_a_damaged_log_is_the_same_in_a_pool(is_salvaged: bool, pool: ProcessPool, store: Path, tmp_path: Path) -> None:
+    options = RebuildOptions(with_index=True, accept_damage=is_salvaged, **SIZES)
+    rules = plan_rebuild(damage(store), options).rules
+    here = rebuild_by(InProcess(), store, tmp_path / "here", rules, clock=FakeClock())
+    there = rebuild_by(pool, store, tmp_path / "there", rules, clock=FakeClock())
+
+    assert here.is_damaged
+    assert here == there
+    assert every_file(tmp_path / "here") == every_file(tmp_path / "there")
+
+
+@pytest.mark.golden
+def test_a_comparison_is_the_same_in_a_pool_and_leaves_no_scratch_files(
+    pool: ProcessPool, store: Path, scratch: Path, tmp_path: Path
+) -> None:
+    max((store / "consumequeue").rglob("0" * 20)).write_bytes(bytes(800))
+    rules = plan_rebuild(store, RebuildOptions(with_index=True)).rules
+    here, there = (
+        rebuild_by(engine, store, tmp_path / "none", rules, compared=LogBounds(0)) for engine in (InProcess(), pool)
+    )
+
+    assert here.differences
+    assert here == there
+    assert [] == list(scratch.iterdir())
+    assert not (tmp_path / "none").exists()
+
+
+# ---- the functions
+
+
+@pytest.mark.golden
+def test_a_store_is_rebuilt_and_replaced_by_a_call(store: Path) -> None:
+    queues, index = queue_files(store), index_files(store)
+    for kind in ("consumequeue", "index"):
+        shutil.rmtree(store / kind)
+    children = set(active_children())
+    said: list[str] = []
+    seen: list[PartsDone] = []
+    options = RebuildOptions(with_index=True, replace=True, discard_old=True, **SIZES)
+    result = rebuild_consume_queue(store, options, processes=2, say=said.append, on_progress=seen.append)
+
+    assert RebuildOutcome.DONE is result.outcome
+    assert (queues, index) == (queue_files(store), index_files(store))
+    assert 462 == result.report.records
+    assert said == list(result.actions)
+    assert "no differences" in result.to_text()
+    assert 462 == json.loads(json.dumps(result.to_json()))["records"]
+    assert {Step.RUN, Step.GATHER} == {each.step for each in seen}
+    assert all(1 <= each.done <= each.total for each in seen)
+    assert children == set(active_children())
+    assert not {"rebuilt", "replaced-1", "replaced-2"} & {path.name for path in store.iterdir()}
+
+
+@pytest.mark.golden
+def test_the_index_is_rebuilt_alone(store: Path) -> None:
+    queues, index = queue_files(store), index_files(store)
+    shutil.rmtree(store / "index")
+    result = rebuild_index(store, RebuildOptions(replace=True, **SIZES))
+
+    assert RebuildOutcome.DONE is result.outcome
+    assert not result.report.queues
+    assert (queues, index) == (queue_files(store), index_files(store))
+
+
+@pytest.mark.golden
+def test_what_differs_from_the_log_is_found_and_nothing_is_written(store: Path, scratch: Path) -> None:
+    max((store / "consumequeue").rglob("0" * 20)).write_bytes(bytes(800))
+    before = every_file(store)
+    result = rebuild_consume_queue(store, RebuildOptions(verify=True))
+
+    assert RebuildOutcome.FINDINGS is result.outcome
+    assert "differs: queue" in result.to_text()
+    assert before == every_file(store)
+    assert [] == list(scratch.iterdir())
+
+
+@pytest.mark.golden
+def test_a_damaged_log_replaces_nothing_until_damage_is_accepted(store: Path) -> None:
+    before = queue_files(damage(store))
+    options = RebuildOptions(replace=True, **SIZES)
+
+    assert RebuildOutcome.REFUSED is rebuild_consume_queue(store, options).outcome
+    assert before == queue_files(store)
+    assert RebuildOutcome.DAMAGED is rebuild_consume_queue(store, replace(options, accept_damage=True)).outcome
+    assert before != queue_files(store)
+
+
+@pytest.mark.golden
+def test_a_plan_says_what_would_be_done_and_does_nothing(store: Path) -> None:
+    before = every_file(store)
+    plan = plan_rebuild(store, RebuildOptions(with_index=True, replace=True))
+
+    assert f"rebuild queues and index of {store}, by the rules of release 5.3" == plan.describe()[0]
+    assert before == every_file(store)
+
+
+# ---- what must not be
+
+
+class DeadlyClock(SystemClock):
+    """A clock that ends a process which asks it for the time of an index file."""
+
+    def now_ms(self) -> int:
+        if parent_process() is None:
+            raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(("processes", "expected"), [(1, KeyboardInterrupt), (2, LostWorkerError)])
+def test_a_killed_process_and_an_interrupt_leave_the_old_files_and_nothing_else(
+    processes: int, expected: type[BaseException], store: Path, scratch: Path
+) -> None:
+    before = unlocked(store)
+    options = RebuildOptions(with_index=True, replace=True, **SIZES)
+    with pytest.raises(expected):
+        rebuild_consume_queue(store, options, processes=processes, clock=DeadlyClock())
+
+    assert before == unlocked(store)
+    assert not (store / "rebuilt").exists()
+    assert [] == list(scratch.iterdir())
+    assert RebuildOutcome.DONE is rebuild_consume_queue(store, options).outcome
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_an_interrupt_while_others_work_leaves_nothing(is_verified: bool, store: Path, scratch: Path) -> None:
+    def interrupt(_: PartsDone) -> None:
+        raise KeyboardInterrupt
+
+    before = unlocked(store)
+    children = set(active_children())
+    with pytest.raises(KeyboardInterrupt):
+        rebuild_consume_queue(store, RebuildOptions(verify=is_verified), processes=2, on_progress=interrupt)
+
+    assert before == unlocked(store)
+    assert not (store / "rebuilt").exists()
+    assert [] == list(scratch.iterdir())
+    assert children == set(active_children())
+
+
+def test_a_topic_that_is_nowhere_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    store = small_store(tmp_path)
+    with pytest.raises(InvalidOptionError, match="'ordres'"):
+        rebuild_consume_queue(store, RebuildOptions(topic=["ordres"]))
+
+    assert not (store / "rebuilt").exists()
+
+
+def test_without_a_log_there_is_nothing_to_rebuild(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError):
+        rebuild_consume_queue(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"queue_id": -1}, "queue_id: expected an int from 0 to 9223372036854775807, found -1"),
+        ({"since_offset": 2**63}, "since_offset: expected an int"),
+        ({"index_num": 0}, "index_num: expected an int from 1 to 2147483647, found 0"),
+        ({"hash_slot_num": True}, "hash_slot_num: expected an int from 1 to 2147483647, found True"),
+        ({"topic": "orders"}, "topic: expected a list of topics, found the text 'orders'"),
+        ({"with_queues": False}, "there is nothing to rebuild"),
+        ({"with_queues": False, "with_index": True, "queue_id": 1}, "the index is one for all topics"),
+        ({"verify": True, "replace": True}, "verify changes nothing"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_by_name(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidOptionError, match=expected):
+        RebuildOptions(**options)
+
+
+def test_a_release_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    store = small_store(tmp_path)
+    with pytest.raises(InvalidOptionError, match="release"):
+        plan_rebuild(store, RebuildOptions(release="6.0"))
+
+
+def test_no_process_is_too_few(tmp_path: Path) -> None:
+    store = small_store(tmp_path)
+    with pytest.raises(InvalidOptionError, match="processes: expected 1 or more, found 0"):
+        rebuild_consume_queue(store, processes=0)
+
+    assert not (store / "rebuilt").exists()
