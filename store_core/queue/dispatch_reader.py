@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
+from store_core.format.chain import Chain
 from store_core.format.checksums import body_crcs
 from store_core.format.layout import MagicCode
-from store_core.format.lockstep import chain
+from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch_batch import DispatchBatch, RequestBatch
 from store_core.queue.dispatch_request import MessageCheck
@@ -96,12 +97,18 @@ class DispatchReader:
         self._read_body = read_body
         self._check_dup_info = check_dup_info
         self._batch_rows = batch_rows
+        self._chain = Chain(SegmentView(raw, start_offset))
         self._limit = limit if limit is not None and limit < raw.size else None
         self._is_over = False
         features = rules.features
         checks_property_crc = features.has_property_crc and check_crc and rules.verify_property_crc
         self._is_scalar = checks_property_crc or (features.checks_dup_info and check_dup_info)
         self._file = StoredFile(raw, start_offset, rules)
+
+    def along(self, chain: Chain) -> Self:
+        """Take records from a chain of the same bytes that was followed before, and return the reader."""
+        self._chain = chain
+        return self
 
     def check(self, position: int) -> MessageCheck:
         """Ask the definition what is at a position of the file."""
@@ -152,7 +159,8 @@ class DispatchReader:
     def _window(self, stop: int) -> Iterator[DispatchBatch]:
         """Follow the chain of lengths as far as a window goes, and prove what it leads to."""
         limit = min(self.position + _WINDOW, stop)
-        starts = chain(self._raw, self.position, limit, self._start_offset).starts
+        run = next(self._chain.runs(self.position, limit), None)
+        starts = np.empty(0, np.int64) if run is None else run.starts
         first = 0
         while first < starts.size and not self._is_over:
             fitting = int(np.searchsorted(starts, starts[first] + _BATCH_BYTES)) - first

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment, SegmentBytes
 
-__all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end"]
+__all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end", "segment_ends"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +142,22 @@ def find_end(
     SegmentVanishedError
         If a segment is gone, or shorter than it was when it was listed.
     """
+    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, open_bytes=open_bytes))
+
+
+def segment_ends(
+    segments: Sequence[Segment], *, verify_crc: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_segment
+) -> list[SegmentEnd]:
+    """Find where the records of segments end, from the last segment backwards to the first that has a record.
+
+    Parameters and errors as of `find_end`.
+    """
     ends: list[SegmentEnd] = []
     for number in reversed(range(len(segments))):
         ends.append(segment_end(segments[number], is_first=not number, verify_crc=verify_crc, open_bytes=open_bytes))
         if ends[-1].found.position:
             break
-    return FoundEnd.of(ends)
+    return ends
 
 
 def segment_end(

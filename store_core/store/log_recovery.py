@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from store_core.files.segment_source import Segment
+from store_core.format.chain import Chain
 from store_core.format.scan import StopReason, check_record
+from store_core.format.segment_view import SegmentView
 from store_core.queue.dispatch_reader import DispatchReader
-from store_core.store.found_end import find_end
+from store_core.store.found_end import FoundEnd, segment_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch_request import MessageCheck
     from store_core.queue.queue_rules import QueueRules
-    from store_core.store.found_end import FoundEnd
 
 __all__ = ["FollowedLog", "find_end_of_files", "follow_log_for_recovery"]
 
@@ -66,6 +68,7 @@ def follow_log_for_recovery(
     rules: QueueRules,
     on_batch: Callable[[DispatchBatch], None],
     on_half: Callable[[int], None] | None = None,
+    chains: Mapping[str, Chain] = MappingProxyType({}),
 ) -> FollowedLog:
     """Follow the records of some files, as ``CommitLog.recoverNormally`` and ``recoverAbnormally`` do.
 
@@ -83,6 +86,8 @@ def follow_log_for_recovery(
     on_half : callable, optional
         Release 4.3 after an abnormal exit: called with the size of a record whose parts do not add up to it. The log
         then goes on right after those parts, but is counted as if it had gone on after the record.
+    chains : mapping, optional
+        Chains of some of the files, by their paths, that need not be followed again; see `find_end_of_files`.
 
     Returns
     -------
@@ -91,16 +96,25 @@ def follow_log_for_recovery(
     found = FollowedLog()
     for file in files:
         found.end_offset, found.path = file.file_from_offset, file.path
-        if not _follow_file(file, rules, found, on_batch, on_half).is_blank:
+        chain = chains.get(str(file.path)) or Chain(SegmentView(_FileBytes(file).raw, file.file_from_offset))
+        if not _follow_file(chain, rules, found, on_batch, on_half).is_blank:
             break
     return found
 
 
-def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> FoundEnd:
-    """Find where the log in loaded files ends for those who read on after damage, which a recovery does not."""
+def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> tuple[FoundEnd, dict[str, Chain]]:
+    """Find where the log in loaded files ends for those who read on after damage, which a recovery does not.
+
+    Returns
+    -------
+    FoundEnd
+    dict
+        The chains that were followed to find it, by the paths of their files. They show the files' bytes.
+    """
     by_path = {str(file.path): file for file in files}
     segments = [Segment(path, file.file_from_offset, file.file_size) for path, file in by_path.items()]
-    return find_end(segments, verify_crc=verify_crc, open_bytes=lambda segment: _FileBytes(by_path[segment.path]))
+    ends = segment_ends(segments, verify_crc=verify_crc, open_bytes=lambda segment: _FileBytes(by_path[segment.path]))
+    return FoundEnd.of(ends), {end.segment.path: end.found.chain for end in ends if end.found.chain is not None}
 
 
 class _FileBytes:
@@ -120,28 +134,28 @@ class _FileBytes:
 
 
 def _follow_file(
-    file: MappedFile,
+    chain: Chain,
     rules: QueueRules,
     found: FollowedLog,
     on_batch: Callable[[DispatchBatch], None],
     on_half: Callable[[int], None] | None,
 ) -> MessageCheck:
-    raw = np.frombuffer(file.select(0) or b"", np.uint8)
+    raw, start_offset = chain.segment.raw, chain.segment.start_offset
     position = drift = 0
     while True:
         reader = DispatchReader(
             raw,
-            file.file_from_offset,
+            start_offset,
             position,
             rules,
             check_crc=rules.check_crc,
             read_body=True,
             check_dup_info=rules.is_duplication_enabled,
-        )
+        ).along(chain)
         for batch in reader:
             found.records += len(batch)
-            found.last_record = file.file_from_offset + int(batch.starts[-1]) + drift
-            found.record_end = file.file_from_offset + reader.position + drift
+            found.last_record = start_offset + int(batch.starts[-1]) + drift
+            found.record_end = start_offset + reader.position + drift
             on_batch(batch)
         end, position = reader.end, reader.position
         if on_half is None or end.is_success or end.size <= 0:
@@ -149,7 +163,7 @@ def _follow_file(
         on_half(end.size)
         drift += end.size - end.parsed
         position += end.parsed
-    found.end_offset = file.file_from_offset + position + drift
+    found.end_offset = start_offset + position + drift
     found.reason, found.why = _explain(raw, position, end, rules)
     return end
 

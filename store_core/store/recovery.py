@@ -38,8 +38,11 @@ from store_core.store.recovery_report import RecoveryDecision, RecoveryReport, r
 from store_core.store.recovery_start import abnormal_start, normal_start
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from store_core.errors import StoreError
     from store_core.files.mapped_file import MappedFile
+    from store_core.format.chain import Chain
     from store_core.queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.dispatch_batch import DispatchBatch
     from store_core.queue.index_service import IndexService
@@ -253,8 +256,9 @@ class StoreRecovery:
         )
         self._tell_start(files[start.number], start)
         confirmed = self._log.confirm_offset
-        found = find_end_of_files(files, verify_crc=self._rules.check_crc)
-        end = self._scan(files[start.number :], cover, last_exit_ok=last_exit_ok)
+        found, chains = find_end_of_files(files, verify_crc=self._rules.check_crc)
+        end = self._scan(files[start.number :], cover, chains, last_exit_ok=last_exit_ok)
+        del chains  # they show the bytes of files, which are cut below
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
@@ -273,13 +277,15 @@ class StoreRecovery:
         if start.number:
             self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
 
-    def _scan(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> FollowedLog:
+    def _scan(
+        self, files: tuple[MappedFile, ...], cover: int, chains: Mapping[str, Chain], *, last_exit_ok: bool
+    ) -> FollowedLog:
         # A release that knows no delay levels yet gives units of delayed messages the hash of their tags.
         features = self._rules.features
         rules = replace(self._rules, delay_levels=()) if features.loads_delay_levels_after_recovery else self._rules
         gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
         on_half = self._dispatch_empty if features.goes_on_after_odd_size and not last_exit_ok else None
-        end = follow_log_for_recovery(files, rules, gate.take, on_half)
+        end = follow_log_for_recovery(files, rules, gate.take, on_half, chains)
         self._dispatcher.write_back()
         if gate.left_out is not None:
             self._decide(

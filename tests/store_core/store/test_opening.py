@@ -11,6 +11,7 @@ import pytest
 from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig
 from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.format.lockstep import chain
 from store_core.queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch_batch import RequestBatch
 from store_core.queue.dispatch_request import DispatchRequest
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import numpy as np
+    import numpy.typing as npt
+
+    from store_core.format.scan import Scan
     from store_core.store.config import Release
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
@@ -295,3 +300,30 @@ def test_transactions_are_queued_if_committed_and_indexed_unless_rolled_back(
 
     assert [["none"], ["committed"]] == [found.keys for found in result.messages]
     assert ["none", "prepared", "committed"] == indexed
+
+
+# ---- walks
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("is_crashed", [False, True])
+def test_opening_a_store_walks_each_file_once(
+    tmp_path: Path, release: Release, is_crashed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    larger = config(release=release, mapped_file_size_commit_log=8 * FILE_SIZE)
+    written(tmp_path, 50, release=release, mapped_file_size_commit_log=8 * FILE_SIZE)
+    if is_crashed:
+        crashed(tmp_path)
+    walked: list[int] = []
+
+    def counted(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int) -> Scan:
+        found = chain(raw, begin, end, start_offset)
+        walked.extend((found.starts + start_offset).tolist())
+        return found
+
+    monkeypatch.setattr("store_core.format.chain.chain", counted)
+    with DefaultMessageStore.open(tmp_path, larger):
+        pass
+
+    assert len(walked) > 10
+    assert len(set(walked)) == len(walked)
