@@ -26,26 +26,27 @@ from store_core.errors import (
     UnsupportedStoreError,
 )
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.inner_batch import InnerMessage, unwrap_inner_batch
+from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.message import Message, MessageExt
-from store_core.format.message_selector import MessageSelector
-from store_core.queue.time_search import BoundaryType
-from store_core.store.broker_config import BrokerConfig
-from store_core.store.bulk_append import AppendBatchResult
-from store_core.store.config import MessageStoreConfig
-from store_core.store.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
-from store_core.store.message_reader import read_range
+from store_core.format.record.inner_batch import InnerMessage, unwrap_inner_batch
+from store_core.former_names import FORMER_NAMES, find_former_names
+from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.option_values import ReadMode
-from store_core.store.put_result import PutMessageResult
-from store_core.store.read_messages import read_messages
-from store_core.store.read_options import ReadOptions
-from store_core.store.read_plan import ReadPlan, ReadRange, plan_ranges
+from store_core.store.put.bulk_append import AppendBatchResult
+from store_core.store.put.put_result import PutMessageResult
+from store_core.store.query.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.read_messages import read_messages
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import ReadPlan, ReadRange, plan_ranges
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.report import RebuildReport
 from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
-from store_core.store.recovery_report import RecoveryDecision, RecoveryReport
+from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
 
 __all__ = [
     "AppendBatchResult",
@@ -99,3 +100,5 @@ __all__ = [
 
 __version__: Final = "0.1.0"
 """The version of the distribution, which takes it from here."""
+
+find_former_names(FORMER_NAMES)

@@ -17,7 +17,7 @@
     └── UnsupportedStoreError           a legitimate thing that is not supported (NotImplementedError)
 
 Expected outcomes (a full file, a message refused, the end of the log) are values, not exceptions; see
-`store_core.format.scan.StopReason`. Every class takes positional arguments only and hands all of them to
+`store_core.format.record.scan.StopReason`. Every class takes positional arguments only and hands all of them to
 ``super().__init__``, so that instances survive pickling between Spark's processes.
 """
 

@@ -13,16 +13,16 @@ from store_core.files.segment_paths import SegmentPaths
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.message import Message
 from store_core.format.property_string import PropertyMap
-from store_core.store.commit_log import CommitLog
-from store_core.store.config import MessageStoreConfig
-from store_core.store.put_service import PutService
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.put.commit_log import CommitLog
+from store_core.store.put.put_service import PutService
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from store_core.store.put_result import PutMessageResult
+    from store_core.store.put.put_result import PutMessageResult
     from tests.golden_stores import UnpackedStore
 
 __all__ = ["Put", "Replay", "ScriptedClock", "StubState", "golden_puts"]

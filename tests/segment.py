@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from store_core.format.decode import decode_message
-from store_core.format.lockstep import scan
-from store_core.format.scan import check_record, follow_chain
+from store_core.format.columnar.lockstep import scan
+from store_core.format.record.decode import decode_message
+from store_core.format.record.scan import check_record, follow_chain
 from tests.builders import Record
 
 if TYPE_CHECKING:
-    from store_core.format.scan import RecordCheck, Scan, StopReason
+    from store_core.format.record.scan import RecordCheck, Scan, StopReason
 
 __all__ = ["Segment", "assert_same_scan"]
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import options_document
-from store_core.format import layout, release_document
+from store_core.format import layout
+from store_core.format.releases import release_document
 from tests.documents.blocks import documents
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages
+from store_core.format.columnar.decode_batch import decode_batch
+from store_core.format.columnar.lockstep import scan
 from store_core.format.columns import COLUMNS
-from store_core.format.decode import decode_message
-from store_core.format.decode_batch import decode_batch
-from store_core.format.lockstep import scan
 from store_core.format.properties import PropertyParser
-from store_core.format.scan import StopReason, follow_chain
+from store_core.format.record.decode import decode_message
+from store_core.format.record.scan import StopReason, follow_chain
 from tests.golden_rows import message_rows, table_rows
 from tests.segment import assert_same_scan
 

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.command import add_version, run_command
-from pyspark_commitlog.exit_code import ExitCode, exit_code_help
-from pyspark_commitlog.job_output import words_beside, write_json
+from pyspark_commitlog.jobs.command import add_version, run_command
+from pyspark_commitlog.jobs.exit_code import ExitCode, exit_code_help
+from pyspark_commitlog.jobs.job_output import words_beside, write_json
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.path_checks import check_report, check_source, check_writable
 from store_core.errors import InvalidOptionError, StoreError
@@ -21,8 +21,8 @@ from store_core.files.store_path import list_segments
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_commitlog.append_source import AppendSource, SourceFormat
-    from pyspark_commitlog.write_options import WriteOptions
+    from pyspark_commitlog.jobs.append_source import AppendSource, SourceFormat
+    from pyspark_commitlog.write.options import WriteOptions
 
 __all__ = ["append"]
 
@@ -39,7 +39,7 @@ examples:
 
 
 def append(arguments: Sequence[str] | None = None) -> int:
-    """Run ``commitlog-append``; return the exit code, see `pyspark_commitlog.exit_code`."""
+    """Run ``commitlog-append``; return the exit code, see `pyspark_commitlog.jobs.exit_code`."""
     parser = _parser()
     options = parser.parse_args(arguments)
     return run_command(parser.prog, lambda: _run(options))
@@ -77,9 +77,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> ExitCode:
     from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.job_session import job_session  # noqa: PLC0415
+    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
     from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
-    from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
+    from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
 
     source = _source(options)
     with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
@@ -126,7 +126,7 @@ def _write_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _source(options: argparse.Namespace) -> AppendSource:
-    from pyspark_commitlog.append_source import AppendSource  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.jobs.append_source import AppendSource  # noqa: PLC0415 -- PySpark need not be installed
 
     read = _pairs("--read-option", options.read_option)
     if options.from_store is None:

@@ -14,13 +14,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.command import add_version, run_command
-from pyspark_commitlog.exit_code import ExitCode, exit_code_help
+from pyspark_commitlog.jobs.command import add_version, run_command
+from pyspark_commitlog.jobs.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
 from store_core.errors import InvalidOptionError
-from store_core.store.read_plan import plan_ranges
+from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code, see `pyspark_commitlog.exit_code`; an error is one paragraph on standard error.
+        Exit code, see `pyspark_commitlog.jobs.exit_code`; an error is one paragraph on standard error.
     """
     parsed = _parser().parse_args(arguments)
     return run_command("error", lambda: _run(parsed.store, parsed.option))
@@ -77,7 +77,7 @@ def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
 
 
 def _check(spark: SparkSession, store: str, options: dict[str, str]) -> None:
-    from pyspark_commitlog.asked_for import check_asked_for  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.jobs.asked_for import check_asked_for  # noqa: PLC0415 -- PySpark need not be installed
 
     check_asked_for(spark, store, options)
 

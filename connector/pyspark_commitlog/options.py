@@ -11,8 +11,8 @@ from pyspark_commitlog.option import Option, unknown_option
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.near_name import did_you_mean
-from store_core.format.release import DEFAULT_RELEASE, shown_releases
-from store_core.store.read_options import ReadOptions
+from store_core.format.releases.release import DEFAULT_RELEASE, shown_releases
+from store_core.store.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

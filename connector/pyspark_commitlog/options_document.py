@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.options import OPTIONS
 from pyspark_commitlog.schema import spark_type
-from pyspark_commitlog.write_options import WRITE_OPTIONS
-from store_core.format.batch_input import INPUT_COLUMNS
+from pyspark_commitlog.write.options import WRITE_OPTIONS
+from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
-    from store_core.store.read_plan import ReadRange
+    from store_core.store.read.read_plan import ReadRange
 
 __all__ = ["CommitLogPartition"]
 

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.partitions import CommitLogPartition
 from store_core.errors import StoreError
-from store_core.store.message_reader import read_range
-from store_core.store.read_plan import plan_ranges
-from store_core.store.stored_topics import TopicWatch
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.read_plan import plan_ranges
+from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.schema import ReadSchema
     from pyspark_commitlog.session_zone import SessionTimes
-    from store_core.store.read_options import ReadOptions
+    from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["CommitLogReader"]
 

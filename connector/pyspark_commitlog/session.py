@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.java import require_java
-from pyspark_commitlog.progress_stages import is_connect
+from pyspark_commitlog.progress.stages import is_connect
 from pyspark_commitlog.pyspark_version import require_pyspark
 from pyspark_commitlog.quiet_spark import quiet_start, spark_configuration
-from store_core.store.properties_file import parse_properties_file
+from store_core.store.config.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,9 +13,9 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.store.option_checks import shown_option
-from store_core.store.read_options import ReadOptions
-from store_core.store.store_time import local_time
+from store_core.store.read.option_checks import shown_option
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.store_time import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -98,8 +98,8 @@ class CommitLogDataSource(DataSource):
         StoreLockedError
             If a broker has the store.
         """
-        from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
-        from pyspark_commitlog.writer import CommitLogWriter, plan_write  # noqa: PLC0415
+        from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
+        from pyspark_commitlog.write.writer import CommitLogWriter, plan_write  # noqa: PLC0415
 
         require_pyspark()
         task = plan_write(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
@@ -130,8 +130,8 @@ class CommitLogDataSource(DataSource):
         InvalidOptionError
             As `writer`.
         """
-        from pyspark_commitlog.stream_writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
-        from pyspark_commitlog.write_options import WriteOptions  # noqa: PLC0415
+        from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
+        from pyspark_commitlog.write.stream_writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
 
         require_pyspark()
         return CommitLogStreamWriter(plan_stream(WriteOptions.from_spark(self.options), schema, overwrite=overwrite))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from store_core.broker.topic_config import TopicConfigManager
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.format.release import rules_of
+from store_core.format.releases.release import rules_of
 from store_core.store.parts import InProcess
 from store_core.store.process_pool import ProcessPool
 from store_core.store.rebuild.options import RebuildOptions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
-    from store_core.format.release import Release
+    from store_core.format.releases.release import Release
     from store_core.store.parts import LocalEngine, ProgressSink
     from store_core.store.rebuild.result import RebuildResult
 

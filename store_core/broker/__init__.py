@@ -15,8 +15,8 @@ from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, Re
 from store_core.broker.consumer_loop import Waiting, follow
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.broker.delay_offset import DelayOffsetTable
+from store_core.broker.expression_message_filter import SubscriptionData
 from store_core.broker.flush_consumer_offset import FlushConsumerOffsetService
-from store_core.broker.message_filter import SubscriptionData
 from store_core.broker.pull_checks import PullChecks
 from store_core.broker.pull_message_processor import PullMessageProcessor
 from store_core.broker.pull_request import PullMessageRequest, PullMessageResponse, PullSysFlag

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from store_core.broker.bloom_filter import BloomFilter, BloomFilterData
-from store_core.format.release import DEFAULT_RELEASE
-from store_core.format.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,9 +13,9 @@ from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
-from store_core.format.release import DEFAULT_RELEASE
-from store_core.format.sql92_expression import Sql92Expression
-from store_core.store.broker_config import BrokerConfig
+from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     import os
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_group import RegisteredSubscription
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.release import Release
-    from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.format.releases.release import Release
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
 
 __all__ = ["ConsumerFilterManager"]
 

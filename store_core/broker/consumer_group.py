@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from store_core.broker.message_filter import SubscriptionData
+    from store_core.broker.expression_message_filter import SubscriptionData
 
 __all__ = ["ConsumerGroupInfo", "MessageModel", "RegisteredSubscription"]
 

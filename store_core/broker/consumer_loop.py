@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.consumer_offset import NO_OFFSET
 from store_core.files.clock import Clock, SystemClock
-from store_core.format.message_selector import MessageSelector
-from store_core.store.get_result import GetMessageStatus
+from store_core.format.filter.message_selector import MessageSelector
+from store_core.store.query.get_result import GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_offset import ConsumerOffsetManager
     from store_core.broker.readable_store import ReadableStore
     from store_core.format.message import MessageExt
-    from store_core.store.get_result import GetMessageResult
+    from store_core.store.query.get_result import GetMessageResult
 
 __all__ = ["Waiting", "follow"]
 

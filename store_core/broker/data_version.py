@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from store_core.format.release import rules_of
+from store_core.format.releases.release import rules_of
 
 if TYPE_CHECKING:
     from store_core.broker.config_fields import ConfigFields
     from store_core.broker.config_json import JsonObject
-    from store_core.format.release import Release
+    from store_core.format.releases.release import Release
 
 __all__ = ["DataVersion"]
 

@@ -10,7 +10,7 @@ from store_core.broker.concurrent_map import concurrent_map_order, initial_capac
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
-from store_core.format.release import DEFAULT_RELEASE, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.release import Release
+    from store_core.format.releases.release import Release
 
 __all__ = ["DelayOffsetTable"]
 

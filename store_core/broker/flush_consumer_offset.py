@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from store_core.broker.consumer_offset import ConsumerOffsetManager
     from store_core.files.clock import Clock
-    from store_core.store.broker_config import BrokerConfig
+    from store_core.store.config.broker_config import BrokerConfig
 
 __all__ = ["FlushConsumerOffsetService"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.consumer_filter import ConsumerFilterData
 from store_core.broker.consumer_group import MessageModel
-from store_core.broker.message_filter import (
+from store_core.broker.expression_message_filter import (
     ExpressionForRetryMessageFilter,
     ExpressionMessageFilter,
     SubscriptionData,
@@ -20,9 +20,9 @@ from store_core.broker.response_code import ForbiddenType, ResponseCode
 from store_core.broker.subscription_group import SubscriptionGroupConfig
 from store_core.broker.topic_config import Permission
 from store_core.errors import FilterError
+from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import PropertyParser
-from store_core.format.release import rules_of
-from store_core.format.sql92_expression import Sql92Expression
+from store_core.format.releases.release import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from store_core.broker.subscription_group import SubscriptionGroupManager
     from store_core.broker.topic_config import TopicConfig, TopicConfigManager
     from store_core.files.clock import Clock
-    from store_core.format.release import Release
-    from store_core.store.broker_config import BrokerConfig
+    from store_core.format.releases.release import Release
+    from store_core.store.config.broker_config import BrokerConfig
 
 __all__ = ["CheckedPull", "PullChecks"]
 

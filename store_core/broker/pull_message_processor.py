@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.broker.offset_moved_event import OffsetMovedEvent
 from store_core.broker.pull_request import PullMessageResponse, PullSysFlag
 from store_core.broker.response_code import ResponseCode
-from store_core.store.get_result import GetMessageResult, GetMessageStatus
+from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from store_core.broker.pull_request_hold_service import PullRequestHoldService
     from store_core.broker.readable_store import ServedStore
     from store_core.files.clock import Clock
-    from store_core.store.broker_config import BrokerConfig
+    from store_core.store.config.broker_config import BrokerConfig
 
 __all__ = ["PullMessageProcessor"]
 

@@ -11,7 +11,7 @@ from store_core.broker.response_code import ForbiddenType, ResponseCode
 
 if TYPE_CHECKING:
     from store_core.format.message import MessageExt
-    from store_core.store.get_result import GetMessageResult, GetMessageStatus
+    from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 
 __all__ = ["PullMessageRequest", "PullMessageResponse", "PullSysFlag"]
 

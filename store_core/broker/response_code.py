@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from store_core.store.get_result import GetMessageStatus
+from store_core.store.query.get_result import GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,6 @@ from store_core.errors import CorruptRecordError
 from store_core.files.clock import SystemClock
 from store_core.files.service_thread import ServiceThread
 from store_core.format.append_result import PutMessageStatus
-from store_core.format.delayed import SCHEDULE_TOPIC
 from store_core.format.message import Message
 from store_core.format.property_string import (
     DELAY,
@@ -24,8 +23,9 @@ from store_core.format.property_string import (
     PropertyMap,
     format_properties,
 )
-from store_core.format.release import rules_of
-from store_core.store.queue_unit import queue_units
+from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.format.releases.release import rules_of
+from store_core.store.query.queue_unit import queue_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from store_core.broker.delay_offset import DelayOffsetTable
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
-    from store_core.queue.consume_queue_store import ConsumeQueueStore
-    from store_core.store.config import MessageStoreConfig
-    from store_core.store.put_result import PutMessageResult
-    from store_core.store.queue_unit import AnyQueue, QueueUnit
+    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.query.queue_unit import AnyQueue, QueueUnit
 
 __all__ = ["DelayingStore", "ScheduleMessageService", "message_time_up"]
 

@@ -12,8 +12,8 @@ from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.data_version import DataVersion
 from store_core.format.java_map import hash_map_capacity, hash_map_order
-from store_core.format.release import DEFAULT_RELEASE, rules_of
-from store_core.store.config_values import snake_case
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.store.config.config_values import snake_case
 
 if TYPE_CHECKING:
     import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.release import Release
+    from store_core.format.releases.release import Release
 
 __all__ = ["QUEUE_TYPE", "Permission", "TopicConfig", "TopicConfigManager"]
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.read_messages import read_messages
+from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

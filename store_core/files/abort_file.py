@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import write_all
-from store_core.format.release import DEFAULT_RELEASE, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from pathlib import Path

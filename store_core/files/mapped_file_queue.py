@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.mapped_file import MappedFile
 from store_core.files.segment_listing import list_for_loading
-from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.segment_file import offset_of
-from store_core.format.release import DEFAULT_RELEASE, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

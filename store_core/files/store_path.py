@@ -21,7 +21,7 @@ from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.layout import head_dtype
-from store_core.format.scan import check_record
+from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

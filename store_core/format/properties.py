@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties string of a record: ``name 1 value 2 name 1 value 2 ...`` in UTF-8.
 
-This module is the readable definition; `store_core.format.property_columns` does the same for many records at once.
+This module is the readable definition; `store_core.format.columnar.property_columns` does the same for many records at
+once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from enum import Enum
 from typing import Final
 
-from store_core.format.release import rules_of
+from store_core.format.releases.release import rules_of
 
 __all__ = [
     "KEYS",

@@ -6,17 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE, Release, rules_of
 
 if TYPE_CHECKING:
-    from store_core.format.release_rules import ReleaseRules
+    from store_core.format.releases.release_rules import ReleaseRules
 
 __all__ = ["QueueRules", "Release"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRules:
-    """Rules of queues, index and dispatch; `store_core.store.config.MessageStoreConfig.queue_rules` makes them.
+    """Rules of queues, index and dispatch; `MessageStoreConfig.queue_rules` makes them.
 
     Sizes are in bytes.
 

@@ -23,11 +23,11 @@ from store_core.files.store_parts import (
     INDEX_DIRECTORY,
     check_is_root,
 )
-from store_core.queue.batch_consume_queue_unit import BATCH_UNIT_SIZE
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
-from store_core.store.config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
-from store_core.store.file_sizes import FileSizes
-from store_core.store.index_sizes import IndexSizes
+from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.store.config.file_sizes import FileSizes
+from store_core.store.config.index_sizes import IndexSizes
+from store_core.store.config.message_store_config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
 from store_core.store.store_layout import check_root, log_paths
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store_core.queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index_files import INDEX_DIRECTORY
-from store_core.queue.index_service import IndexService
-from store_core.store.dispatcher import Dispatcher
-from store_core.store.flush_queues import FlushCheckpointService, FlushConsumeQueueService
-from store_core.store.recovery import StoreRecovery
-from store_core.store.reput import ReputMessageService
-from store_core.store.running_flags import RunningFlag
+from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.queue.index.index_service import IndexService
+from store_core.store.dispatch.dispatcher import Dispatcher
+from store_core.store.dispatch.flush_queues import FlushCheckpointService, FlushConsumeQueueService
+from store_core.store.dispatch.reput import ReputMessageService
+from store_core.store.recovery.store_recovery import StoreRecovery
+from store_core.store.state.running_flags import RunningFlag
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_rules import QueueRules
-    from store_core.store.commit_log import CommitLog
-    from store_core.store.dispatcher import FilterBitMap
-    from store_core.store.recovery_report import RecoveryReport
-    from store_core.store.store_checkpoint import StoreCheckpoint
+    from store_core.store.dispatch.dispatcher import FilterBitMap
+    from store_core.store.put.commit_log import CommitLog
+    from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 __all__ = ["DerivedStructures"]
 

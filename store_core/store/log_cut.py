@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store_core.queue.message_check import check_message_and_return_size
+from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 
 if TYPE_CHECKING:
-    from store_core.store.commit_log import CommitLog
     from store_core.store.derived import DerivedStructures
+    from store_core.store.put.commit_log import CommitLog
 
 __all__ = ["LogCut"]
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Self
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.time_search import BoundaryType
-from store_core.store.broker_config import BrokerConfig
+from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.store.checked_config import check_is_there, checked_config
-from store_core.store.log_adoption import LogAdoption
+from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.dispatch.log_adoption import LogAdoption
 from store_core.store.log_cut import LogCut
-from store_core.store.put_checks import default_hooks
-from store_core.store.put_outcome import as_future
-from store_core.store.put_service import PutService
+from store_core.store.put.put_checks import default_hooks
+from store_core.store.put.put_outcome import as_future
+from store_core.store.put.put_service import PutService
+from store_core.store.query.store_queues import StoreQueues
+from store_core.store.query.store_reading import StoreReading
 from store_core.store.store_life import StoreLife, dry_run
-from store_core.store.store_queues import StoreQueues
-from store_core.store.store_reading import StoreReading
 from store_core.store.store_setup import StoreSetup
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.batch_append import EncodedBatch
+    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.filter.message_filter import MessageFilter
     from store_core.format.message import Message, MessageExt
-    from store_core.format.message_filter import MessageFilter
-    from store_core.store.bulk_append import AppendBatchResult
-    from store_core.store.config import MessageStoreConfig
-    from store_core.store.dispatcher import FilterBitMap
-    from store_core.store.get_result import GetMessageResult, QueryMessageResult
-    from store_core.store.put_result import PutMessageResult
-    from store_core.store.recovery_report import RecoveryReport
-    from store_core.store.replication import ReplicaService
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.dispatch.dispatcher import FilterBitMap
+    from store_core.store.put.bulk_append import AppendBatchResult
+    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.put.replication import ReplicaService
+    from store_core.store.query.get_result import GetMessageResult, QueryMessageResult
+    from store_core.store.recovery.recovery_report import RecoveryReport
 
 __all__ = ["DefaultMessageStore"]
 
@@ -103,7 +103,8 @@ class DefaultMessageStore:
         """Open a store, or make one.
 
         Steps: 1. lock it; 2. see whether it was closed; 3. load log, queues, checkpoint and index, and bring them to
-        one end, see `store_core.store.recovery`; 4. start the services; 5. leave an ``abort`` file until it is closed.
+        one end, see `store_core.store.recovery.store_recovery`; 4. start the services; 5. leave an ``abort`` file until
+        it is closed.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from store_core.store.commit_log import CommitLog
+    from store_core.store.put.commit_log import CommitLog
     from store_core.store.store_setup import StoreSetup
 
 __all__ = ["StoreCondition"]
@@ -16,7 +16,7 @@ _BUSY_LIMIT_MS: Final = 10_000_000
 
 
 class StoreCondition:
-    """What every put asks of a store first; a `store_core.store.put_checks.StoreState`.
+    """What every put asks of a store first; a `store_core.store.put.put_checks.StoreState`.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from store_core.files.store_kind import check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root, check_parts
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.store.clean.disk_space import DiskSpace
-from store_core.store.log_flusher import uses_pool
+from store_core.store.put.log_flusher import uses_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.store.config import MessageStoreConfig
+    from store_core.store.config.message_store_config import MessageStoreConfig
 
 __all__ = ["allocate_service", "check_root", "disk_space", "log_paths"]
 

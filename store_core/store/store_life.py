@@ -12,9 +12,9 @@ from store_core.files.abort_file import AbortFile
 from store_core.files.access import explained_access
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.checked_config import checked_config
-from store_core.store.recovery_report import RecoveryReport
+from store_core.store.recovery.recovery_report import RecoveryReport
 from store_core.store.store_condition import StoreCondition
 from store_core.store.store_services import StoreServices
 from store_core.store.store_setup import StoreSetup
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.overlay_file_system import FileChange
-    from store_core.store.config import MessageStoreConfig
+    from store_core.store.config.message_store_config import MessageStoreConfig
 
 __all__ = ["StoreLife", "dry_run"]
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core.store.clean.services import CleanServices
-from store_core.store.commit_log import CommitLog
 from store_core.store.derived import DerivedStructures
-from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.put.commit_log import CommitLog
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from store_core.store.store_layout import allocate_service, disk_space, log_paths
 
 if TYPE_CHECKING:
-    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.recovery.recovery_report import RecoveryReport
     from store_core.store.store_setup import StoreSetup
 
 __all__ = ["StoreServices"]
@@ -69,7 +69,7 @@ class StoreServices:
         self.clean = CleanServices(config, self.commit_log, space, self.derived.queues, self.derived.index, clock)
 
     def load(self, *, last_exit_ok: bool) -> RecoveryReport:
-        """Load log, queues, checkpoint and index, and bring them to one end, see `store_core.store.recovery`."""
+        """Load log, queues, checkpoint and index, and bring them to one end, as `store_recovery` describes."""
         return self.derived.recover(last_exit_ok=last_exit_ok)
 
     def start(self) -> None:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.store.broker_config import BrokerConfig
+from store_core.store.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.store.config import MessageStoreConfig
-    from store_core.store.dispatcher import FilterBitMap
-    from store_core.store.replication import ReplicaService
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.dispatch.dispatcher import FilterBitMap
+    from store_core.store.put.replication import ReplicaService
 
 __all__ = ["StoreSetup"]
 

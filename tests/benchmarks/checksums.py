@@ -12,12 +12,12 @@ from unittest.mock import patch
 import numpy as np
 
 from store_core import read_messages
-from store_core.format import checksums
+from store_core.format.columnar import checksums
+from store_core.format.columnar.encode_batch import encode_batch
+from store_core.format.columnar.lockstep import chain
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.crc32 import crc32
-from store_core.format.encode_batch import encode_batch
 from store_core.format.layout import head_dtype
-from store_core.format.lockstep import chain
 from tests.benchmarks.measure import measure, report
 
 if TYPE_CHECKING:

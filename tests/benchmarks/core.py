@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core import ReadOptions, plan_ranges, read_messages
+from store_core.format.columnar.lockstep import chain, scan
 from store_core.format.columns import DEFAULT_COLUMNS
-from store_core.format.lockstep import chain, scan
 from tests.benchmarks.measure import measure, report
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
-from store_core.store.config import MessageStoreConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.benchmarks.measure import Timing

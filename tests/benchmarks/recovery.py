@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from store_core import MessageStoreConfig
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.store.commit_log import CommitLog
 from store_core.store.derived import DerivedStructures
-from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.put.commit_log import CommitLog
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from store_core.store.store_layout import log_paths
 from tests.benchmarks.measure import Timing
 from tests.benchmarks.segments import make_log
@@ -36,8 +36,8 @@ from tests.interop.rocketmq import RocketMq
 from tests.interop.toolchain import RELEASES, harness_command
 
 if TYPE_CHECKING:
-    from store_core.store.config import Release
-    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.config.message_store_config import Release
+    from store_core.store.recovery.recovery_report import RecoveryReport
 
 __all__ = ["bench_recovery", "lose_queues"]
 

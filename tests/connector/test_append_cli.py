@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.append_cli import append
-from pyspark_commitlog.append_source import zone_of
-from pyspark_commitlog.command import error_end
+from pyspark_commitlog.jobs.append_source import zone_of
+from pyspark_commitlog.jobs.command import error_end
 from store_core import DefaultMessageStore
 from store_core.format.iso_time import iso_time
 from tests.builders import LogBuilder

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import demo
-from pyspark_commitlog.command import error_end
-from pyspark_commitlog.exit_code import ExitCode
+from pyspark_commitlog.jobs.command import error_end
+from pyspark_commitlog.jobs.exit_code import ExitCode
 from pyspark_commitlog.sample import orders_store
 from store_core import read_messages
 from tests.builders import LogBuilder

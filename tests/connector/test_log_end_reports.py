@@ -11,7 +11,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
 from store_core.queue.queue_rules import QueueRules
-from store_core.store.coverage import Check
+from store_core.store.read.coverage import Check
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.report import as_json, as_text
 from store_core.store.rebuild.rules import RebuildRules
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.recovery.recovery_report import RecoveryReport
     from tests.golden_stores import UnpackedStore
 
 SIZE: Final = 4096

@@ -10,11 +10,11 @@ import pytest
 
 from pyspark_commitlog.options import OPTIONS, CommitLogOptions
 from pyspark_commitlog.options_document import markdown_document
-from pyspark_commitlog.write_options import WRITE_OPTIONS
+from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
-from store_core.format.batch_input import INPUT_COLUMNS
+from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
-from store_core.store.read_options import ReadOptions
+from store_core.store.read.read_options import ReadOptions
 
 HANDLED_HERE = {"path", "paths", "view"}
 PARSED = [option for option in OPTIONS if option.name not in HANDLED_HERE]

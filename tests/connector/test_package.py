@@ -16,7 +16,7 @@ import pytest
 
 import pyspark_commitlog
 import store_core
-from pyspark_commitlog.exit_code import ExitCode
+from pyspark_commitlog.jobs.exit_code import ExitCode
 from pyspark_commitlog.sample import orders_store
 
 ROOT = Path(__file__).parents[2]

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_commitlog import plots
-from pyspark_commitlog.plots_data import rates, segment_bytes, store_latencies
-from pyspark_commitlog.plots_queues import read_queues
-from pyspark_commitlog.plots_style import COLOURS, INK, PAPER, apart, binary_bytes, duration, si
+from pyspark_commitlog.plots.data import rates, segment_bytes, store_latencies
+from pyspark_commitlog.plots.queues import read_queues
+from pyspark_commitlog.plots.style import COLOURS, INK, PAPER, apart, binary_bytes, duration, si
 from pyspark_commitlog.sample import orders_store
 from store_core import InvalidOptionError, MessageStoreConfig, StoreNotFoundError, read_messages
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_commitlog.progress import ProgressWatch, describe_stage, spark_progress
-from pyspark_commitlog.progress_display import (
+from pyspark_commitlog.progress.display import (
     CellDisplay,
     LineDisplay,
     StageView,
@@ -24,7 +24,7 @@ from pyspark_commitlog.progress_display import (
     choose_display,
     progress_line,
 )
-from pyspark_commitlog.progress_stages import ConnectStages, StageTasks
+from pyspark_commitlog.progress.stages import ConnectStages, StageTasks
 from pyspark_commitlog.rebuild.progress import RebuildStages
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ CELL = """\
 import sys, threading
 sys.modules["ipywidgets"] = None
 from pyspark_commitlog.progress import ProgressWatch
-from pyspark_commitlog.progress_display import choose_display
-from pyspark_commitlog.progress_stages import StageTasks
+from pyspark_commitlog.progress.display import choose_display
+from pyspark_commitlog.progress.stages import StageTasks
 
 class Stages:
     def running(self):

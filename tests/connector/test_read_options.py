@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from chispa import assert_df_equality
 
-from store_core.store.store_time import store_time
+from store_core.store.read.store_time import store_time
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.connector.stores import WrittenStore
 

@@ -15,7 +15,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.iso_time import iso_time
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
-from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.connector.rebuilding import run_without_spark
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file

@@ -20,8 +20,8 @@ from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import read_messages
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.queue_rules import QueueRules
+from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 from store_core.store.rebuild import passes
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.index_compare import IndexComparison

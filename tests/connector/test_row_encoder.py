@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_commitlog import row_encoder
-from pyspark_commitlog.job_owner import is_alive, owner_text
-from pyspark_commitlog.row_encoder import RowEncoder
-from pyspark_commitlog.write_options import WRITE_OPTIONS, WriteOptions
+from pyspark_commitlog.write import row_encoder
+from pyspark_commitlog.write.job_owner import is_alive, owner_text
+from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
+from pyspark_commitlog.write.row_encoder import RowEncoder
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
-from store_core.format.encode_batch import encode_batch
+from store_core.format.columnar.encode_batch import encode_batch
 from tests.connector.written import SMALL, append_rows, rows_of
 
 if TYPE_CHECKING:

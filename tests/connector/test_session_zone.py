@@ -11,7 +11,7 @@ from pyspark import TaskContext
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError
-from store_core.store.read_options import ReadOptions
+from store_core.store.read.read_options import ReadOptions
 
 DAY = 1714521600000
 """2024-05-01 in UTC."""

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructField, StructType
 
 from pyspark_commitlog.schema import dataframe_schema
-from pyspark_commitlog.write_options import WriteOptions
-from pyspark_commitlog.write_schema import check_columns
+from pyspark_commitlog.write.options import WriteOptions
+from pyspark_commitlog.write.schema import check_columns
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import COLUMNS
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark_commitlog.row_encoder import RowEncoder
-from pyspark_commitlog.write_options import WriteOptions
+from pyspark_commitlog.write.options import WriteOptions
+from pyspark_commitlog.write.row_encoder import RowEncoder
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.files.file_system import OsFileSystem
 from store_core.store.sink.commit import SinkCommit

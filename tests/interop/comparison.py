@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.scan import StopReason, follow_chain
+from store_core.format.record.scan import StopReason, follow_chain
 from tests.interop.ours import append_all, put_all, result_json
 
 if TYPE_CHECKING:

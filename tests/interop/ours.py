@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from store_core.files.clock import SystemClock
-from store_core.format.client_batch import client_batch
 from store_core.format.message import Message
+from store_core.format.record.client_batch import client_batch
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.store.config import MessageStoreConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from tests.interop.judge import store_settings
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from store_core.store.config import Release
-    from store_core.store.put_result import PutMessageResult
+    from store_core.store.config.message_store_config import Release
+    from store_core.store.put.put_result import PutMessageResult
     from tests.interop.puts import Item, Properties, Put
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from store_core import read_messages
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD
-from store_core.format.decode import decode_message
 from store_core.format.properties import PropertyParser
-from store_core.format.scan import follow_chain
+from store_core.format.record.decode import decode_message
+from store_core.format.record.scan import follow_chain
 from tests.golden_rows import message_rows, table_rows
 
 if TYPE_CHECKING:

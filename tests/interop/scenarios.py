@@ -136,7 +136,7 @@ def _property_crc(release: str) -> list[Put]:
     return [*odd, *RandomPuts(3, release, SEGMENT_SIZE).take(120)]
 
 
-def _light_queues(release: str) -> list[Put]:
+def _lmq_queues(release: str) -> list[Put]:
     wait = (("WAIT", "true"), ("a", "b"))
     singles = [
         Put("parent", b"light", number % 3, (*wait[: number % 3], ("INNER_MULTI_DISPATCH", names), ("TAGS", "t")))
@@ -259,7 +259,7 @@ SCENARIOS: Final = (
     Scenario("ipv6", _ipv6, _SINCE_4_9),
     Scenario("v2-topics", _v2_topics, _ONLY_5_3),
     Scenario("property-crc", _property_crc, _ONLY_5_3, {"enabledAppendPropCRC": True}),
-    Scenario("light-queues", _light_queues, _SINCE_4_9, _LIGHT, in_bulk=False),
+    Scenario("light-queues", _lmq_queues, _SINCE_4_9, _LIGHT, in_bulk=False),
     Scenario("odd-light-queues", _odd_light_queues, _SINCE_4_9, _LIGHT, plain_queues=False, in_bulk=False),
     Scenario("inner-batches", _inner_batches, _ONLY_5_3, batch_topics=(_BATCH_TOPIC,)),
     Scenario("refused", _refused, settings={"maxMessageSize": _SMALL_LIMIT}, segment_size=1 << 16, in_bulk=False),

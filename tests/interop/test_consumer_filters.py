@@ -12,8 +12,8 @@ from store_core.broker.config_json import write_config
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.dispatch_request import DispatchRequest
-from store_core.store.broker_config import BrokerConfig
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.store.config.broker_config import BrokerConfig
 from tests.interop.ours import ScriptedClock
 
 if TYPE_CHECKING:

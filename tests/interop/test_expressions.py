@@ -10,8 +10,8 @@ import pytest
 
 from store_core import FilterError
 from store_core.format.columns import MAP_TYPE
-from store_core.format.sql92_columns import evaluate_maps
-from store_core.format.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_columns import evaluate_maps
+from store_core.format.filter.sql92_expression import Sql92Expression
 from tests.interop.random_expressions import RandomExpressions
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark_commitlog.engine import SparkEngine
-from pyspark_commitlog.job_session import job_session
+from pyspark_commitlog.jobs.job_session import job_session
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.rebuild.progress import RebuildStages
 

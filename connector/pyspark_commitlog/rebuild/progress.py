@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.progress_display import StageView
+from pyspark_commitlog.progress.display import StageView
 
 if TYPE_CHECKING:
-    from pyspark_commitlog.progress_stages import StageTasks
+    from pyspark_commitlog.progress.stages import StageTasks
 
 __all__ = ["RebuildStages"]
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.format.release_rules import ReleaseRules
-    from store_core.store.config import MessageStoreConfig
+    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.store.config.message_store_config import MessageStoreConfig
 
 __all__ = ["DiskLimits", "DiskSpace", "SpaceVerdict"]
 

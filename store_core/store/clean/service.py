@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.files.clock import Clock
-    from store_core.store.config import MessageStoreConfig
+    from store_core.store.config.message_store_config import MessageStoreConfig
 
 __all__ = ["CleanService"]
 

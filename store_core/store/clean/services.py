@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store_core.store.clean.commit_log import CleanCommitLogService
-from store_core.store.clean.consume_queue import CleanConsumeQueueService
+from store_core.store.clean.log_cleaner import CleanCommitLogService
+from store_core.store.clean.queue_cleaner import CleanConsumeQueueService
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
     from store_core.files.clock import Clock
-    from store_core.store.clean.consume_queue import ExpiringFiles, ExpiringQueues
     from store_core.store.clean.disk_space import DiskSpace
-    from store_core.store.commit_log import CommitLog
-    from store_core.store.config import MessageStoreConfig
+    from store_core.store.clean.queue_cleaner import ExpiringFiles, ExpiringQueues
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.put.commit_log import CommitLog
 
 __all__ = ["CleanServices"]
 

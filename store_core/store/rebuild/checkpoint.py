@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.format.release import Release
+    from store_core.format.releases.release import Release
 
 __all__ = ["update_checkpoint"]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.batch_consume_queue_unit import readable_units
-from store_core.queue.consume_queue import ConsumeQueue
-from store_core.queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
-from store_core.queue.queue_extension import LAST_EXT_ADDRESS
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
+from store_core.queue.units.batch_consume_queue_unit import readable_units
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.consume_queue_table import Queue
+    from store_core.queue.consume_queue.consume_queue_table import Queue
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["LogBounds", "QueueDifferences", "StoredQueues", "UnitDifference", "compare_queues"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue import ConsumeQueue
-from store_core.queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index_files import INDEX_DIRECTORY
-from store_core.queue.index_service import IndexService
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.queue.index.index_service import IndexService
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
 from store_core.store.rebuild.gap_filler import GapFiller
 from store_core.store.rebuild.kept_index import KeptIndex
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.consume_queue_table import Queue
-    from store_core.queue.index_pieces import IndexEntries
-    from store_core.queue.refused_unit import RefusedUnit
-    from store_core.queue.unit_rows import UnitRows
+    from store_core.queue.consume_queue.consume_queue_table import Queue
+    from store_core.queue.index.index_pieces import IndexEntries
+    from store_core.queue.units.refused_unit import RefusedUnit
+    from store_core.queue.units.unit_rows import UnitRows
     from store_core.store.rebuild.gap_filler import FillBudget, MissingOffsets
     from store_core.store.rebuild.rules import RebuildRules
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.format.layout import MIN_RECORD_SIZE
-from store_core.queue.stand_ins import StandIn, put_stand_ins
+from store_core.queue.consume_queue.stand_ins import StandIn, put_stand_ins
 
 if TYPE_CHECKING:
-    from store_core.queue.consume_queue import ConsumeQueue
-    from store_core.queue.unit_rows import UnitRows
+    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+    from store_core.queue.units.unit_rows import UnitRows
     from store_core.store.rebuild.lost_ranges import LostBytes
 
 __all__ = ["FillBudget", "GapFiller", "MissingOffsets"]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.format.java_hashes import positive_hashes
-from store_core.queue.index_build import INDEX_DTYPE
-from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
-from store_core.queue.index_header import INDEX_HEADER_SIZE
-from store_core.queue.index_slots import SLOT_SIZE
+from store_core.format.columnar.java_hashes import positive_hashes
+from store_core.queue.index.index_build import INDEX_DTYPE
+from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE
+from store_core.queue.index.index_slots import SLOT_SIZE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["IndexComparison"]

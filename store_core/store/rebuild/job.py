@@ -20,8 +20,8 @@ from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
 from store_core.format.crc32 import crc32
-from store_core.queue.index_pieces import unpack_entries
-from store_core.queue.unit_pieces import unpack_units
+from store_core.queue.index.index_pieces import unpack_entries
+from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild.attempt import RebuildAttempt
 from store_core.store.rebuild.compare import QueueDifferences, StoredQueues, compare_queues
 from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
@@ -29,8 +29,8 @@ from store_core.store.rebuild.gap_filler import FillBudget
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.report import RebuildReport
-from store_core.store.rebuild.scan import SegmentScan
 from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
+from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.segment_units import QueuePiece
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
 from store_core.store.rebuild.stored_names import stored_queue_names
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.rules import RebuildRules
-    from store_core.store.rebuild.scan import IndexPiece
     from store_core.store.rebuild.segment_part import SegmentPart
+    from store_core.store.rebuild.segment_scan import IndexPiece
 
 __all__ = ["Finding", "PartOutcome", "RebuildJob", "Run", "RunKey", "RunKind"]
 

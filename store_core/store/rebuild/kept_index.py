@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from store_core.queue.index_build import INDEX_DTYPE
-from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
-from store_core.queue.index_header import INDEX_HEADER_SIZE
-from store_core.queue.index_slots import SLOT_SIZE
+from store_core.queue.index.index_build import INDEX_DTYPE
+from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE
+from store_core.queue.index.index_slots import SLOT_SIZE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.index_file import IndexFile
+    from store_core.queue.index.index_file import IndexFile
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["KeptIndex"]

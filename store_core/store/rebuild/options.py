@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     import os
@@ -46,7 +46,7 @@ class RebuildOptions:
     since_offset : int
         Only from this physical offset on, bytes; what the store has of the records before is kept.
     release : str
-        Whose rules, one of `store_core.format.release.RELEASES`.
+        Whose rules, one of `store_core.format.releases.release.RELEASES`.
     broker_config : path, optional
         The broker's configuration file, for all sizes and switches.
     consume_queue_file_size : int, optional

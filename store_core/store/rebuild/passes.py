@@ -18,10 +18,10 @@ from store_core.errors import UnsafeSizeError
 from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import sync_directories
 from store_core.files.store_path import layout_problems, list_segments
-from store_core.queue.index_files import INDEX_DIRECTORY
-from store_core.store.option_values import ReadMode
-from store_core.store.read_options import ReadOptions
-from store_core.store.read_plan import plan_ranges
+from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
 from store_core.store.rebuild.attempt import ATTEMPTS
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.job import RebuildJob

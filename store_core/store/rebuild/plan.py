@@ -14,10 +14,10 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
 from store_core.files.store_path import list_segments
-from store_core.queue.consume_queue_table import MAX_QUEUES
-from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
-from store_core.store.config import MessageStoreConfig
-from store_core.store.derived_sizes import DerivedSizes
+from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
+from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.store.config.derived_sizes import DerivedSizes
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.kept_index import KeptIndex
 from store_core.store.rebuild.rules import RebuildRules
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    from store_core.format.release import Release
+    from store_core.format.releases.release import Release
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.rebuild.options import RebuildOptions
 
@@ -199,7 +199,7 @@ def _queue_rules(store: Path, options: RebuildOptions, found: DerivedSizes, conf
 
 
 def _light_switches(*, is_on: bool) -> dict[str, Any]:
-    """Make the two switches alike: a store with only one of them has no light queues, see `light_units`."""
+    """Make the two switches alike: a store with only one of them has no light queues, see `lmq_units`."""
     return {"is_multi_dispatch_enabled": is_on, "is_lmq_enabled": is_on}
 
 

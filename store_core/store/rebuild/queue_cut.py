@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.batch_consume_queue_unit import BATCH_UNIT_DTYPE
-from store_core.queue.consume_queue_unit import UNIT_DTYPE
+from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE
+from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from pathlib import Path

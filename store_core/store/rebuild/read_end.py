@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from store_core.files.segment_source import open_segment
-from store_core.format.scan import check_record
-from store_core.store.coverage import Check, Coverage
-from store_core.store.found_end import find_end
+from store_core.format.record.scan import check_record
+from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.found_end import find_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store_core.files.segment_source import Segment
-    from store_core.store.found_end import FoundEnd, TornTail
+    from store_core.store.read.found_end import FoundEnd, TornTail
     from store_core.store.rebuild.rules import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentOutcome
 

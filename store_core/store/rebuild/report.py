@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.format.iso_time import iso_time
-from store_core.store.coverage import Check, Coverage
-from store_core.store.found_end import FoundEnd
+from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.found_end import FoundEnd
 from store_core.store.rebuild.read_end import read_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.queue.refused_unit import RefusedUnit
+    from store_core.queue.units.refused_unit import RefusedUnit
     from store_core.store.rebuild.compare import QueueDifferences
     from store_core.store.rebuild.files import IndexReport, QueueReport
     from store_core.store.rebuild.segment_part import SegmentOutcome

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from store_core.queue.consume_queue_table import MAX_QUEUES
+from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

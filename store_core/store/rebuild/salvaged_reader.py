@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.chain import Run
-from store_core.format.salvage import Salvage
-from store_core.format.scan import StopReason, check_record
-from store_core.queue.dispatch_batch import RequestBatch
-from store_core.queue.dispatch_reader import DispatchReader
+from store_core.format.columnar.chain import Run
+from store_core.format.damage.salvage import Salvage
+from store_core.format.record.scan import StopReason, check_record
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.store.rebuild.lost_ranges import LostRanges
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.segment_view import SegmentView
-    from store_core.queue.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["SalvagedReader"]
@@ -36,8 +36,8 @@ _BAD_BODY: Final = StopReason.BAD_CRC.value
 class SalvagedReader:
     """Iterates over the records of one segment that prove themselves, `DispatchBatch` by `DispatchBatch`.
 
-    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.salvage.Salvage`), without those
-    that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
+    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.damage.salvage.Salvage`), without
+    those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
 
     Parameters
     ----------

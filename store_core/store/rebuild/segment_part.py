@@ -8,14 +8,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.segment_source import open_segment
-from store_core.format.candidates import CandidateFinder
+from store_core.format.damage.candidates import CandidateFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from store_core.files.segment_source import Segment
     from store_core.format.segment_view import SegmentView
-    from store_core.queue.refused_unit import RefusedUnit
+    from store_core.queue.units.refused_unit import RefusedUnit
     from store_core.store.rebuild.lost_ranges import LostRange
 
 __all__ = ["SegmentOutcome", "SegmentPart", "merge_outcomes", "split_segments"]
@@ -75,7 +75,7 @@ class SegmentOutcome:
         Of a comparison: index entries of these records that the index does not have, and the other way round.
     light_record : int
     batch_topics : tuple of str
-        What its records tell of kinds of queues, see `store_core.store.rebuild.told_kinds.ToldKinds`.
+        What its records tell of kinds of queues, see `store_core.store.rebuild.inferred_kinds.ToldKinds`.
     passed_over : tuple of (str, int)
         Topic and id of the first queues that were not asked for.
     lost_count, lost_bytes : int

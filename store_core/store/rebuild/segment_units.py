@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.queue.queue_assignment import assign_batch
-from store_core.queue.queue_numbering import QueueNumbering
-from store_core.queue.unit_buffer import UnitBuffer
-from store_core.queue.unit_pieces import PackedUnits
-from store_core.queue.unit_rows import UnitRows
+from store_core.queue.dispatch.queue_numbering import QueueNumbering
+from store_core.queue.units.queue_assignment import assign_batch
+from store_core.queue.units.unit_buffer import UnitBuffer
+from store_core.queue.units.unit_codec import PackedUnits
+from store_core.queue.units.unit_rows import UnitRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.queue.dispatch_batch import DispatchBatch
-    from store_core.queue.queue_assignment import BatchAssignment
-    from store_core.queue.refused_unit import RefusedUnit
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.units.queue_assignment import BatchAssignment
+    from store_core.queue.units.refused_unit import RefusedUnit
     from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = ["QueuePiece", "SegmentUnits"]
@@ -35,7 +35,7 @@ _UNWANTED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class QueuePiece:
-    """Units of a queue that follow one another, `packed` as `store_core.queue.unit_pieces` says."""
+    """Units of a queue that follow one another, `packed` as `store_core.queue.units.unit_codec` says."""
 
     topic: str
     queue_id: int
@@ -43,7 +43,7 @@ class QueuePiece:
 
 
 class SegmentUnits:
-    """Assigns batches of records to queues, by `store_core.queue.queue_assignment`.
+    """Assigns batches of records to queues, by `store_core.queue.units.queue_assignment`.
 
     Parameters
     ----------

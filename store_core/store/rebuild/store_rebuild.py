@@ -14,7 +14,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock, is_lock_held
 from store_core.format.iso_time import iso_time
-from store_core.queue.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.compare import LogBounds, QueueDifferences, StoredQueues, compare_queues
 from store_core.store.rebuild.files import QUEUE_KINDS

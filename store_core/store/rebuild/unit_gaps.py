@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from store_core.queue.unit_rows import UnitRows
+    from store_core.queue.units.unit_rows import UnitRows
 
 __all__ = ["UnitGap", "UnitGaps"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
+from store_core.store.read.stored_topics import hint_of, stored_topics
 from store_core.store.rebuild.stored_names import stored_queue_names
-from store_core.store.stored_topics import hint_of, stored_topics
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.known_batch import KnownColumns
+from store_core.queue.dispatch.precomputed_batch import KnownColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from store_core.store.sink.hidden_append import WrittenRows
     from store_core.store.sink.staged_batch import StagedBatch
-    from store_core.store.sink.unseen_records import WrittenRows
 
 __all__ = ["KnownRecords"]
 

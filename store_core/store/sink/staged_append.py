@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from store_core.format.crc32 import crc32
+from store_core.store.sink.hidden_append import UnseenSegments, UnseenTail
 from store_core.store.sink.known_records import KnownRecords
 from store_core.store.sink.staged_batch import read_staged
-from store_core.store.sink.unseen_records import UnseenSegments, UnseenTail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.format.batch_append import EncodedBatch
-    from store_core.store.log_adoption import LogAdoption
-    from store_core.store.log_place import LogPlace
+    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.store.dispatch.log_adoption import LogAdoption
     from store_core.store.message_store import DefaultMessageStore
-    from store_core.store.queue_offsets import QueueOffsets
+    from store_core.store.put.log_place import LogPlace
+    from store_core.store.put.queue_offsets import QueueOffsets
+    from store_core.store.sink.hidden_append import UnseenRecords
     from store_core.store.sink.staged_batch import StagedBatch, StagedFile
-    from store_core.store.sink.unseen_records import UnseenRecords
 
 __all__ = ["Appended", "append_staged"]
 
@@ -80,7 +80,7 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     """Append staged records to a store, in the order of the files, under its lock; queues and index follow.
 
     Steps: 1. choose where: after the last record if there is room and they are few, else in new segments; 2. read,
-    complete and write the records where nobody finds them, see `store_core.store.sink.unseen_records`; 3. bring them to
+    complete and write the records where nobody finds them, see `store_core.store.sink.hidden_append`; 3. bring them to
     disk; 4. several new segments: rewind the checkpoint, so that a recovery starts at the first segment from here on;
     5. `on_prepared`, which may note, durably, what is about to happen; 6. make all of them found, by one write or
     rename; 7. have the open store adopt them: it extends its log, dispatches them, and brings the checkpoint up.

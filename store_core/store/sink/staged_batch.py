@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import write_all
-from store_core.format.batch_append import EncodedBatch
-from store_core.format.slices import fixed_array
-from store_core.queue.derived_columns import DerivedColumns, derive_columns
-from store_core.queue.dispatch_batch import IndexHashes
+from store_core.format.columnar.arrow_slices import fixed_array
+from store_core.format.columnar.encoded_batch import EncodedBatch
+from store_core.queue.dispatch.derived_columns import DerivedColumns, derive_columns
+from store_core.queue.dispatch.dispatch_batch import IndexHashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

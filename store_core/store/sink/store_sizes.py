@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import names_in
-from store_core.queue.index_build import index_file_size
-from store_core.queue.index_files import INDEX_DIRECTORY
+from store_core.queue.index.index_build import index_file_size
+from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
 from store_core.store.checked_config import with_sizes_of_files
 from store_core.store.store_layout import log_paths
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.store.config import MessageStoreConfig
+    from store_core.store.config.message_store_config import MessageStoreConfig
 
 __all__ = ["batch_topics", "with_sizes_of"]
 

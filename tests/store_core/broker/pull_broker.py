@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from store_core.broker.consumer_filter import ConsumerFilterData
 from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, RegisteredSubscription
 from store_core.broker.consumer_offset import ConsumerOffsetManager
-from store_core.broker.message_filter import SubscriptionData
+from store_core.broker.expression_message_filter import SubscriptionData
 from store_core.broker.pull_checks import PullChecks
 from store_core.broker.pull_message_processor import PullMessageProcessor
 from store_core.broker.pull_request import PullMessageRequest, PullSysFlag
@@ -17,10 +17,10 @@ from store_core.broker.subscription_group import SubscriptionGroupConfig, Subscr
 from store_core.broker.topic_config import TopicConfig, TopicConfigManager
 from store_core.files.file_system import OsFileSystem
 from store_core.format.append_result import PutMessageStatus
-from store_core.store.broker_config import BrokerConfig
-from store_core.store.config import MessageStoreConfig
-from store_core.store.get_result import GetMessageResult, GetMessageStatus
-from store_core.store.put_result import PutMessageResult
+from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.put.put_result import PutMessageResult
+from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from store_core.broker.pull_request import PullMessageResponse
     from store_core.broker.readable_store import ServedStore
+    from store_core.format.filter.message_filter import MessageFilter
     from store_core.format.message import Message
-    from store_core.format.message_filter import MessageFilter
     from store_core.queue.queue_rules import Release
 
 __all__ = ["CARRIED", "FakeStore", "PullBroker", "a_pull"]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.broker.message_filter import ExpressionMessageFilter
+from store_core.broker.expression_message_filter import ExpressionMessageFilter
 from store_core.broker.pull_request import PullSysFlag
 from store_core.broker.response_code import ForbiddenType, ResponseCode
 from store_core.broker.topic_config import Permission
-from store_core.store.get_result import GetMessageResult, GetMessageStatus
+from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker
 
 if TYPE_CHECKING:

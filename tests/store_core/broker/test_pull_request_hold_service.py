@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.broker.message_filter import ExpressionMessageFilter
+from store_core.broker.expression_message_filter import ExpressionMessageFilter
 from store_core.broker.pull_request import PullSysFlag
 from store_core.broker.pull_request_hold_service import PullRequestHoldService
 from store_core.broker.response_code import ResponseCode
 from store_core.files.clock import SystemClock
 from store_core.format.java_hash import hash_code
 from store_core.format.message import Message
-from store_core.store.broker_config import BrokerConfig
-from store_core.store.config import MessageStoreConfig
-from store_core.store.get_result import GetMessageResult, GetMessageStatus
+from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock
 

@@ -16,14 +16,14 @@ from store_core.broker.schedule_message_service import ScheduleMessageService, m
 from store_core.errors import CorruptRecordError
 from store_core.files.clock import SystemClock
 from store_core.format.append_result import PutMessageStatus
-from store_core.format.decode import decode_message
-from store_core.format.delayed import SCHEDULE_TOPIC
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import Message
-from store_core.store.config import MessageStoreConfig
+from store_core.format.record.decode import decode_message
+from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.put_result import PutMessageResult
-from store_core.store.queue_unit import queue_units
+from store_core.store.put.put_result import PutMessageResult
+from store_core.store.query.queue_unit import queue_units
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 

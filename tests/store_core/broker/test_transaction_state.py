@@ -18,7 +18,7 @@ from store_core.broker.transaction_state import (
     TransactionStatus,
     transaction_state,
 )
-from store_core.store.config import MessageStoreConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from tests.golden_stores import golden_stores
 from tests.store_core.store.logs import Log, message

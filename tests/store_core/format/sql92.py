@@ -16,7 +16,7 @@ from store_core.errors import FilterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from store_core.format.sql92_expression import Sql92Expression
+    from store_core.format.filter.sql92_expression import Sql92Expression
 
 _ANSWERS: Final = Path(__file__).parents[2] / "golden" / "answers" / "sql92_cases.jsonl.xz"
 _VERSIONS: Final = {"4.3": "4.3.0", "4.9": "4.9.7"}

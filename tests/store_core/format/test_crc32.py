@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.checksums import body_crcs
+from store_core.format.columnar.checksums import body_crcs
 from store_core.format.crc32 import crc32
 
 judge = crcmod.predefined.mkCrcFun("crc-32")
@@ -25,7 +25,7 @@ _ASK = """
 import json, sys
 sys.modules.update(dict.fromkeys(json.loads(sys.argv[1])))
 import numpy as np
-from store_core.format.checksums import body_crcs
+from store_core.format.columnar.checksums import body_crcs
 from store_core.format.crc32 import crc32
 starts, stops = np.array(json.loads(sys.argv[2]))
 raw = np.arange(stops[-1]).astype(np.uint8)

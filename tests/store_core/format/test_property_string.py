@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
-from store_core.format.delayed import delay_level, parse_delay_levels
 from store_core.format.properties import parse_properties
 from store_core.format.property_string import (
     PropertyMap,
@@ -17,6 +16,7 @@ from store_core.format.property_string import (
     parse_decoded_properties,
     to_utf8,
 )
+from store_core.format.record.delayed import delay_level, parse_delay_levels
 
 NAMES = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), min_size=1, max_size=4)
 

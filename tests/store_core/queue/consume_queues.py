@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.queue.consume_queue import ConsumeQueue
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.queue_rules import QueueRules, Release
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from store_core.queue.queue_extension import QueueExtension
+    from store_core.queue.consume_queue.queue_extension import QueueExtension
 
 __all__ = ["FILE_SIZE", "RELEASES", "UNITS", "QueueMaker", "Unit", "put_all", "records", "state_of", "write_files"]
 

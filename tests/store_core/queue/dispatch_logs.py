@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final, get_args
 import numpy as np
 from hypothesis import strategies as st
 
-from store_core.queue.dispatch_batch import RequestBatch
-from store_core.queue.dispatch_reader import DispatchReader
-from store_core.queue.message_check import check_message_and_return_size
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.queue_rules import QueueRules, Release
 from tests import strategies
 from tests.builders import Record, blank_record, pack_properties
 from tests.strategies import Log
 
 if TYPE_CHECKING:
-    from store_core.queue.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch_request import DispatchRequest, MessageCheck
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
 
 __all__ = [
     "DELAYS",

@@ -8,19 +8,19 @@ import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.dispatch_request import DispatchRequest
-from store_core.queue.queue_extension import is_ext_address
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.consume_queue.queue_extension import is_ext_address
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
 from store_core.queue.queue_rules import QueueRules
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.consume_queue import ConsumeQueue
-    from store_core.queue.consume_queue_table import Queue
+    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+    from store_core.queue.consume_queue.consume_queue_table import Queue
     from store_core.queue.queue_rules import Release
     from tests.golden_stores import UnpackedStore
 

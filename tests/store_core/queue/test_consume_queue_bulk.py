@@ -14,13 +14,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store_core.queue import unit_run
-from store_core.queue.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.units import unit_run
 from tests.budgets import budget
 from tests.store_core.queue.consume_queues import RELEASES, UNITS, QueueMaker, Unit, put_all, records, state_of
 
 if TYPE_CHECKING:
-    from store_core.queue.consume_queue import ConsumeQueue
+    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
     from store_core.queue.queue_rules import Release
 
 

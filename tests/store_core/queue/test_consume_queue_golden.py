@@ -18,11 +18,11 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.consume_queue import ConsumeQueue
-from store_core.queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.dispatch_request import DispatchRequest
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
 from store_core.queue.queue_rules import QueueRules
-from store_core.queue.time_search import BoundaryType
 from tests.golden_stores import find_golden_store, has_stores_beside
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.dispatch_batch import RequestBatch
-from store_core.queue.index_files import INDEX_DIRECTORY
-from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.golden_replay import golden_puts
 from tests.golden_stores import find_golden_store, golden_stores
 from tests.store_core.queue.index_builders import (
@@ -29,8 +29,8 @@ from tests.store_core.queue.index_builders import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.queue.dispatch_request import DispatchRequest
-    from store_core.queue.index_service import IndexService
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.index.index_service import IndexService
     from tests.golden_stores import UnpackedStore
 
     Golden = Callable[[str], UnpackedStore]

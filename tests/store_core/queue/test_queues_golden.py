@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.dispatch_batch import RequestBatch
-from store_core.queue.time_search import BoundaryType
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from tests.golden_stores import SCHEDULE_TOPIC
 from tests.store_core.queue.golden_queues import (
     FOLDERS,
@@ -28,8 +28,8 @@ from tests.store_core.queue.golden_queues import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.queue.consume_queue_store import ConsumeQueueStore
-    from store_core.queue.dispatch_request import DispatchRequest
+    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
     from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden

@@ -14,18 +14,18 @@ from store_core import MessageStoreConfig
 from store_core.errors import StoreError
 from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.batch_consume_queue import BatchConsumeQueue
-from store_core.store.commit_log import CommitLog
-from store_core.store.config_values import snake_case
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.store.config.config_values import snake_case
 from store_core.store.derived import DerivedStructures
-from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.store.put.commit_log import CommitLog
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from store_core.store.store_layout import log_paths
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
-    from store_core.store.config import Release
-    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.config.message_store_config import Release
+    from store_core.store.recovery.recovery_report import RecoveryReport
 
 __all__ = [
     "RELEASES",

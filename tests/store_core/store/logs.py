@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.decode import decode_message
-from store_core.format.lockstep import scan
+from store_core.format.columnar.lockstep import scan
 from store_core.format.message import Message
-from store_core.store.commit_log import CommitLog
-from store_core.store.config import MessageStoreConfig
-from store_core.store.put_outcome import as_future
+from store_core.format.record.decode import decode_message
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.put.commit_log import CommitLog
+from store_core.store.put.put_outcome import as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
-    from store_core.store.put_result import PutMessageResult
+    from store_core.store.put.put_result import PutMessageResult
 
 __all__ = ["FILE_SIZE", "Log", "message", "messages_of"]
 
@@ -79,7 +79,7 @@ class Log:
         queue = self.log.mapped_file_queue
         table = self.log.queue_offsets
         files = [(file.path.name, file.wrote_position) for file in queue.mapped_files]
-        return files, queue.max_offset, table.as_mapping(), table.light_queues(), self.log.stats.put_message_times_total
+        return files, queue.max_offset, table.as_mapping(), table.lmq_queues(), self.log.stats.put_message_times_total
 
     def put_later(self, given: Message) -> Future[PutMessageResult]:
         """Put a message, and return at once."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from store_core import DefaultMessageStore, MessageStoreConfig
-from store_core.format.delayed import SCHEDULE_TOPIC
+from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.clean.services import CleanServices
 from store_core.store.store_layout import disk_space
 from tests.store_core.fakes import FakeClock
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.format.message import Message, MessageExt
-    from store_core.store.config import Release
-    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.config.message_store_config import Release
+    from store_core.store.recovery.recovery_report import RecoveryReport
 
 __all__ = ["StoreMachine"]
 
@@ -320,7 +320,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Remove last files of queues that begin with zeros.
 
         If the log has lost more than such a queue, RocketMQ and so we keep a bogus unit in the file, and in the one
-        before it units of messages that are gone: see `store_core.queue.consume_queue_bounds.truncate`.
+        before it units of messages that are gone: see `store_core.queue.consume_queue.consume_queue_bounds.truncate`.
         """
         for queue in self.root.glob("store/consumequeue/*/*"):
             last = max(queue.iterdir(), default=None)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, InvalidOptionError, MessageSelector
-from store_core.queue.time_search import BoundaryType
+from store_core.queue.consume_queue.time_search import BoundaryType
 from tests.store_core.store.asked_stores import AskedStores, answers, open_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store_core.store.get_result import GetMessageResult
+    from store_core.store.query.get_result import GetMessageResult
     from tests.golden_stores import UnpackedStore
 
 _EVER: Final = 2**63 - 1

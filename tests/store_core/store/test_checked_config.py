@@ -15,13 +15,13 @@ from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.message import Message
 from store_core.store.checked_config import with_sizes_of_files
-from store_core.store.config import DefaultSize
+from store_core.store.config.message_store_config import DefaultSize
 from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.config import Release
+    from store_core.store.config.message_store_config import Release
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 4096,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.recovery_report import RecoveryReport
+    from store_core.store.recovery.recovery_report import RecoveryReport
     from tests.store_core.store.damaged_stores import Opened
 
 pytestmark = pytest.mark.golden

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.format.encode import properties_bytes
 from store_core.format.message import Message
-from store_core.store.put_checks import default_hooks
+from store_core.format.record.encode import properties_bytes
+from store_core.store.put.put_checks import default_hooks
 from tests.golden_replay import Put, Replay, StubState, golden_puts
 from tests.golden_stores import golden_stores
 

@@ -24,9 +24,9 @@ from store_core import (
 )
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.format.scan import StopReason
-from store_core.store.broker_config import BrokerConfig
-from store_core.store.running_flags import RunningFlag
+from store_core.format.record.scan import StopReason
+from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.state.running_flags import RunningFlag
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message, messages_of
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from store_core.store.config import Release
+    from store_core.store.config.message_store_config import Release
 
 SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": FILE_SIZE,
@@ -435,7 +435,7 @@ def test_light_queues_and_inner_batches_go_on_in_whatever_file_they_are(tmp_path
             assert store.put_message(inner).is_ok
         assert (store.max_physical_offset > FILE_SIZE) is (rounds > 1)
     with DefaultMessageStore.open(tmp_path, config(**settings), batch_topics=["bq"]) as store:
-        assert {"%LMQ%a": 2 * rounds, "%LMQ%b": rounds} == store.commit_log.queue_offsets.light_queues()
+        assert {"%LMQ%a": 2 * rounds, "%LMQ%b": rounds} == store.commit_log.queue_offsets.lmq_queues()
         assert 3 * rounds == store.get_max_offset_in_queue("bq", 0)
 
 

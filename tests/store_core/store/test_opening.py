@@ -11,15 +11,15 @@ import pytest
 from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig
 from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OsFileSystem, OsOpenFile
-from store_core.format.lockstep import chain
-from store_core.queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.dispatch_batch import RequestBatch
-from store_core.queue.dispatch_request import DispatchRequest
-from store_core.queue.index_service import IndexService
-from store_core.store.commit_log import CommitLog
-from store_core.store.dispatcher import Dispatcher
-from store_core.store.recovery import StoreRecovery
-from store_core.store.store_checkpoint import StoreCheckpoint
+from store_core.format.columnar.lockstep import chain
+from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.index.index_service import IndexService
+from store_core.store.dispatch.dispatcher import Dispatcher
+from store_core.store.put.commit_log import CommitLog
+from store_core.store.recovery.store_recovery import StoreRecovery
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.store_core.store.logs import FILE_SIZE, message
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.format.scan import Scan
-    from store_core.store.config import Release
+    from store_core.format.record.scan import Scan
+    from store_core.store.config.message_store_config import Release
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
 SMALL: Final[dict[str, Any]] = {
@@ -321,7 +321,7 @@ def test_opening_a_store_walks_each_file_once(
         walked.extend((found.starts + start_offset).tolist())
         return found
 
-    monkeypatch.setattr("store_core.format.chain.chain", counted)
+    monkeypatch.setattr("store_core.format.columnar.chain.chain", counted)
     with DefaultMessageStore.open(tmp_path, larger):
         pass
 

@@ -12,9 +12,9 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import LOCK_FILE, StoreLock
 from store_core.files.store_path import list_segments
 from store_core.format.columns import COLUMNS
-from store_core.format.scan import StopReason
-from store_core.store.coverage import Check
-from store_core.store.found_end import FoundEnd, find_end
+from store_core.format.record.scan import StopReason
+from store_core.store.read.coverage import Check
+from store_core.store.read.found_end import FoundEnd, find_end
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def test_a_torn_tail_has_a_row_whatever_columns_are_read(log: LogBuilder, torn: 
 def test_a_torn_tail_is_the_same_in_all_splits(
     log: LogBuilder, torn: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr("store_core.store.message_reader._DAMAGED_PIECE", piece)
+    monkeypatch.setattr("store_core.store.read.message_reader._DAMAGED_PIECE", piece)
     root = closed(log, tmp_path, preallocated=1)
     whole = in_parts(root)
 

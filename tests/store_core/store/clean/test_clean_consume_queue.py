@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.files.clock import SystemClock
-from store_core.store.clean.consume_queue import CleanConsumeQueueService
+from store_core.store.clean.queue_cleaner import CleanConsumeQueueService
 from store_core.store.clean.services import CleanServices
-from store_core.store.commit_log import CommitLog
-from store_core.store.config import MessageStoreConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import disk_space, log_paths
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from store_core.queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index_service import IndexService
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.index.index_service import IndexService
 from store_core.store.clean.services import CleanServices
-from store_core.store.commit_log import CommitLog
-from store_core.store.config import MessageStoreConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import disk_space, log_paths
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

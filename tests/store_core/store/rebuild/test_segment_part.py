@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
 from store_core.queue.queue_rules import QueueRules
-from store_core.queue.unit_pieces import unpack_units
+from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.rules import RebuildRules
-from store_core.store.rebuild.scan import IndexPiece, SegmentScan
 from store_core.store.rebuild.segment_part import SegmentPart, merge_outcomes, split_segments
+from store_core.store.rebuild.segment_scan import IndexPiece, SegmentScan
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.strategies import Log, layouts, logs, mutated
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.dispatch_batch import RequestBatch
-from store_core.queue.dispatch_request import DispatchRequest
+from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
 from store_core.queue.queue_rules import QueueRules
-from store_core.queue.unit_pieces import unpack_units
+from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild.files import QueueReport, QueueWriter
 from store_core.store.rebuild.rules import RebuildRules
 from store_core.store.rebuild.segment_units import QueuePiece, SegmentUnits
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.queue_rules import Release
-    from store_core.queue.refused_unit import RefusedUnit
+    from store_core.queue.units.refused_unit import RefusedUnit
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
 LAST_INDEX = (2**63 - 1) // 100 * 5 - 1

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.files.clock import SystemClock
-from store_core.format.encode_batch import encode_batch
+from store_core.format.columnar.encode_batch import encode_batch
 from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter
 from tests.store_core.fakes import FaultyFileSystem
 

@@ -16,13 +16,13 @@ import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.format.encode_batch import encode_batch
+from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.segment_room import place_records
-from store_core.queue import index_storage
-from store_core.queue.dispatch_reader import DispatchReader
-from store_core.queue.index_service import IndexService
-from store_core.store.reput import ReputMessageService
-from store_core.store.sink import staged_append, unseen_records
+from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.index import index_storage
+from store_core.queue.index.index_service import IndexService
+from store_core.store.dispatch.reput import ReputMessageService
+from store_core.store.sink import hidden_append, staged_append
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
 from store_core.store.sink.known_records import KnownRecords
 from store_core.store.sink.staged_append import append_staged
@@ -55,7 +55,7 @@ SEED = 8
 @pytest.fixture(autouse=True)
 def _disk_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the threads that sync behind the writing take part in all that fails and dies."""
-    monkeypatch.setattr(unseen_records, "_SYNC_BYTES", 1000)
+    monkeypatch.setattr(hidden_append, "_SYNC_BYTES", 1000)
     monkeypatch.setattr(index_storage, "_AHEAD_BYTES", 100)
 
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where messages come from that are to be appended: files with rows, or another store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
+
+from pyspark_commitlog.jobs.asked_for import check_asked_for
+from pyspark_commitlog.session_zone import SESSION_ZONE
+from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
+from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
+from store_core.format.property_string import DELAY
+from store_core.format.sys_flag import TRANSACTION_MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["AppendSource", "SourceFormat", "zone_of"]
+
+SourceFormat: TypeAlias = Literal["parquet", "json", "csv", "store"]
+
+_COPIED: Final = (
+    "topic",
+    "queue_id",
+    "body",
+    "flag",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "properties_string",
+)
+"""Columns of a store that make the same message again."""
+
+_REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
+"""Columns that a message keeps in another topic: it was never delivered there, and has no queue yet."""
+
+_OF_DELIVERY: Final = (DELAY, "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP")
+"""Properties by which a broker delivers a message elsewhere; they do not go to another topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSource:
+    """Rows to be appended.
+
+    Attributes
+    ----------
+    format : str
+        ``parquet``, ``json`` (a line each), ``csv`` (with a header) or ``store``.
+    path : str
+    read_options : mapping
+        For the reader of the format.
+    to_topic : str or None
+        From a store: the messages are to be new ones of this topic.
+    keeps_store_timestamp : bool
+        From a store: whether store times go along.
+    is_base64 : bool
+        From JSON and CSV: whether bodies are in base64.
+    """
+
+    format: SourceFormat
+    path: str
+    read_options: Mapping[str, str]
+    to_topic: str | None = None
+    keeps_store_timestamp: bool = False
+    is_base64: bool = False
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return the rows with the columns and types of messages; those of Parquet files as they are."""
+        reader = spark.read.options(**self.read_options)
+        if self.format == "parquet":
+            return reader.parquet(self.path)
+        if self.format == "json":
+            texts = reader.option("primitivesAsString", "true").option("mode", "PERMISSIVE")
+            lines = texts.option("columnNameOfCorruptRecord", WRONG_LINE).json(self.path)
+            return typed_rows(lines, self.path, is_base64=self.is_base64)
+        if self.format == "csv":
+            quoted = reader.option("header", "true").option("escape", '"').option("mode", "FAILFAST")
+            return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
+        return self._of_store(spark)
+
+    def check(self, spark: SparkSession) -> None:
+        """Refuse topics, queues and a key that the other store does not have.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there is no such topic, queue or key.
+        """
+        if self.format == "store":
+            check_asked_for(spark, self.path, self.read_options)
+
+    def _of_store(self, spark: SparkSession) -> DataFrame:
+        names = [*(_COPIED if self.to_topic is None else _REPLAYED)]
+        names += [STORE_TIMESTAMP] * self.keeps_store_timestamp
+        options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
+        frame = spark.read.format("commitlog").options(**options).load(self.path)
+        if self.to_topic is None:
+            return frame
+        kept = F.map_filter("properties", lambda name, _: ~name.isin(*_OF_DELIVERY))
+        plain = F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK))
+        return frame.withColumns({"properties": kept, "sys_flag": plain})
+
+
+def zone_of(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the session's time zone as an option if options have times: here it is known even if nobody set it."""
+    zone = spark.conf.get(SESSION_ZONE)
+    has_times = any(name.lower() in ("startingtimestamp", "endingtimestamp") for name in options)
+    return {"timeZone": zone} if has_times and zone is not None else {}

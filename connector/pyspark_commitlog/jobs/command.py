@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command ends: its exit code, and one paragraph for whatever went wrong."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from pyspark_commitlog import MINIMUM_PYSPARK
+from pyspark_commitlog.jobs.exit_code import ExitCode
+from pyspark_commitlog.spark_errors import quoted_error, spark_words, system_words
+from store_core import __version__
+from store_core.errors import (
+    FilterError,
+    InvalidOptionError,
+    StoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+__all__ = ["add_version", "error_end", "run_command"]
+
+_CODES: Final = {
+    FilterError: ExitCode.USAGE,
+    InvalidOptionError: ExitCode.USAGE,
+    StoreNotFoundError: ExitCode.USAGE,
+    UnsupportedStoreError: ExitCode.REFUSED,
+    StoreLockedError: ExitCode.REFUSED,
+}
+"""All other errors mean that the command could not look."""
+
+_NO_PATH: Final = "PATH_NOT_FOUND"
+"""Spark's name for an error that corresponds to `StoreNotFoundError`."""
+
+_SPARK: Final = ("pyspark", "py4j")
+_OF_SPARK: Final = ("PySparkException", "Py4JError")
+
+
+def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreError]) -> int:
+    """Run a command, and write to standard error what ends it.
+
+    Parameters
+    ----------
+    name : str
+        What the paragraph begins with.
+    run : callable
+    *refused : type of StoreError
+        Errors that mean in this command that it refuses.
+
+    Returns
+    -------
+    int
+        The exit code. An error that nobody foresaw is shown with its traceback and is `ExitCode.FAILED`: the 1 with
+        which Python would end it is for findings.
+    """
+    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
+    logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark's, of what is raised
+    try:
+        return int(run())
+    except Exception as error:  # noqa: BLE001 -- a bug is no finding
+        code, text = _end(error, *refused)
+        sys.stderr.write(f"{name}: {text}\n")
+        return int(code)
+
+
+def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
+    """Choose the exit code and the words for whatever a command raised."""
+    if isinstance(error, (StoreError, OSError)) or _is_of_spark(error):
+        return error_end(error, *refused)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _SPARK:
+        return ExitCode.FAILED, (
+            f"this command runs on Spark, and PySpark is not installed for {sys.executable}: "
+            f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
+        )
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return ExitCode.FAILED, f"this is a defect of the program; please report it with what follows\n{text}"
+
+
+def _is_of_spark(error: Exception) -> bool:
+    """Return whether an error is one of PySpark's or of Py4J's, which need not be installed."""
+    return any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__)
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Let a command say its version by ``--version``."""
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+
+
+def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
+    """Choose the exit code and the words for an error; one that Spark brings, or its cause, is a text that quotes ours.
+
+    Parameters
+    ----------
+    error : Exception
+    *refused : type of StoreError
+        As for `run_command`.
+    """
+    codes = {kind.__name__: code for kind, code in (_CODES | dict.fromkeys(refused, ExitCode.REFUSED)).items()}
+    codes[_NO_PATH] = ExitCode.USAGE
+    name, text = type(error).__name__, str(error)
+    if _is_of_spark(error):
+        from pyspark_commitlog.write.typed_rows import wrong_row  # noqa: PLC0415 -- PySpark need not be installed
+
+        row = wrong_row("\n".join(str(each) for each in _causes(error)))
+        if row is not None:
+            return ExitCode.USAGE, row
+        quoted = next((found for each in _causes(error) if (found := quoted_error(str(each)))), None)
+        name, text = quoted or (_condition(error), spark_words(error))
+    return codes.get(name, ExitCode.FAILED), system_words(text)
+
+
+def _condition(error: Exception) -> str:
+    """Return the name that Spark has for an error; empty without."""
+    condition = getattr(error, "getCondition", None)  # of a PySparkException
+    return (condition() or "") if callable(condition) else ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Iterate over an error and what caused it: of a commit that failed Spark says only that it aborted the job."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or getattr(error, "_cause", None)  # where PySpark keeps what Java gave

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark session of a job."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.progress.stages import is_connect
+from pyspark_commitlog.session import spark_session
+from store_core.errors import UnsupportedStoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["job_session", "require_classic"]
+
+
+@contextmanager
+def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSession]:
+    """Provide the session that is there, or one of its own for as long as it is needed.
+
+    Its own is made by `pyspark_commitlog.spark_session`. Nothing is set that ``spark-submit`` or a configuration file
+    decides, but for Spark's own progress bar: what a job says may be saved, and on a terminal it has its own
+    (`pyspark_commitlog.progress`).
+
+    Parameters
+    ----------
+    name : str
+        Of the application.
+    needs_context : bool
+        Whether it has to be a session with a ``sparkContext``.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If it has to be, and is one of Spark Connect.
+    """
+    active = SparkSession.getActiveSession()
+    if active is None and needs_context and "SPARK_REMOTE" in os.environ:
+        raise _refusal(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} selects Spark Connect; unset it")
+    if active is not None:
+        if needs_context:
+            require_classic(active, name)
+        yield active
+        return
+    session = spark_session(name, config={"spark.ui.showConsoleProgress": False})
+    try:
+        if needs_context:
+            require_classic(session, name)
+        yield session
+    finally:
+        session.stop()
+
+
+def require_classic(spark: SparkSession, what: str) -> None:
+    """Refuse a session of Spark Connect.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If it is one.
+    """
+    if is_connect(spark):
+        raise _refusal(what, "this is a session of Spark Connect; run the command in a Python process that has none")
+
+
+def _refusal(what: str, found: str) -> UnsupportedStoreError:
+    return UnsupportedStoreError(
+        f"{what} needs a session with a sparkContext, because it works on RDDs: {found}, with --master of spark-submit "
+        f"or SparkSession.builder.master(...)"
+    )

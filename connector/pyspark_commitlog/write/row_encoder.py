@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a DataFrame become encoded records, in a task."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_commitlog.write.row_properties import refuse_separators, without_property_crc
+from pyspark_commitlog.write.row_refusals import obvious_refusals, queue_refusal
+from store_core.errors import InvalidOptionError, StoreError
+from store_core.format.columnar.encode_batch import encode_batch
+from store_core.format.columnar.input_columns import INPUT_COLUMNS
+from store_core.format.columnar.java_hashes import hash_codes
+from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
+from store_core.store.put.bulk_append import fits
+from store_core.store.sink.staged_batch import StagedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from pyspark_commitlog.write.options import WriteOptions
+    from store_core.format.columnar.encoded_batch import EncodedBatch
+
+__all__ = ["STORE_TIMESTAMP", "RefusedRow", "RowEncoder"]
+
+STORE_TIMESTAMP: Final = "store_timestamp"
+_DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
+_ROW: Final = re.compile(r"^row \d+:? ")
+"""How an error of `encode_batch` begins; it counts from the first row of the call."""
+
+_MOST_BYTES: Final = 16 << 20
+"""Bytes of rows that are encoded at a time, but for one row."""
+
+_LARGE: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that can't be a message.
+
+    Attributes
+    ----------
+    row : int
+        Number in its partition, from 0.
+    topic : str or None
+    reason : str
+    """
+
+    row: int
+    topic: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Columns of messages, their numbers in the partition, and what a record gets beside."""
+
+    messages: pa.RecordBatch
+    numbers: npt.NDArray[np.int64]
+    store_timestamps: npt.NDArray[np.int64] | None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether these rows were sent to the topics of delayed messages before."""
+        return self.messages.column("topic")[0].as_py() in _DELAYED
+
+    def slice(self, start: int, count: int) -> _Rows:
+        times, rows = self.store_timestamps, slice(start, start + count)
+        return _Rows(self.messages.slice(start, count), self.numbers[rows], None if times is None else times[rows])
+
+    def without(self, rows: list[int]) -> _Rows:
+        kept = np.ones(self.messages.num_rows, bool)
+        kept[rows] = False
+        times = self.store_timestamps
+        return _Rows(self.messages.filter(pa.array(kept)), self.numbers[kept], None if times is None else times[kept])
+
+
+class RowEncoder:
+    """Encodes the rows of one partition, batch by batch, in order.
+
+    Parameters
+    ----------
+    options : WriteOptions
+    partition : int
+        Number of the partition: rows in turns start at another queue in each.
+    now_ms : int
+        For messages without `born_timestamp`.
+
+    Attributes
+    ----------
+    refused : list of RefusedRow
+        Rows left out so far; with ``badRows=fail`` the first one raises.
+    """
+
+    def __init__(self, options: WriteOptions, partition: int, now_ms: int) -> None:
+        self._options = options
+        self._partition = partition
+        self._now_ms = now_ms
+        self._levels = len(options.config.delay_levels)
+        self._turns: defaultdict[str | None, int] = defaultdict(int)
+        self._row = 0
+        self.refused: list[RefusedRow] = []
+
+    def encode(self, batch: pa.RecordBatch) -> Iterator[StagedBatch]:
+        """Encode a batch of rows.
+
+        Yields
+        ------
+        StagedBatch
+            One, unless rows are left out, some were delayed before, or they are large together.
+
+        Raises
+        ------
+        InvalidOptionError
+            With ``badRows=fail``, if a row can't be a message: row and reason are named.
+        """
+        if not batch.num_rows:
+            return
+        rows = self._rows(batch)
+        known = len(self.refused)
+        cuts = _cuts_at_delayed(rows.messages.column("topic")) | _cuts_by_size(rows.messages)
+        for start, stop in pairwise(sorted({0, *cuts, batch.num_rows})):
+            yield from self._encode(rows.slice(start, stop - start))
+        self.refused[known:] = sorted(self.refused[known:], key=lambda refused: refused.row)
+        self._row += batch.num_rows
+
+    def _encode(self, rows: _Rows) -> Iterator[StagedBatch]:
+        """Encode rows; if one of them is refused, without those that obviously are, and then in halves."""
+        count = rows.messages.num_rows
+        try:
+            yield self._encode_all(rows)
+        except StoreError as error:
+            if count == 1:
+                self._refuse(rows, 0, str(error))
+                return
+            obvious = obvious_refusals(rows.messages, self._options.config)
+            for row, reason in sorted(obvious.items()):
+                self._refuse(rows, row, reason)
+            if obvious:
+                parts = [rows.without(list(obvious))] if len(obvious) < count else []
+            else:
+                parts = [rows.slice(0, count // 2), rows.slice(count // 2, count - count // 2)]
+            for part in parts:
+                yield from self._encode(part)
+
+    def _refuse(self, rows: _Rows, index: int, reason: str) -> None:
+        text, row = _ROW.sub("", reason), int(rows.numbers[index])
+        if self._options.bad_rows == "fail":
+            raise InvalidOptionError(
+                f"row {row} of partition {self._partition} can't be a message: {text}. Nothing is appended; "
+                f"badRows=skip leaves such rows out"
+            )
+        topic = rows.messages.column("topic")[index].as_py()
+        self.refused.append(RefusedRow(row, topic, text))
+
+    def _encode_all(self, rows: _Rows) -> StagedBatch:
+        options = self._options
+        times = rows.store_timestamps
+        if times is not None and (times <= 0).any():
+            raise InvalidOptionError("store_timestamp is missing, or not after 1970")
+        self._check_input(rows.messages)
+        records = encode_batch(
+            rows.messages,
+            options.config.encode_rules,
+            store_host=options.store_host,
+            born_host=options.born_host,
+            born_timestamp=self._now_ms,
+            max_delay_level=None if times is not None or rows.is_delayed else self._levels,
+        )
+        self._check(records)
+        return StagedBatch(records, times)
+
+    def _check_input(self, messages: pa.RecordBatch) -> None:
+        """Refuse what would be another message when it is read, and topics that a delay would hide."""
+        refuse_separators(messages, self._options.config.release)
+        for topic in messages.column("topic").unique().to_pylist() if self._delays(messages) else ():
+            reason = None if topic is None else queue_refusal(topic, 0, self._options.config.release)
+            if reason is not None:
+                raise InvalidOptionError(reason)
+
+    @staticmethod
+    def _delays(messages: pa.RecordBatch) -> bool:
+        return not {"delay_level", "properties", "properties_string"}.isdisjoint(messages.schema.names)
+
+    def _check(self, records: EncodedBatch) -> None:
+        """Refuse what no broker takes, and what no segment or directory can hold."""
+        for topic, queue_id in records.queues:
+            reason = queue_refusal(topic, queue_id, self._options.config.release)
+            if reason is not None:
+                raise InvalidOptionError(reason)
+        size = self._options.config.mapped_file_size_commit_log
+        if not fits(records, size):
+            raise InvalidOptionError(f"a record is larger than a segment, which has {size} bytes")
+
+    # ---- columns
+
+    def _rows(self, batch: pa.RecordBatch) -> _Rows:
+        options, count = self._options, batch.num_rows
+        columns = {name.lower(): _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+        columns = without_property_crc(columns)
+        times = columns.pop(STORE_TIMESTAMP, None)
+        if options.topic is not None:
+            columns["topic"] = pa.repeat(options.topic, count)
+        given = columns.get("queue_id")
+        if given is None or given.null_count:
+            spread = pa.array(self._spread(columns), pa.int32())
+            columns["queue_id"] = spread if given is None else pc.coalesce(given.cast(pa.int32()), spread)
+        messages = pa.RecordBatch.from_pydict({name: each for name, each in columns.items() if name in INPUT_COLUMNS})
+        numbers = np.arange(self._row, self._row + count)
+        return _Rows(messages, numbers, None if times is None else _milliseconds(times))
+
+    def _spread(self, columns: dict[str, pa.Array]) -> npt.NDArray[np.int64]:
+        """Choose queues: in turns for each topic, or by the sharding key where there is one."""
+        turns = self._take_turns(columns["topic"])
+        if self._options.sharding_key is None:
+            return turns
+        keys = columns[self._options.sharding_key.lower()].cast(pa.string())
+        # Java's remainder has the sign of the dividend, and SelectMessageQueueByHash then drops it.
+        chosen = np.abs(np.fmod(hash_codes(keys).astype(np.int64), self._options.queue_nums))
+        return np.where(np.asarray(keys.is_null()), turns, chosen)
+
+    def _take_turns(self, topics: pa.Array) -> npt.NDArray[np.int64]:
+        encoded = topics.dictionary_encode(null_encoding="encode")
+        index = encoded.indices.to_numpy().astype(np.int64)
+        names = encoded.dictionary.to_pylist()
+        order = np.argsort(index, kind="stable")
+        counts = np.bincount(index, minlength=len(names))
+        firsts = np.cumsum(counts) - counts
+        before = np.array([self._turns[name] for name in names], np.int64)
+        turns = np.empty(index.size, np.int64)
+        turns[order] = np.arange(index.size) - firsts[index[order]]
+        turns += before[index] + self._partition
+        for name, count in zip(names, counts.tolist(), strict=True):
+            self._turns[name] += count
+        return turns % self._options.queue_nums
+
+
+def _cuts_at_delayed(topics: pa.Array) -> set[int]:
+    """Cut rows where messages begin or end that were delayed before, by whoever gave them their topic.
+
+    They have what says so in their properties still, and would be delayed once more.
+    """
+    is_delayed = pc.is_in(topics, pa.array(_DELAYED)).to_numpy(zero_copy_only=False)
+    return set((np.flatnonzero(np.diff(is_delayed)) + 1).tolist())
+
+
+def _cuts_by_size(messages: pa.RecordBatch) -> set[int]:
+    """Cut rows of many bytes, so that those who hold several batches at a time need not have much memory."""
+    if messages.nbytes <= _MOST_BYTES:
+        return set()
+    bodies = pc.binary_length(messages.column("body")).fill_null(0).to_numpy().astype(np.int64)
+    others = max(messages.nbytes - int(bodies.sum()), 0) // messages.num_rows
+    pieces = np.cumsum(bodies + others) // _MOST_BYTES
+    return set((np.flatnonzero(np.diff(pieces)) + 1).tolist())
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    kind = _LARGE.get(column.type)
+    return column if kind is None else column.cast(kind)
+
+
+def _milliseconds(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return times in ms, 0 for null."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return np.asarray(column.cast(pa.int64()).fill_null(0).to_numpy(), np.int64)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that can't be messages for a reason that a look at one column tells."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from store_core.format.columnar.arrow_slices import true_mask
+from store_core.queue.queue_path import refusal_of
+from store_core.store.put.put_checks import topic_refusal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from store_core.format.releases.release import Release
+    from store_core.store.config.message_store_config import MessageStoreConfig
+
+__all__ = ["obvious_refusals", "queue_refusal"]
+
+_MOST_KNOWN: Final = 1 << 14
+"""Queues whose answer is kept: every batch of a partition asks for nearly the same ones."""
+
+
+@lru_cache(_MOST_KNOWN)
+def queue_refusal(topic: str, queue_id: int, release: Release) -> str | None:
+    """Say why no broker takes messages of a queue, or no directory can hold it; None if all is well."""
+    reason = topic_refusal(topic, release) or refusal_of(topic, queue_id)
+    return None if reason is None else f"topic {topic[:100]!r}, queue {queue_id}: {reason}"
+
+
+def obvious_refusals(messages: pa.RecordBatch, config: MessageStoreConfig) -> dict[int, str]:
+    """Find rows without a usable topic, with a queue that can't be, or with too large a body, and say why.
+
+    Not all rows that are refused are found so: it is what makes thousands of bad rows cheap.
+    """
+    topics = messages.column("topic").dictionary_encode(null_encoding="encode")
+    reasons = [
+        "a message needs a topic" if topic is None else queue_refusal(topic, 0, config.release)
+        for topic in topics.dictionary.to_pylist()
+    ]
+    wrong = np.array([reason is not None for reason in reasons], bool)
+    index = topics.indices.to_numpy(zero_copy_only=False)
+    found = {int(row): reasons[index[row]] or "" for row in np.flatnonzero(wrong[index])}
+    for row in np.flatnonzero(true_mask(pc.less(messages.column("queue_id"), 0))).tolist():
+        if row not in found:
+            topic, queue_id = (messages.column(name)[row].as_py() for name in ("topic", "queue_id"))
+            found[row] = queue_refusal(topic, queue_id, config.release) or ""
+    return dict(_large_bodies(messages, config)) | found
+
+
+def _large_bodies(messages: pa.RecordBatch, config: MessageStoreConfig) -> list[tuple[int, str]]:
+    sizes, segment, most = (
+        pc.binary_length(messages.column("body")),
+        config.mapped_file_size_commit_log,
+        config.max_message_size,
+    )
+    large = np.flatnonzero(true_mask(pc.greater_equal(sizes, min(segment, most + 1)))).tolist()
+    return [(row, _size_refusal(sizes[row].as_py(), segment, most)) for row in large]
+
+
+def _size_refusal(size: int, segment: int, most: int) -> str:
+    if size > most:
+        return f"MESSAGE_ILLEGAL: a body of {size} bytes, at most {most} are allowed"
+    return f"a record is larger than a segment, which has {segment} bytes"

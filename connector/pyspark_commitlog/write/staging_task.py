@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task that writes does: it stages the records of its partition, and tells the driver where."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pyspark_commitlog.write.row_encoder import RowEncoder
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem, write_all
+from store_core.store.memory import keep_freed_memory
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_batch import StagedFile, stage_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from pyspark_commitlog.write.options import WriteOptions
+    from pyspark_commitlog.write.row_encoder import RefusedRow
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["QUERY_ID", "StagedPartition", "StagingTask"]
+
+QUERY_ID: Final = "sql.streaming.queryId"
+"""Local property in which Spark tells tasks which streaming query they belong to; its checkpoint keeps the id."""
+
+
+@dataclass(frozen=True)
+class StagedPartition(WriterCommitMessage):
+    """What a task has staged; pickled to the commit.
+
+    Attributes
+    ----------
+    job : str
+    partition : int
+    staged : tuple of StagedFile
+        In the order of the rows.
+    refused : int
+        Rows left out.
+    refused_path : Path or None
+        File that lists them.
+    query_id : str or None
+        Of a streaming query.
+    """
+
+    job: str
+    partition: int
+    staged: tuple[StagedFile, ...]
+    refused: int
+    refused_path: Path | None
+    query_id: str | None
+
+
+@dataclass(frozen=True)
+class StagingTask:
+    """What every task of a job knows; pickled to them.
+
+    Attributes
+    ----------
+    options : WriteOptions
+        With the sizes of the store.
+    job : str
+    owner : str
+        Who runs the job, see `pyspark_commitlog.write.job_owner`.
+    """
+
+    options: WriteOptions
+    job: str
+    owner: str
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> StagedPartition:
+        """Encode rows and write them to a file of this attempt's own.
+
+        Called in a task, again when it is retried; two attempts never share a file.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a row can't be a message, unless ``badRows=skip``.
+        OSError
+            As the system says.
+        """
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("records are staged by a Spark task")
+        file_system, partition = OsFileSystem(), context.partitionId()
+        encoder = RowEncoder(self.options, partition, SystemClock().now_ms())
+        if self.options.dry_run:
+            return self._count(batches, encoder, partition)
+        attempt = f"{partition:05d}-{context.taskAttemptId()}"
+        sink = SinkDirectory(self.options.root, file_system, self.options.staging)
+        directory = sink.claim(self.job, self.owner, attempt)
+        keep_freed_memory()
+        rules = None if self.options.rebuild == "none" else self._queue_rules()
+        encoded = (each for batch in batches for each in encoder.encode(batch))
+        records = encoded if rules is None else (each.with_derived(rules) for each in encoded)
+        staged = tuple(
+            stage_batches(
+                records, (directory / f"part-{attempt}-{number:05d}.arrow" for number in count()), file_system
+            )
+        )
+        refused_path = self._list(encoder.refused, partition, directory / f"refused-{attempt}.jsonl", file_system)
+        query_id = context.getLocalProperty(QUERY_ID)
+        return StagedPartition(self.job, partition, staged, len(encoder.refused), refused_path, query_id)
+
+    def _queue_rules(self) -> QueueRules:
+        config = self.options.config
+        return replace(config, message_index_enable=self.options.rebuild == "all").queue_rules()
+
+    def _count(self, batches: Iterator[pa.RecordBatch], encoder: RowEncoder, partition: int) -> StagedPartition:
+        records = size = 0
+        for batch in batches:
+            for encoded in encoder.encode(batch):
+                records += len(encoded.records)
+                size += int(encoded.records.starts[-1])
+        counted = StagedFile(self.options.root, records, size, 0)
+        return StagedPartition(self.job, partition, (counted,), len(encoder.refused), None, None)
+
+    @staticmethod
+    def _list(rows: list[RefusedRow], partition: int, path: Path, file_system: OsFileSystem) -> Path | None:
+        if not rows:
+            return None
+        lines = (json.dumps({"partition": partition, **asdict(row)}) + "\n" for row in rows)
+        file = file_system.open(path, create=True)
+        write_all(file, memoryview("".join(lines).encode()), 0)
+        file.close()
+        return path

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch writer: planned beside the driver, run in tasks, committed beside the driver."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from pyspark_commitlog.errors import without_traceback
+from pyspark_commitlog.path_checks import check_writable
+from pyspark_commitlog.write.job_owner import is_alive, owner_text
+from pyspark_commitlog.write.schema import check_columns
+from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
+from store_core.errors import InvalidOptionError, StoreError
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.format.iso_time import iso_time
+from store_core.store.memory import keep_freed_memory
+from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
+from store_core.store.sink.commit_ledger import Transaction
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_append import Appended
+from store_core.store.sink.store_sizes import with_sizes_of
+from store_core.store.store_layout import check_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.types import StructType
+
+    from pyspark_commitlog.write.options import WriteOptions
+
+__all__ = ["CommitLogWriter", "commit_partitions", "discard_partitions", "plan_write", "staged_partitions"]
+
+_LOG: Final = logging.getLogger("store_core")
+
+
+def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
+    """Check a write before any task runs.
+
+    Raises
+    ------
+    InvalidOptionError
+        If options, the DataFrame's columns and the store do not go together.
+    UnsupportedStoreError
+        If the store is of a kind that can't be written, see `store_core.files.store_kind`.
+    StoreLockedError
+        If a broker has the store.
+    """
+    check_columns(schema, options)
+    if overwrite and not options.overwrite_store:
+        raise InvalidOptionError(
+            f'mode("overwrite") replaces the whole store at {options.root}, all topics of it: set '
+            f'option("overwriteStore", "true") if you want '
+            f'that, or use mode("append")'
+        )
+    file_system = OsFileSystem()
+    check_root(options.root, options.config, file_system)
+    check_lock(options.root, file_system)
+    if not options.dry_run:
+        check_writable(options.root)
+    if not overwrite:
+        sized = with_sizes_of(options.root, options.config, file_system)
+        options = replace(options, config=sized)
+    return StagingTask(options, f"job-{uuid.uuid4().hex}", owner_text())
+
+
+class CommitLogWriter(DataSourceArrowWriter):
+    """Appends a DataFrame to a store: all of its rows, or none.
+
+    Made beside the driver before any task runs, and pickled to the tasks and to the commit.
+
+    Parameters
+    ----------
+    task : StagingTask
+    overwrite : bool
+    """
+
+    def __init__(self, task: StagingTask, *, overwrite: bool) -> None:
+        self._task = task
+        self._overwrite = overwrite
+
+    @without_traceback
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a partition. Called in every task, again when it is retried."""
+        return self._task.run(iterator)
+
+    @without_traceback
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Append what all tasks have staged. Called once, beside the driver, when all tasks are done."""
+        name = self._task.options.commit_id
+        commit_partitions(
+            self._task.options,
+            self._task.job,
+            messages,
+            Transaction(name) if name is not None else None,
+            overwrite=self._overwrite,
+        )
+
+    @without_traceback
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what has been staged. Called beside the driver when a task or the commit has failed."""
+        del messages
+        _sink_commit(self._task.options, self._task.job).discard()
+
+
+def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPartition]:
+    """Return what tasks have staged, in the order of their partitions.
+
+    Raises
+    ------
+    StoreError
+        If a task's message is missing.
+    """
+    staged = [message for message in messages if isinstance(message, StagedPartition)]
+    if len(staged) != len(messages):
+        raise StoreError(
+            f"{len(messages) - len(staged)} tasks reported nothing of what they staged; nothing is appended"
+        )
+    return sorted(staged, key=lambda each: each.partition)
+
+
+def commit_partitions(
+    options: WriteOptions,
+    job: str,
+    messages: Sequence[WriterCommitMessage | None],
+    transaction: Transaction | None,
+    *,
+    overwrite: bool = False,
+) -> CommitReport:
+    """Append what tasks have staged.
+
+    Raises
+    ------
+    StoreError, OSError
+        As `SinkCommit.run`.
+    """
+    staged = staged_partitions(messages)
+    files = [file for each in staged for file in each.staged]
+    left_out = sum(each.refused for each in staged)
+    if options.dry_run:
+        records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
+        report = CommitReport(Appended(records, 0, size), is_repeat=False, left_out=left_out)
+        _write_report(options, job, report)
+        return report
+    commit = replace(
+        _sink_commit(options, job),
+        overwrite=overwrite,
+        transaction=transaction,
+        left_out=left_out,
+        refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
+    )
+    keep_freed_memory()
+    report = commit.run(files)
+    _write_report(options, job, report)
+    return report
+
+
+def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None:
+    """Write what a commit did to the file of option ``report``; the commit stands if that fails."""
+    if options.report is None:
+        return
+    refused = SinkDirectory(options.root, OsFileSystem()).refused / f"{job}.jsonl"
+    values = {
+        "store": str(options.root),
+        "dry_run": options.dry_run,
+        "is_repeat": report.is_repeat,
+        "records": report.appended.records,
+        "bytes": report.appended.end_offset - report.appended.begin_offset,
+        "begin_offset": None if options.dry_run else report.appended.begin_offset,
+        "end_offset": None if options.dry_run else report.appended.end_offset,
+        "new_segments": report.appended.new_segments,
+        "store_timestamp": iso_time(report.appended.store_timestamp) if report.appended.records else None,
+        "left_out": report.left_out,
+        "left_out_list": str(refused) if report.left_out and not options.dry_run and not report.is_repeat else None,
+        "cleaned": report.cleaned,
+    }
+    try:
+        options.report.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        _LOG.error("the report %s can't be written: %s", options.report, error)
+
+
+def discard_partitions(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Delete what tasks have staged, as far as their messages tell."""
+    for job in {message.job for message in messages if isinstance(message, StagedPartition)}:
+        _sink_commit(options, job).discard()
+
+
+def _sink_commit(options: WriteOptions, job: str) -> SinkCommit:
+    return SinkCommit(
+        options.root,
+        job,
+        options.config,
+        SystemClock(),
+        OsFileSystem(),
+        rebuild=options.rebuild,
+        staging=options.staging,
+        is_alive=is_alive,
+    )

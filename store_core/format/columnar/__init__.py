@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many records at once: the fast twins of the definitions in `store_core.format.record`."""

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pieces of a buffer as Arrow arrays, without a Python object a piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.columnar.spans import gather
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = [
+    "as_text",
+    "binary_parts",
+    "fixed_array",
+    "repeat_text",
+    "take_alternate",
+    "take_rows",
+    "take_slices",
+    "true_mask",
+]
+
+
+def fixed_array(values: npt.NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:
+    """See numpy values of native order as an Arrow array, without a copy and without a null.
+
+    ``pa.array`` does the same and looks for pandas at every call.
+    """
+    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+    return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def take_rows(array: pa.Array, rows: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> pa.Array:
+    """Pick rows of an array by their numbers."""
+    return array.take(fixed_array(rows))
+
+
+def true_mask(booleans: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """Turn an Arrow mask into numpy's; null is False."""
+    mask: npt.NDArray[np.bool_] = booleans.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- a value
+    return mask
+
+
+def repeat_text(text: str, count: int) -> pa.StringArray:
+    """Repeat one text `count` times."""
+    item = text.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(item))
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(item * count)])
+
+
+def take_slices(
+    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> pa.BinaryArray:
+    """Copy the slices ``raw[starts[i]:stops[i]]`` into one array.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,).
+    starts, stops : numpy.ndarray
+        int64, shape (n,), ascending without overlap: ``starts[i] <= stops[i] <= starts[i + 1]``; all within 2 GiB.
+
+    Notes
+    -----
+    The slices and the gaps between them are the items of one array over `raw`; every other one is taken. Slices of one
+    length are rows of a table.
+    """
+    if not starts.size:
+        return pa.array([], pa.binary())
+    size = int(stops[0] - starts[0])
+    if size and (stops - starts == size).all():
+        return table_rows(gather(raw, starts, np.dtype(f"V{size}")))
+    base, end = int(starts[0]), int(stops[-1])
+    offsets = np.empty(2 * starts.size, np.int32)
+    np.subtract(starts, base, out=offsets[0::2], casting="unsafe")
+    np.subtract(stops, base, out=offsets[1::2], casting="unsafe")
+    return take_alternate(offsets, pa.py_buffer(raw[base:end]), 0, 2)
+
+
+def table_rows(items: npt.NDArray[np.void]) -> pa.BinaryArray:
+    """See the opaque items of a contiguous array, shape (n,), as binary items of one length."""
+    offsets = np.arange(items.size + 1, dtype=np.int32) * np.int32(items.itemsize)
+    return pa.Array.from_buffers(
+        pa.binary(), items.size, [None, pa.py_buffer(offsets), pa.py_buffer(items.view(np.uint8))]
+    )
+
+
+def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, step: int) -> pa.BinaryArray:
+    """Take every `step`-th item, from `first` on, of the array that `offsets` and `data` make."""
+    if not offsets.size:
+        return pa.array([], pa.binary())
+    items = pa.Array.from_buffers(pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), data])
+    return take_rows(items, np.arange(first, offsets.size - 1, step, dtype=np.int32))
+
+
+def binary_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], pa.Buffer]:
+    """Return the offsets (shape (n + 1,)) and the data of a binary or string array that starts at offset 0."""
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int32), np.empty(0, np.uint8), pa.py_buffer(b"")
+    data = pa.py_buffer(b"") if data is None else data
+    return np.frombuffer(offsets, np.int32)[: len(array) + 1], np.frombuffer(data, np.uint8), data
+
+
+def as_text(array: pa.BinaryArray) -> pa.StringArray | None:
+    """See bytes as text, without a copy; None if any item is not UTF-8."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None

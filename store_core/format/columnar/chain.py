@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chain of lengths through a segment, which leads from record to record.
+
+`store_core.format.columnar.lockstep.chain` follows the lengths of one window; a `Chain` goes from window to window. It
+breaks where size and magic code are not those of a record. A record whose parts do not add up to its size does not
+break it: whoever reads the records measures them anyway, and goes on with `store_core.format.damage.salvage` from the
+first that is not sound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from store_core.format.columnar.lockstep import chain, count_sound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from store_core.format.segment_view import SegmentView
+
+__all__ = ["Chain", "Place", "Run"]
+
+_WINDOW: Final = 256 << 20
+"""Bytes followed in one go: the starts in them are all that is held, 8 bytes per record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position in a segment that a walk has come to.
+
+    Attributes
+    ----------
+    position : int
+        Where to go on, in bytes from the segment's start.
+    last_sound : int
+        Start of the last sound record before it; -1 if there is none.
+    """
+
+    position: int = 0
+    last_sound: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Records that follow one another.
+
+    Attributes
+    ----------
+    starts : numpy.ndarray
+        int64, shape (n,), n >= 1, ascending: positions in the segment.
+    stop : int
+        Where the last one ends.
+    """
+
+    starts: npt.NDArray[np.int64]
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of its records."""
+        return self.stop - int(self.starts[0])
+
+    @property
+    def place(self) -> Place:
+        """The position after it, if all its records are sound."""
+        return Place(self.stop, int(self.starts[-1]))
+
+    def between(self, begin: int, end: int) -> Run | None:
+        """Return the records that start in a range; None if there are none."""
+        first, last = np.searchsorted(self.starts, (begin, end)).tolist()
+        if first >= last:
+            return None
+        return Run(self.starts[first:last], int(self.starts[last]) if last < self.starts.size else self.stop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """The records of a segment by their sizes and magic codes alone.
+
+    Attributes
+    ----------
+    segment : SegmentView
+    kept : tuple of Run
+        The chain from the segment's first byte, as far as it is kept for several readers: 8 bytes per record.
+    """
+
+    segment: SegmentView
+    kept: tuple[Run, ...] = ()
+
+    @property
+    def stop(self) -> int:
+        """Where the kept part ends."""
+        return self.kept[-1].stop if self.kept else 0
+
+    @property
+    def place(self) -> Place:
+        """The place after the kept part, if all its records are sound."""
+        return self.kept[-1].place if self.kept else Place()
+
+    def up_to(self, end: int) -> Self:
+        """Return the chain of the segment without the bytes at and after a position, where no record is cut."""
+        return replace(self, segment=self.segment.up_to(end))
+
+    def followed(self) -> Self:
+        """Return the chain with all its runs kept, from the segment's first byte to where it breaks."""
+        return replace(self, kept=tuple(self.runs()))
+
+    def starts_before(self, end: int) -> npt.NDArray[np.int64]:
+        """Return the starts of the kept part that lie before a position."""
+        runs = takewhile(lambda run: run.starts[0] < end, self.kept)
+        starts = np.concatenate([np.empty(0, np.int64), *(run.starts for run in runs)])
+        return starts[: np.searchsorted(starts, end)]
+
+    def runs(self, begin: int = 0, end: int | None = None, *, window: int | None = None) -> Iterator[Run]:
+        """Follow the chain from a record; what is kept is not followed again.
+
+        Parameters
+        ----------
+        begin : int
+            Position where a record starts.
+        end : int, optional
+            Records that start at or after it are left out.
+        window : int, optional
+            Bytes to follow in the first go, then twice as many each time: where a break is to be expected soon, what is
+            followed beyond it is lost.
+
+        Yields
+        ------
+        Run
+            The chain ends where the last one stops.
+        """
+        limit = self.segment.size if end is None else min(end, self.segment.size)
+        position, length = begin, window or _WINDOW
+        for run in self._kept_from(begin, limit):
+            yield run
+            position = run.stop
+        while position < limit:
+            goal = min(position + length, limit)
+            found = chain(self.segment.raw, position, goal, self.segment.start_offset)
+            if found.starts.size:
+                yield Run(found.starts, found.stop)
+            position, length = found.stop, min(2 * length, _WINDOW)
+            if position < goal:
+                return
+
+    def _kept_from(self, begin: int, end: int) -> Iterator[Run]:
+        """Yield what is kept of the chain from a position, if that is the start of a kept record."""
+        position = begin
+        for run in self.kept:
+            part = run.between(position, end) if run.stop > position else None
+            if part is None:
+                continue
+            if part.starts[0] != position:
+                return
+            yield part
+            position = part.stop
+
+    def sound_part(self) -> Self:
+        """Measure what is kept, and keep the records before the first that is not sound."""
+        sound: list[Run] = []
+        for run in self.kept:
+            count = count_sound(self.segment.raw, run.starts, self.segment.start_offset)
+            if count < run.starts.size:
+                part = run.between(0, int(run.starts[count]))
+                return replace(self, kept=(*sound, *([part] if part else [])))
+            sound.append(run)
+        return self

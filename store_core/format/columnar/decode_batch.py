@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many records into Arrow columns: only those asked for, and no Python object a record.
+
+Equal, row by row, to `store_core.format.record.decode.decode_message`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.columnar.faults import Fault, content_faults, expand_bodies, structural_faults
+from store_core.format.columnar.records import Records
+from store_core.format.columns import arrow_schema
+from store_core.format.properties import PropertyParser
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+__all__ = ["DecodedBatch", "Fault", "decode_batch", "decode_records"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """Rows of the records that could be decoded, and the faults of the others.
+
+    Attributes
+    ----------
+    batch : pyarrow.RecordBatch
+        The columns asked for, in that order.
+    positions : numpy.ndarray
+        int64, shape (rows,): where each row's record starts in the segment.
+    faults : tuple of Fault
+        Ascending by position.
+    pending : numpy.ndarray
+        int64: the last of the starts given, left for another call because their expanded bodies would not fit into one
+        batch; nearly always none.
+    """
+
+    batch: pa.RecordBatch
+    positions: npt.NDArray[np.int64]
+    faults: tuple[Fault, ...]
+    pending: npt.NDArray[np.int64]
+
+
+def decode_batch(  # noqa: PLR0913 -- the records, the columns, and how strictly they are read
+    raw: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    columns: Sequence[str],
+    *,
+    segment: str,
+    start_offset: int,
+    parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
+    verify_crc: bool = True,
+    decompress: bool = False,
+    nullable: bool = False,
+) -> DecodedBatch:
+    """Decode records of a segment into the columns asked for.
+
+    Parameters
+    ----------
+    raw, starts, segment, start_offset, parser
+        See `store_core.format.columnar.records.Records`.
+    columns, verify_crc, decompress, nullable
+        See `decode_records`.
+    """
+    records = Records(raw, starts, segment, start_offset, parser)
+    return decode_records(records, columns, verify_crc=verify_crc, decompress=decompress, nullable=nullable)
+
+
+def decode_records(
+    records: Records,
+    columns: Sequence[str],
+    *,
+    verify_crc: bool = True,
+    decompress: bool = False,
+    nullable: bool = False,
+) -> DecodedBatch:
+    """Decode records into the columns asked for.
+
+    Parameters
+    ----------
+    records : Records
+    columns : sequence of str
+        Canonical column names, see `store_core.format.columns`.
+    verify_crc : bool
+        Whether bodies must match their checksums; only where the column ``body`` is asked for.
+    decompress : bool
+        Whether the column ``body`` holds expanded bodies.
+    nullable : bool
+        Whether the schema declares every column nullable.
+
+    Returns
+    -------
+    DecodedBatch
+        Records whose parts do not add up, whose topic is asked for and not UTF-8, or whose body is asked for and
+        damaged, are faults and not in the batch.
+    """
+    faults: list[Fault] = []
+    starts, pending = records.starts, records.starts[:0]
+    for find in (structural_faults, lambda rest: content_faults(rest, columns, verify_crc=verify_crc)):
+        found = find(records)
+        records = records.only(~np.isin(records.starts, [fault.position for fault in found])) if found else records
+        faults += found
+    if decompress and "body" in columns:
+        records, reached = _expand(records, faults)
+        pending = starts[starts >= reached]
+        faults = [fault for fault in faults if fault.position < reached]
+    arrays = [records.column(name) for name in columns]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns, nullable=nullable))
+    return DecodedBatch(batch, records.starts, tuple(sorted(faults, key=lambda fault: fault.position)), pending)
+
+
+def _expand(records: Records, faults: list[Fault]) -> tuple[Records, int]:
+    """Expand bodies until the batch is full; give the records that are in it, and where the others begin."""
+    found, fitting = expand_bodies(records)
+    reached = int(records.starts[fitting]) if fitting < len(records) else records.raw.size
+    if found or fitting < len(records):
+        faults += found
+        kept = ~np.isin(records.starts, [fault.position for fault in found])
+        kept[fitting:] = False
+        records = records.only(kept)
+        expand_bodies(records)
+    return records, reached

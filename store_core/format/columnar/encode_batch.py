@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many messages into records at once.
+
+The pieces of all records (head, body, topic, properties) are columns, and Arrow joins them into one buffer. The result
+equals that of `store_core.format.record.encode.encode_message` row by row, to the byte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.format.columnar.encode_columns import (
+    HeadValue,
+    HostColumn,
+    head_items,
+    in_row_order,
+    item_crcs,
+    item_lengths,
+    join_items,
+    lengths_before,
+    number_queues,
+)
+from store_core.format.columnar.encode_properties import Delays, group_properties
+from store_core.format.columnar.encoded_batch import EncodedBatch
+from store_core.format.columnar.input_columns import UNKNOWN_HOST, MessageColumns
+from store_core.format.layout import head_size
+from store_core.format.property_string import INNER_MULTI_DISPATCH, INNER_NUM, MAX_PROPERTIES_SIZE
+from store_core.format.record.delayed import (
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    delay_level,
+    is_timed,
+    may_be_delayed,
+    to_schedule_topic,
+    without_timers,
+)
+from store_core.format.record.encode import (
+    ENCODER_RESERVE,
+    EncodeRules,
+    Refusal,
+    encode_message,
+    message_version,
+    pack_host,
+    properties_bytes,
+    stored_properties,
+    topic_limit,
+)
+from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag, TransactionType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.format.columnar.encode_columns import Part
+    from store_core.format.message import Message
+    from store_core.format.property_string import PropertyMap
+
+__all__ = ["encode_batch"]
+
+_BORN_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_STORE_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+_V6_BITS: Final = _BORN_V6 | _STORE_V6
+_HEAD_SIZES: Final = np.array([head_size(bits) for bits in range(_V6_BITS + 1)], np.int64)
+_PROPERTIES_LENGTH_SIZE: Final = 2
+_BATCH_LIMIT: Final = 1 << 30
+"""Bytes that one call encodes at most; Arrow's offsets would allow twice as much."""
+
+
+def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and what those lack that don't say
+    messages: pa.RecordBatch | pa.Table,
+    rules: EncodeRules | None = None,
+    *,
+    store_host: tuple[str, int] = ("127.0.0.1", 10911),
+    born_host: tuple[str, int] = UNKNOWN_HOST,
+    born_timestamp: int = 0,
+    max_delay_level: int | None = None,
+    first_row: int = 0,
+    compute_crc: bool = True,
+) -> EncodedBatch:
+    """Encode many messages.
+
+    Parameters
+    ----------
+    messages : pyarrow.RecordBatch or pyarrow.Table
+        Columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
+    rules : EncodeRules or None
+        None stands for release 5.3 with RocketMQ's defaults.
+    store_host, born_host : tuple of str and int
+        For messages that have none.
+    born_timestamp : int
+        For messages that have none, ms.
+    max_delay_level : int or None
+        Number of delay levels: delayed messages go to the schedule topic. None leaves them where they are.
+    first_row : int
+        Number of the first row, for errors.
+    compute_crc : bool
+        False leaves the body checksums 0; for measurements.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a column is wrong, or a message breaks a limit: row, limit and RocketMQ's status are named.
+    UnsupportedStoreError
+        If a message is an inner batch, or goes to light queues or the timer, and so must be put by itself.
+    """
+    batch = messages if isinstance(messages, pa.RecordBatch) else _combine(messages)
+    columns = MessageColumns(batch, born_timestamp, first_row, born_host)
+    encoder = _BatchEncoder(columns, rules or EncodeRules(), store_host, max_delay_level, first_row)
+    return encoder.encode(compute_crc=compute_crc)
+
+
+def _combine(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise InvalidOptionError(f"a table of {table.nbytes} bytes is too large to be encoded at once: split it")
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+class _BatchEncoder:
+    """The steps of one call of `encode_batch`."""
+
+    def __init__(
+        self,
+        columns: MessageColumns,
+        rules: EncodeRules,
+        store_host: tuple[str, int],
+        max_delay_level: int | None,
+        first_row: int,
+    ) -> None:
+        self.columns = columns
+        self.rules = rules
+        self.store_host = store_host
+        self.max_delay_level = max_delay_level
+        self.first_row = first_row
+        self.topics = columns.topics
+        self.queue_ids = columns.integers("queue_id")
+        self.sys_flags = columns.integers("sys_flag")
+        self.body_lengths = item_lengths(columns.bodies).astype(np.int64)
+        kinds = self.sys_flags & TRANSACTION_MASK
+        self.is_queued = (kinds == TransactionType.NOT_TYPE.value) | (kinds == TransactionType.COMMIT_TYPE.value)
+
+    def encode(self, *, compute_crc: bool) -> EncodedBatch:
+        """Encode all rows."""
+        self._refuse_unsupported()
+        properties = [*self._properties(), bytes(self.rules.crc_reserved)]
+        property_lengths = self._sum_of_lengths(properties)
+        topics = self.topics.dictionary_encode()
+        topic_fields, magics = self._topic_fields(topics)
+        born = self._host_column(self.columns.born_hosts())
+        store = self._host_column(self.columns.hosts("store_host", self.store_host))
+        v6_bits = born.is_v6 * np.uint8(_BORN_V6) + store.is_v6 * np.uint8(_STORE_V6)
+        sizes = self.body_lengths + item_lengths(topic_fields) + property_lengths
+        sizes += _HEAD_SIZES[v6_bits] + _PROPERTIES_LENGTH_SIZE
+        self._refuse_illegal(topics, sizes, property_lengths, v6_bits)
+        values: dict[str, HeadValue] = {
+            "total_size": sizes,
+            "magic_code": magics,
+            "born_host": born,
+            "store_host": store,
+        }
+        values |= self._given_values(v6_bits)
+        if compute_crc:
+            values["body_crc"] = item_crcs(self.columns.bodies)
+        head = [head_items(values, v6_bits), self.columns.bodies, topic_fields]
+        data, starts = _writable(join_items([*head, *lengths_before(property_lengths, properties)]))
+        queues, queue_index = number_queues(topics, self.queue_ids)
+        crc = self.rules.append_property_crc
+        return EncodedBatch(data, starts, queues, queue_index, self.is_queued, v6_bits, crc, property_lengths)
+
+    def _sum_of_lengths(self, parts: list[Part]) -> npt.NDArray[np.int64]:
+        constant = sum(len(part) for part in parts if isinstance(part, bytes))
+        lengths = np.full(len(self.columns), constant, np.int64)
+        for part in parts:
+            if not isinstance(part, bytes):
+                lengths += item_lengths(part)
+        return lengths
+
+    # ---- properties, and where delayed messages go
+
+    def _properties(self) -> list[Part]:
+        """Return the properties fields in pieces; delayed messages get their new topic and queue on the way."""
+        delays = None if self.max_delay_level is None else self._delays(self.max_delay_level)
+        groups, others = group_properties(self.columns, self.rules, delays)
+        if delays is not None and delays.is_delayed.any():
+            self._send_to_schedule_topic(delays)
+        if len(groups) == 1 and groups[0].rows is None:
+            return list(groups[0].parts)
+        pieces = [
+            (group.rows, self._joined(group.parts, group.rows.size)) for group in groups if group.rows is not None
+        ]
+        if others.size:
+            pieces.append((others, self._scalar_properties(others)))
+        return [in_row_order(pieces)] if pieces else []
+
+    def _joined(self, parts: tuple[Part, ...], count: int) -> pa.BinaryArray:
+        return join_items(parts) if parts else pa.array([b""] * count, pa.binary())
+
+    def _delays(self, max_level: int) -> Delays:
+        levels = self.columns.integers("delay_level")
+        is_delayed = (levels > 0) & self.is_queued
+        given = self.columns.delay_levels
+        if given is None:
+            texts = pa.nulls(len(self.columns), pa.string())
+        else:
+            clamped = pa.array(np.where(is_delayed, np.minimum(levels, max_level), levels))
+            texts = pc.if_else(given.is_valid(), clamped, None).cast(pa.string())
+        queue_ids = pa.array(self.queue_ids).cast(pa.string()) if is_delayed.any() else texts
+        return Delays(is_delayed, texts, queue_ids)
+
+    def _send_to_schedule_topic(self, delays: Delays) -> None:
+        levels = np.minimum(self.columns.integers("delay_level"), self.max_delay_level or 0)
+        self.topics = pc.if_else(pa.array(delays.is_delayed), SCHEDULE_TOPIC, self.topics)
+        self.queue_ids = np.where(delays.is_delayed, levels - 1, self.queue_ids)
+
+    def _scalar_properties(self, rows: npt.NDArray[np.int64]) -> pa.BinaryArray:
+        """Let the scalar encoder write the properties of some rows."""
+        messages = [self._scheduled(int(row)) for row in rows]
+        self.queue_ids = self.queue_ids.copy()
+        self.queue_ids[rows] = [message.queue_id for message in messages]
+        topics = [message.topic for message in messages]
+        mask = np.zeros(len(self.columns), bool)
+        mask[rows] = True
+        self.topics = pc.replace_with_mask(self.topics, pa.array(mask), pa.array(topics, pa.string()))
+        return pa.array([properties_bytes(message, self.rules) for message in messages], pa.binary())
+
+    def _scheduled(self, row: int) -> Message:
+        """Return a row as a message, sent to the schedule topic if it is delayed."""
+        message = self.columns.message(row)
+        properties = stored_properties(message, self.rules.release)
+        self._refuse_properties(row, properties)
+        if self.max_delay_level is None or not may_be_delayed(message.sys_flag):
+            return message
+        try:
+            level = delay_level(properties)
+        except ValueError as error:
+            raise InvalidOptionError(f"row {self.first_row + row}: MESSAGE_ILLEGAL: {error}") from error
+        has_timers = self.rules.features.has_timer_messages
+        if level > 0:
+            kept = without_timers(properties) if has_timers and message.topic != TIMER_TOPIC else properties
+            return to_schedule_topic(message, kept, self.max_delay_level, self.rules.release)
+        if has_timers and is_timed(message.topic, properties):
+            raise UnsupportedStoreError(f"row {self.first_row + row} goes to the timer, so it must be put by itself")
+        return message
+
+    def _refuse_properties(self, row: int, properties: PropertyMap) -> None:
+        if self.rules.enable_lmq and (properties.get(INNER_MULTI_DISPATCH) or "").strip():
+            raise UnsupportedStoreError(f"row {self.first_row + row} goes to light queues, so it must be put by itself")
+        if self.rules.features.has_inner_batches and INNER_NUM in properties:
+            reason = "MESSAGE_ILLEGAL: property INNER_NUM on a message that is not an inner batch"
+            raise InvalidOptionError(f"row {self.first_row + row}: {reason}")
+
+    # ---- fields
+
+    def _topic_fields(self, topics: pa.DictionaryArray) -> tuple[pa.BinaryArray, HeadValue]:
+        """Return each row's topic with its length before it, and its magic code."""
+        fields, magics = [], []
+        for text in topics.dictionary.to_pylist():
+            version = message_version(text, self.rules)
+            topic = text.encode()
+            # A topic that is too long has a wrong length here and is refused before anything is written.
+            length = min(len(topic), topic_limit(version))
+            fields.append(length.to_bytes(version.topic_length_size) + topic)
+            magics.append(int(version))
+        taken = pa.array(fields, pa.binary()).take(topics.indices)
+        if len(set(magics)) <= 1:
+            return taken, magics[0] if magics else 0
+        return taken, np.array(magics, np.int64)[topics.indices.to_numpy(zero_copy_only=False)]
+
+    def _host_column(self, hosts: tuple[list[tuple[str, int]], pa.Array]) -> HostColumn:
+        distinct, index = hosts
+        packed = tuple(pack_host(*host, self.rules.release) for host in distinct)
+        return HostColumn(packed, index.to_numpy(zero_copy_only=False))
+
+    def _given_values(self, v6_bits: npt.NDArray[np.uint8]) -> dict[str, HeadValue]:
+        values: dict[str, HeadValue] = {
+            name: self.columns.integers(name)
+            for name in ("flag", "reconsume_times", "prepared_transaction_offset")
+            if self.columns.has(name)
+        }
+        bits = int(v6_bits[0]) if v6_bits.size else 0
+        is_plain = not self.columns.has("sys_flag") and bool((v6_bits == bits).all())
+        values["sys_flag"] = bits if is_plain else self.sys_flags | v6_bits
+        values["queue_id"] = self.queue_ids
+        values["born_timestamp"] = self.columns.born_timestamps
+        values["body_length"] = self.body_lengths
+        return values
+
+    # ---- refusals
+
+    def _refuse_unsupported(self) -> None:
+        inner = np.flatnonzero(self.sys_flags & MessageSysFlag.INNER_BATCH_FLAG)
+        if inner.size:
+            raise UnsupportedStoreError(
+                f"row {self.first_row + int(inner[0])} is an inner batch, so it must be put by itself"
+            )
+
+    def _refuse_illegal(
+        self,
+        topics: pa.DictionaryArray,
+        sizes: npt.NDArray[np.int64],
+        property_lengths: npt.NDArray[np.int64],
+        v6_bits: npt.NDArray[np.uint8],
+    ) -> None:
+        """Find the first message that breaks a limit, and let the scalar encoder say which."""
+        limit = self.rules.max_message_size
+        illegal = property_lengths > MAX_PROPERTIES_SIZE
+        if self.rules.features.limits_bodies:
+            illegal |= (self.body_lengths > limit) | (sizes > limit + ENCODER_RESERVE)
+        else:
+            illegal |= sizes > limit
+        if self.rules.features.stores_ipv6_hosts:
+            illegal |= (self.sys_flags & _V6_BITS & ~v6_bits.astype(np.int64)) != 0
+        illegal |= self._has_long_topic(topics)
+        if illegal.any():
+            self._refuse(int(np.argmax(illegal)))
+        if int(sizes.sum()) > _BATCH_LIMIT:
+            raise InvalidOptionError(f"a batch of {sizes.sum()} bytes is too large: {_BATCH_LIMIT} are encoded at most")
+
+    def _has_long_topic(self, topics: pa.DictionaryArray) -> npt.NDArray[np.bool_]:
+        texts = topics.dictionary.to_pylist()
+        is_long = np.array(
+            [len(text.encode()) > topic_limit(message_version(text, self.rules)) for text in texts], bool
+        )
+        index: npt.NDArray[np.int32] = topics.indices.to_numpy(zero_copy_only=False)
+        return is_long[index]
+
+    def _refuse(self, row: int) -> None:
+        message = self._scheduled(row)
+        refusal = encode_message(message, self.rules, self.store_host)
+        assert isinstance(refusal, Refusal), "the two encoders disagree"  # noqa: S101 -- our own mistake, not the input's
+        raise InvalidOptionError(f"row {self.first_row + row}: {refusal.status.name}: {refusal.reason}")
+
+
+def _writable(records: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the bytes and starts of records that nobody else has seen yet."""
+    _, offsets, buffer = records.buffers()
+    if not len(records):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    starts = np.frombuffer(offsets, np.int32)[: len(records) + 1].astype(np.int64)
+    data = np.frombuffer(buffer, np.uint8)[: starts[-1]]
+    return data if data.flags.writeable else data.copy(), starts

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record starts of a segment with numpy: many cursors walk the chain at once.
+
+A chain is sequential: where a record starts is known only from the one before. So the segment is cut in places that
+*look* like record starts, one cursor (a lane) walks from each, and all take their steps together. A lane ends at the
+next
+cut. Whether a cut was a true start is decided afterwards: the chain is followed from its first record, lane by lane,
+and
+a lane counts only if the chain arrives exactly at its cut. Where it does not (inside a body that holds whole records,
+say), single steps lead to the next lane. The result is that of `store_core.format.record.scan.follow_chain` for every
+input.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.columnar.spans import Heads, measure
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
+from store_core.format.record.scan import Scan, StopReason, check_record
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["chain", "count_sound", "scan"]
+
+_MAX_LANES: Final = 4096
+_LANE_BYTES: Final = 128 << 10
+_PROBES: Final = (1 << 10, 64 << 10)
+_MOST_TRIES: Final = 64
+"""Places a probe looks at: a body may be full of magic codes, and a lane that is not found costs only speed."""
+
+_FEW_LANES: Final = 12
+"""Up to this many lanes, single steps are cheaper than a step of all in numpy."""
+
+_PROOF_WINDOW: Final = 1 << 14
+"""Records whose lengths are checked together: enough to forget numpy's overhead, few enough to stay in cache."""
+
+_WORD: Final = 8
+_FRAME: Final = struct.Struct(">ii")
+_I64: Final = struct.Struct(">q")
+_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
+_MAGICS: Final = (int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2))
+_MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
+_COMMON_MAGIC: Final = (MagicCode.MESSAGE_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
+"""The bytes that both magic codes of messages begin with."""
+
+
+def _as_stored(magic: MagicCode) -> np.int32:
+    """Return a magic code as a little-endian load of its big-endian bytes."""
+    return np.int32(np.array(magic, ">i4").view("<i4"))
+
+
+_V1_STORED: Final = _as_stored(MagicCode.MESSAGE_V1)
+_V2_STORED: Final = _as_stored(MagicCode.MESSAGE_V2)
+
+
+def scan(
+    raw: npt.NDArray[np.uint8],
+    begin: int = 0,
+    end: int | None = None,
+    start_offset: int | None = 0,
+    *,
+    lanes: int | None = None,
+) -> Scan:
+    """Find the records of a segment that the chain from `begin` leads to.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous: the segment from its first byte to its last.
+    begin : int
+        Position where a record is known to start, in bytes.
+    end : int, optional
+        Records that start at or behind it are left out.
+    start_offset : int or None
+        Physical offset of the segment's first byte, which records must agree with; None leaves it unchecked, as
+        RocketMQ does.
+    lanes : int, optional
+        How many cursors to use at most; only speed depends on it.
+
+    Returns
+    -------
+    Scan
+        Equal to ``follow_chain(memoryview(raw), begin, end, start_offset)``. Bodies are not read.
+    """
+    found = chain(raw, begin, end, start_offset, lanes=lanes)
+    count = count_sound(raw, found.starts, start_offset)
+    if count == found.starts.size:
+        return found
+    return _stopped(raw, found.starts[:count], int(found.starts[count]), start_offset)
+
+
+def count_sound(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], start_offset: int | None) -> int:
+    """Count the records of a chain (`starts` as of `chain`) before the first whose parts do not add up to its size."""
+    for first in range(0, starts.size, _PROOF_WINDOW):
+        sound = measure(Heads(raw, starts[first : first + _PROOF_WINDOW]), start_offset).sound
+        if not sound.all():
+            return first + int(sound.argmin())
+    return starts.size
+
+
+def chain(
+    raw: npt.NDArray[np.uint8],
+    begin: int = 0,
+    end: int | None = None,
+    start_offset: int | None = 0,
+    *,
+    lanes: int | None = None,
+) -> Scan:
+    """Find record starts by sizes and magic codes alone, without proving that a record's parts add up to its size.
+
+    For readers that measure the parts anyway, see `store_core.format.columnar.spans.measure`: the chain is that of
+    `scan` up to the first record whose parts do not add up.
+    """
+    limit = raw.size if end is None else min(end, raw.size)
+    walked = _walk(raw, _choose_lanes(raw, begin, limit, start_offset, lanes), limit)
+    starts, stop = _stitch(raw, walked, begin, limit)
+    if stop >= (limit if end is None else end):
+        return Scan(starts, stop, StopReason.LIMIT)
+    return _stopped(raw, starts, stop, start_offset)
+
+
+def _stopped(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stop: int, start_offset: int | None) -> Scan:
+    """Ask the definition why there is no record at `stop`."""
+    reason = check_record(raw.data, stop, start_offset).reason
+    return Scan(starts, stop, reason or StopReason.LIMIT)
+
+
+def _choose_lanes(
+    raw: npt.NDArray[np.uint8], begin: int, limit: int, start_offset: int | None, lanes: int | None
+) -> npt.NDArray[np.int64]:
+    """Pick where cursors start: at `begin`, and at the first place behind each cut that looks like a record."""
+    length = max(limit - begin, 0)
+    count = max(1, min(lanes or _MAX_LANES, length // (_LANE_BYTES if lanes is None else MIN_RECORD_SIZE)))
+    cuts = [begin + length * lane // count for lane in range(count)] + [limit]
+    found = [_find_candidate(raw, cut, stop, start_offset) for cut, stop in itertools.pairwise(cuts)]
+    return np.array([begin, *(position for position in found if position >= 0)], np.int64)
+
+
+def _find_candidate(raw: npt.NDArray[np.uint8], cut: int, stop: int, start_offset: int | None) -> int:
+    """Find what looks like a record in [cut, stop), near its start; -1 if nothing does."""
+    for probe in _PROBES:
+        chunk = raw[cut : min(cut + probe, stop) + MIN_RECORD_SIZE].tobytes()
+        at = chunk.find(_COMMON_MAGIC, _MAGIC_POSITION)
+        for _ in range(_MOST_TRIES):
+            position = at - _MAGIC_POSITION
+            if at < 0 or cut + position >= stop:
+                break
+            if _looks_like_record(chunk, position, cut, start_offset):
+                return cut + position
+            at = chunk.find(_COMMON_MAGIC, at + 1)
+        if stop - cut <= probe:
+            break
+    return -1
+
+
+def _looks_like_record(chunk: bytes, position: int, cut: int, start_offset: int | None) -> bool:
+    if position + MIN_RECORD_SIZE > len(chunk):
+        return False
+    size, magic = _FRAME.unpack_from(chunk, position)
+    if magic not in _MAGICS or size < MIN_RECORD_SIZE:
+        return False
+    claimed: int = _I64.unpack_from(chunk, position + _OFFSET_POSITION)[0]
+    return start_offset is None or claimed == start_offset + cut + position
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """What each lane found: `starts[first[k]:first[k + 1]]`, then `arrival[k]`, where it stopped."""
+
+    lanes: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    arrival: npt.NDArray[np.int64]
+
+
+class _Words:
+    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy costs twice as much.
+
+    Its memory is used again by every call: that of a step is forgotten when the next one is made.
+    """
+
+    __slots__ = ("_aligned", "_high", "_index", "_low", "_shift", "begin", "limit")
+
+    def __init__(self, raw: npt.NDArray[np.uint8], most: int) -> None:
+        self.begin = -raw.ctypes.data % _WORD
+        """First position that can be read."""
+        count = max(raw.size - self.begin, 0) // _WORD
+        self._aligned = raw[self.begin : self.begin + count * _WORD].view("<u8")
+        self.limit = self.begin + (count - 1) * _WORD
+        """End of the positions that can be read."""
+        self._index = np.empty(most, np.int64)
+        self._shift, self._low, self._high = (np.empty(most, np.uint64) for _ in range(3))
+
+    def at(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Read eight bytes at each position, little-endian."""
+        count = positions.size
+        index, shift, low, high = self._index[:count], self._shift[:count], self._low[:count], self._high[:count]
+        np.subtract(positions, self.begin, out=index)
+        np.bitwise_and(index, _WORD - 1, out=shift.view(np.int64))
+        shift <<= 3
+        index >>= 3
+        self._aligned.take(index, out=low, mode="wrap")
+        index += 1
+        self._aligned.take(index, out=high, mode="wrap")
+        low >>= shift
+        np.subtract(63, shift, out=shift)
+        high <<= shift
+        high <<= 1
+        low |= high
+        return low
+
+
+def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) -> _Walked:
+    """Let every lane follow its chain to the next lane's start, or to where the chain breaks."""
+    words = _Words(raw, lanes.size)
+    stops = np.minimum(np.append(lanes[1:], limit), words.limit)
+    lane = np.flatnonzero((lanes >= words.begin) & (lanes < stops))
+    position, stop = lanes[lane], stops[lane]
+    arrival, counts = lanes.copy(), np.zeros(lanes.size, np.int64)
+    steps: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+    while lane.size > _FEW_LANES:
+        size, magic = _frames(words, position)
+        following = position + size
+        going = (magic == _V1_STORED) & (size >= MIN_RECORD_SIZE) & (following < stop)
+        if going.all():
+            steps.append((lane, position))
+            position = following
+            continue
+        is_record = (
+            ((magic == _V1_STORED) | (magic == _V2_STORED)) & (size >= MIN_RECORD_SIZE) & (following <= raw.size)
+        )
+        counts[lane] = len(steps) + is_record
+        arrival[lane] = np.where(is_record, following, position)
+        steps.append((lane[is_record], position[is_record]))
+        going = is_record & (following < stop)
+        lane, position, stop = lane[going], following[going], stop[going]
+    counts[lane], arrival[lane] = len(steps), position
+    return _collect(lanes, steps, counts, arrival)
+
+
+def _frames(words: _Words, position: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the sizes, and the magic codes as stored, at each position."""
+    halves = words.at(position).view("<i4")
+    return halves[0::2].byteswap(), halves[1::2]
+
+
+def _collect(
+    lanes: npt.NDArray[np.int64],
+    steps: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+    counts: npt.NDArray[np.int64],
+    arrival: npt.NDArray[np.int64],
+) -> _Walked:
+    """Bring the starts, which came step by step, into the order of lanes."""
+    first = np.zeros(lanes.size + 1, np.int64)
+    np.cumsum(counts, out=first[1:])
+    starts = np.empty(first[-1], np.int64)
+    at, previous = np.empty(0, np.int64), None
+    for number, (members, positions) in enumerate(steps):
+        if members is previous:
+            at += 1
+        else:
+            at, previous = first[members] + number, members
+        starts[at] = positions
+    return _Walked(lanes, starts, first, arrival)
+
+
+def _stitch(raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Follow the chain over the lanes that start where it arrives; single steps bridge the rest."""
+    data = raw.data
+    breaks = np.append(np.flatnonzero(walked.arrival[:-1] != walked.lanes[1:]), walked.lanes.size - 1)
+    pieces: list[npt.NDArray[np.int64]] = []
+    position, lane = begin, 0
+    while position < limit:
+        lane += int(np.searchsorted(walked.lanes[lane:], position))
+        if lane < walked.lanes.size and walked.lanes[lane] == position:
+            last = int(breaks[np.searchsorted(breaks, lane)])
+            pieces.append(walked.starts[walked.first[lane] : walked.first[last + 1]])
+            position, lane = int(walked.arrival[last]), last + 1
+        following = min(int(walked.lanes[lane]), limit) if lane < walked.lanes.size else limit
+        single, arrived = _single_steps(data, position, following)
+        pieces.append(np.array(single, np.int64))
+        position = arrived
+        if arrived < following:
+            break
+    return _joined(pieces), position
+
+
+def _joined(pieces: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    filled = [piece for piece in pieces if piece.size]
+    if len(filled) == 1:
+        return filled[0]
+    return np.concatenate(filled) if filled else np.empty(0, np.int64)
+
+
+def _single_steps(data: memoryview, position: int, stop: int) -> tuple[list[int], int]:
+    """Follow the chain one by one until it reaches `stop` or breaks."""
+    starts: list[int] = []
+    last = len(data) - MIN_RECORD_SIZE
+    while position < stop and position <= last:
+        size, magic = _FRAME.unpack_from(data, position)
+        if magic not in _MAGICS or size < MIN_RECORD_SIZE or position + size > len(data):
+            break
+        starts.append(position)
+        position += size
+    return starts, position

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The properties of many records as Arrow columns.
+
+Where all strings have one layout, as those of one producer do, columns of bytes are all that is needed, see
+`store_core.format.columnar.uniform_properties`. Else nearly every string is a plain run of ``name 1 value 2``; then the
+separators' positions cut all names and values out of one buffer. Rows that break the pattern (empty or missing parts, a
+separator inside a value, a name that comes twice, bytes that are not UTF-8) go through
+`store_core.format.properties.parse_properties`, which is the definition of all three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.columnar.arrow_slices import as_text, binary_parts, take_alternate, take_rows, take_slices
+from store_core.format.columnar.uniform_properties import AlikeProperties, property_maps
+from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
+from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["PropertyColumns", "split_key_column"]
+
+
+_NAME_END: Final = 1
+_VALUE_END: Final = 2
+_BLANK: Final = ord(KEY_SEPARATOR)
+_MOST_PAIRS: Final = 64
+"""Rows with more properties are left to the parser: looking for a name that comes twice compares all with all."""
+
+
+class PropertyColumns:
+    """Properties of a batch of records, as columns of `n` rows.
+
+    Parameters
+    ----------
+    packed : pyarrow.BinaryArray
+        The properties strings, shape (n,), offset 0.
+    parser : PropertyParser
+        The rule for rows that are not plain.
+    """
+
+    __slots__ = ("_order", "_parsed", "_plain")
+
+    def __init__(self, packed: pa.BinaryArray, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> None:
+        self._plain: AlikeProperties | _Pairs
+        self._parsed: list[dict[str, str]] = []
+        self._order: npt.NDArray[np.int64] | None = None
+        alike = AlikeProperties.of(packed)
+        if alike is None:
+            self._cut_rows(packed, parser)
+        else:
+            self._plain = alike
+
+    def _cut_rows(self, packed: pa.BinaryArray, parser: PropertyParser) -> None:
+        """Cut all rows at their separators; leave those that are not plain to the parser."""
+        rows, odd_rows = np.arange(len(packed)), np.empty(0, np.int64)
+        pairs, odd = _cut(packed)
+        while odd.any():
+            odd_rows = np.concatenate([odd_rows, rows[odd]])
+            rows = rows[~odd]
+            pairs, odd = _cut(take_rows(packed, rows))
+        self._plain = pairs
+        self._parsed = [parse_properties(decode_text(packed[row].as_py()), parser) for row in odd_rows.tolist()]
+        if self._parsed:
+            self._order = np.argsort(np.concatenate([rows, odd_rows]))
+
+    def map(self) -> pa.MapArray:
+        """Return all properties of each row."""
+        plain = self._plain.map()
+        if self._order is None:
+            return plain
+        return self._merge(plain, pa.array([list(row.items()) for row in self._parsed], MAP_TYPE))
+
+    def value(self, name: str) -> pa.StringArray:
+        """Return one property of each row, null where it is not there."""
+        plain = self._plain.value(name)
+        if self._order is None:
+            return plain
+        return self._merge(plain, pa.array([row.get(name) for row in self._parsed], pa.string()))
+
+    def _merge(self, plain: pa.Array, parsed: pa.Array) -> pa.Array:
+        """Bring plain and parsed rows back into the order of the records."""
+        order = np.empty(0, np.int64) if self._order is None else self._order
+        return take_rows(pa.concat_arrays([plain, parsed]), order)
+
+
+def split_key_column(keys: pa.StringArray) -> pa.ListArray:
+    """Split the KEYS property of each row at blanks, dropping empty keys; null stays null.
+
+    Equal to `store_core.format.properties.split_keys` of each row.
+    """
+    offsets, data, _ = binary_parts(keys)
+    data = data[: offsets[-1]]
+    is_key = data != _BLANK
+    filled = offsets[1:] > offsets[:-1]
+    if not is_key.all():
+        starts, stops = _tokens(is_key, offsets)
+        tokens = _as_strings(take_slices(data, starts, stops))
+        bounds = np.searchsorted(starts, offsets).astype(np.int32)
+    elif filled.all():
+        tokens, bounds = keys, np.arange(len(keys) + 1, dtype=np.int32)
+    else:
+        tokens, bounds = take_rows(keys, np.flatnonzero(filled)), _running_count(filled)
+    validity = keys.buffers()[0]
+    return pa.Array.from_buffers(STRINGS_TYPE, len(keys), [validity, pa.py_buffer(bounds)], children=[tokens])
+
+
+def _running_count(chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """Count the chosen ones before each place, and in all: shape (n + 1,)."""
+    counts = np.zeros(chosen.size + 1, np.int32)
+    np.cumsum(chosen, out=counts[1:])
+    return counts
+
+
+def _tokens(
+    is_key: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Find the runs of key bytes within each row: their starts and stops."""
+    is_first = np.zeros(is_key.size, np.bool_)
+    is_first[offsets[:-1][np.diff(offsets) > 0]] = True
+    begins, ends = is_key.copy(), is_key.copy()
+    begins[1:] &= ~is_key[:-1] | is_first[1:]
+    ends[:-1] &= ~is_key[1:] | is_first[1:]
+    return np.flatnonzero(begins), np.flatnonzero(ends) + 1
+
+
+def _as_strings(array: pa.BinaryArray) -> pa.StringArray:
+    """Call bytes text that are known to be UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Names and values of plain rows: row i has the pairs ``bounds[i]`` to ``bounds[i + 1]``.
+
+    `ids` number the names within `names`; they are None where every row has exactly the names of the first one.
+    """
+
+    bounds: npt.NDArray[np.int32]
+    keys: pa.StringArray
+    values: pa.StringArray
+    names: list[str]
+    ids: npt.NDArray[np.int32] | None
+
+    def map(self) -> pa.MapArray:
+        return property_maps(self.bounds, self.keys, self.values)
+
+    def value(self, name: str) -> pa.StringArray:
+        rows = self.bounds.size - 1
+        if name not in self.names:
+            return pa.nulls(rows, pa.string())
+        number = self.names.index(name)
+        if self.ids is None:
+            return take_rows(self.values, self.bounds[:-1] + np.int32(number))
+        hits = np.flatnonzero(self.ids == number)
+        chosen = np.full(rows, -1, np.int64)
+        chosen[np.searchsorted(self.bounds, hits, side="right") - 1] = hits
+        return self.values.take(pa.array(chosen, mask=chosen < 0))
+
+
+_NO_PAIRS: Final = _Pairs(np.zeros(1, np.int32), pa.array([], pa.string()), pa.array([], pa.string()), [], None)
+
+
+def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
+    """Cut rows into names and values, if all are plain; and tell which rows are not."""
+    offsets, data, buffer = binary_parts(packed)
+    marks, first = _separators(offsets, data)
+    odd = _rows_out_of_turn(marks, first, data) | _rows_not_utf8(packed)
+    if odd.any():
+        return _NO_PAIRS, odd
+    bounds = (first >> 1).astype(np.int32)
+    cuts = _cuts(marks, bounds, offsets)
+    empty = cuts[1::2] <= cuts[0::2]
+    if empty.any():
+        return _NO_PAIRS, _rows_of(np.flatnonzero(empty) >> 1, bounds)
+    keys = _as_strings(take_alternate(cuts, buffer, 0, 4))
+    names, ids = _number_names(keys, bounds)
+    values = _as_strings(take_alternate(cuts, buffer, 2, 4))
+    return _Pairs(bounds, keys, values, names, ids), _rows_with_twins(names, ids, bounds)
+
+
+def _separators(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Find the separators, and the number of each row's first one.
+
+    Rows that do not end with one (written by RocketMQ 4.9.1 to 5.1) get it behind their last byte.
+    """
+    marks = np.flatnonzero(data <= _VALUE_END)
+    first = _first_marks(marks, offsets)
+    filled = offsets[1:] > offsets[:-1]
+    unended = filled & (data.take(offsets[1:] - 1, mode="clip") != _VALUE_END) if data.size else filled
+    if unended.any():
+        marks = np.insert(marks, first[1:][unended], offsets[1:][unended])
+        first[1:] += np.cumsum(unended)
+    return marks, first
+
+
+def _first_marks(marks: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Return the number of each row's first separator; at once where all rows have equally many."""
+    rows = offsets.size - 1
+    each = marks.size // rows if rows else 0
+    if each and each * rows == marks.size:
+        table = marks.reshape(rows, each)
+        if (table[:, 0] >= offsets[:-1]).all() and (table[:, -1] < offsets[1:]).all():
+            return np.arange(rows + 1) * each
+    return np.searchsorted(marks, offsets)
+
+
+def _rows_out_of_turn(
+    marks: npt.NDArray[np.int64], first: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.bool_]:
+    """Report which rows' separators are not 1, 2, 1, 2 and so on.
+
+    The last one of a row is a 2, or stands for it: so only those before need a look.
+    """
+    counts = np.diff(first)
+    odd: npt.NDArray[np.bool_] = (counts & 1) != 0
+    kinds = data.take(marks, mode="clip") if data.size else np.empty(0, np.uint8)
+    kinds[first[1:][counts > 0] - 1] = _VALUE_END
+    if not odd.any() and (kinds[0::2] == _NAME_END).all() and (kinds[1::2] == _VALUE_END).all():
+        return odd
+    turn = np.arange(kinds.size) - np.repeat(first[:-1], counts)
+    wrong = kinds != (turn & 1) + _NAME_END
+    odd[_row_numbers(np.flatnonzero(wrong), first)] = True
+    return odd
+
+
+def _row_numbers(
+    items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32] | npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the row of each item, where row i has the items ``bounds[i]`` to ``bounds[i + 1]``."""
+    return np.searchsorted(bounds, items, side="right") - 1
+
+
+def _rows_of(items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Mark the rows that have any of the items."""
+    marked = np.zeros(bounds.size - 1, np.bool_)
+    marked[_row_numbers(items, bounds)] = True
+    return marked
+
+
+def _rows_not_utf8(packed: pa.BinaryArray) -> npt.NDArray[np.bool_]:
+    if as_text(packed) is not None:
+        return np.zeros(len(packed), np.bool_)
+    return np.array([as_text(packed[row : row + 1]) is None for row in range(len(packed))], np.bool_)
+
+
+def _cuts(
+    marks: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Return start and stop of name and value of every pair, four numbers a pair."""
+    cuts = np.empty(2 * marks.size, np.int32)
+    cuts[1::2] = marks
+    cuts[2::2] = marks[:-1] + 1
+    filled = bounds[1:] > bounds[:-1]
+    cuts[0::4][bounds[:-1][filled]] = offsets[:-1][filled]
+    return cuts
+
+
+def _number_names(
+    keys: pa.StringArray, bounds: npt.NDArray[np.int32]
+) -> tuple[list[str], npt.NDArray[np.int32] | None]:
+    """Return each name a number; where all rows repeat the first row's names, those alone say it all."""
+    rows, pairs = bounds.size - 1, len(keys)
+    width = int(bounds[1]) if rows else 0
+    if width * rows == pairs and width and np.array_equal(bounds, np.arange(rows + 1) * width):
+        offsets, data, _ = binary_parts(keys)
+        lengths = np.diff(offsets).reshape(rows, width)
+        size = int(offsets[width])
+        if (lengths == lengths[0]).all() and (data[: offsets[-1]].reshape(rows, size) == data[:size]).all():
+            return keys[:width].to_pylist(), None
+    encoded = keys.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+
+
+def _rows_with_twins(
+    names: list[str], ids: npt.NDArray[np.int32] | None, bounds: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    """Mark the rows in which a name comes twice, and those with too many names to look."""
+    if ids is None:
+        twice = len(set(names)) < len(names)
+        return np.full(bounds.size - 1, twice)
+    counts = np.diff(bounds)
+    marked = counts > _MOST_PAIRS
+    row = np.repeat(np.arange(counts.size), counts)
+    for distance in range(1, min(int(counts.max(initial=0)), _MOST_PAIRS)):
+        twins = (ids[distance:] == ids[:-distance]) & (row[distance:] == row[:-distance])
+        marked[row[:-distance][twins]] = True
+    return marked

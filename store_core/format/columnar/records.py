@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of one batch, as columns: each is made when it is asked for, and what several share is made once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.columnar.arrow_slices import as_text, fixed_array, repeat_text, take_slices
+from store_core.format.columnar.hosts import host_column, message_id_column
+from store_core.format.columnar.java_hashes import hash_codes
+from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
+from store_core.format.columnar.spans import Heads, Spans, measure
+from store_core.format.columns import HEAD_FIELDS, TIMESTAMP_TYPE
+from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
+from store_core.format.sys_flag import (
+    COMPRESSION_MASK,
+    TRANSACTION_MASK,
+    CompressionType,
+    MessageSysFlag,
+    TransactionType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+__all__ = ["Records"]
+
+_MICROSECONDS: Final = 1000
+_LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
+
+
+class Records:
+    """Records of a segment that a chain led to.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous: the segment from its first byte to its last.
+    starts : numpy.ndarray
+        int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`.
+    segment : str
+        File name of the segment.
+    start_offset : int
+        Physical offset of the segment's first byte.
+    parser : PropertyParser
+        How properties that are not plain are read.
+    """
+
+    def __init__(
+        self,
+        raw: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        segment: str,
+        start_offset: int,
+        parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
+    ) -> None:
+        self.raw = raw
+        self.starts = starts
+        self.segment = segment
+        self.start_offset = start_offset
+        self.parser = parser
+        self.expanded: list[bytes] | None = None
+        """Bodies to give instead of the stored ones."""
+
+    def __len__(self) -> int:
+        """Count the records."""
+        return self.starts.size
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> Records:
+        """Return some of the records; themselves if that is all."""
+        if rows.all():
+            return self
+        return Records(self.raw, self.starts[rows], self.segment, self.start_offset, self.parser)
+
+    @cached_property
+    def heads(self) -> Heads:
+        """Their fixed parts."""
+        return Heads(self.raw, self.starts)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Where their parts lie."""
+        return measure(self.heads, self.start_offset)
+
+    @cached_property
+    def packed_topics(self) -> pa.BinaryArray:
+        """Their topics as stored."""
+        return take_slices(self.raw, self.spans.topic_start, self.spans.topic_stop)
+
+    @cached_property
+    def topics(self) -> pa.StringArray | None:
+        """Their topics as text; None if any is not UTF-8."""
+        return as_text(self.packed_topics)
+
+    @cached_property
+    def packed_properties(self) -> pa.BinaryArray:
+        """Their properties as stored."""
+        return take_slices(self.raw, self.spans.properties_start, self.spans.stops)
+
+    @cached_property
+    def properties(self) -> PropertyColumns:
+        """Their properties, cut."""
+        return PropertyColumns(self.packed_properties, self.parser)
+
+    @cached_property
+    def tags(self) -> pa.StringArray:
+        """Their property TAGS."""
+        return self.properties.value(TAGS)
+
+    def column(self, name: str) -> pa.Array:
+        """Make one column of `store_core.format.columns`; all records must be sound."""
+        make = _MAKERS.get(name)
+        return make(self) if make else fixed_array(self.heads.column(HEAD_FIELDS.get(name, name)))
+
+    def body(self) -> pa.BinaryArray:
+        """Return the bodies, expanded ones if there are."""
+        if self.expanded is not None:
+            return pa.array(self.expanded, pa.binary())
+        return take_slices(self.raw, self.spans.body_start, self.spans.body_stop)
+
+    def timestamp(self, name: str) -> pa.TimestampArray:
+        """Return milliseconds as microseconds; times beyond Arrow's range become its first or last."""
+        times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND)
+        times *= _MICROSECONDS
+        return fixed_array(times, TIMESTAMP_TYPE)
+
+    def named(self, mask: int, names: dict[int, str]) -> pa.StringArray:
+        """Name each record by some bits of its sys_flag."""
+        bits = fixed_array(self.heads.leading("sys_flag") & mask).dictionary_encode()
+        texts = pa.array([names[value] for value in bits.dictionary.to_pylist()], pa.string())
+        return texts.take(bits.indices)
+
+
+_TRANSACTION_NAMES: Final = {kind.value: kind.name for kind in TransactionType}
+_COMPRESSION_BITS: Final = int(COMPRESSION_MASK | MessageSysFlag.COMPRESSED_FLAG)
+
+
+def _compression_name(bits: int) -> str:
+    """Name a compression; illegal ones are faults and need none."""
+    try:
+        return CompressionType.of(bits).name
+    except ValueError:
+        return ""
+
+
+_COMPRESSION_NAMES: Final = {
+    bits: _compression_name(bits) for bits in range(_COMPRESSION_BITS + 1) if bits & _COMPRESSION_BITS == bits
+}
+_MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
+    "topic": lambda records: records.topics,
+    "store_timestamp": lambda records: records.timestamp("store_timestamp"),
+    "born_timestamp": lambda records: records.timestamp("born_timestamp"),
+    "store_host": lambda records: host_column(records.heads, "store_host"),
+    "born_host": lambda records: host_column(records.heads, "born_host"),
+    "tags": lambda records: records.tags,
+    "keys": lambda records: split_key_column(records.properties.value(KEYS)),
+    "properties": lambda records: records.properties.map(),
+    "body": Records.body,
+    "msg_id": lambda records: message_id_column(records.heads),
+    "unique_key": lambda records: records.properties.value(UNIQ_KEY),
+    "properties_string": lambda records: records.packed_properties,
+    "tags_code": lambda records: fixed_array(hash_codes(records.tags).astype(np.int64)),
+    "segment": lambda records: repeat_text(records.segment, len(records)),
+    "transaction_type": lambda records: records.named(TRANSACTION_MASK, _TRANSACTION_NAMES),
+    "compression": lambda records: records.named(_COMPRESSION_BITS, _COMPRESSION_NAMES),
+    "_corrupt_record": lambda records: pa.nulls(len(records), pa.binary()),
+}

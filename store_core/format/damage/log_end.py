@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a log ends, judged by its last segment alone, while a writer may be at work on it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from store_core.format.columnar.chain import Chain, Run
+from store_core.format.columnar.spans import Heads, measure
+from store_core.format.damage.salvage import Damage, Salvage
+from store_core.format.record.scan import RecordCheck, StopReason, check_record
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from store_core.format.segment_view import SegmentView
+
+__all__ = ["LogEnd", "find_log_end", "find_tail_end"]
+
+_STRETCHES: Final = 64
+"""How many stretches of sound records a torn tail is followed back through."""
+
+_TAIL_CHUNK: Final = 1 << 20
+"""Bytes in which the end of a torn tail is looked for at a time."""
+
+_LAST_RECORDS: Final = 1 << 16
+"""How many of the last records are measured to see whether the end can be trusted: more than 4 MiB of body can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of a log in its last segment.
+
+    Attributes
+    ----------
+    position : int
+        One past the last sound record, in bytes from the segment's start.
+    reason : StopReason
+        Why there is no record at `position`.
+    stale : int
+        Position of the first sound record after it that is older, so no data; -1 without any.
+    chain : Chain or None
+        The segment's chain, kept as far as it was followed, for the next reader of the same bytes.
+    """
+
+    position: int
+    reason: StopReason
+    stale: int = -1
+    chain: Chain | None = field(default=None, compare=False, repr=False)
+
+
+def find_log_end(segment: SegmentView, *, verify_crc: bool) -> LogEnd:
+    """Find the end of a log whose last segment this is.
+
+    A writer that died leaves a torn tail: a record in part, or, when pages reached the disk out of order, whole records
+    with wrong bodies. A tail is torn only if no sound record that is newer follows; otherwise it is damage in the
+    middle, and the log ends further on. A writer may be at work: what it appends meanwhile is found or not, and is
+    never taken for damage.
+
+    Parameters
+    ----------
+    segment : SegmentView
+        The whole segment.
+    verify_crc : bool
+        Whether the last records' bodies must match their checksums, as in RocketMQ's recovery.
+
+    Notes
+    -----
+    RocketMQ 5.3.3, ``CommitLog.recoverNormally`` and ``recoverAbnormally``, end the log at the first record that fails,
+    whatever follows, and truncate the rest.
+    """
+    chain = Chain(segment).followed()
+    rest = _Rest(chain)
+    if not (rest.is_clean and _ends_sound(chain)):
+        sound = chain.sound_part()
+        rest = rest if sound is chain else _Rest(sound)
+        chain = sound
+    torn = _torn_tail(segment.raw, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
+    return LogEnd(*(torn or (rest.stop, rest.reason)), rest.stale, chain)
+
+
+class _Rest:
+    """What follows a chain in the last segment: nothing as a rule.
+
+    Attributes
+    ----------
+    parts : deque of (Run or Damage)
+        The last stretches, without the damage at the segment's end.
+    is_clean : bool
+        Whether no damage was found.
+    stop, reason, stale
+        As of `Salvage`.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        salvage = Salvage(chain.segment, only_newer=True, is_growing=True)
+        self.parts: deque[Run | Damage] = deque(maxlen=_STRETCHES)
+        is_damaged = False
+        for part in salvage.parts(chain.place):
+            if isinstance(part, Run) or part.is_followed:
+                self.parts.append(part)
+            is_damaged |= isinstance(part, Damage) and part.is_followed
+        self.stop, self.reason, self.stale = salvage.stop, salvage.reason, salvage.stale
+        self.is_clean = not (is_damaged or salvage.reason.is_damage)
+
+
+def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
+    """Find where the bytes end that lie after a log's end and are neither zeros nor records of an earlier time.
+
+    Parameters
+    ----------
+    segment : SegmentView
+        The whole segment.
+    end : LogEnd
+        What `find_log_end` found there.
+
+    Returns
+    -------
+    int
+        Position one past the last byte that is not zero; that of `end` if there is none.
+    """
+    limit = end.stale if end.stale > end.position else segment.size
+    found = position = end.position
+    while position < limit:
+        position = max(segment.next_data(position), position)
+        chunk = segment.raw[position : min(position + _TAIL_CHUNK, limit)]
+        if chunk.any():
+            found = position + chunk.size - int((chunk[::-1] != 0).argmax())
+        position += _TAIL_CHUNK
+    return found
+
+
+def _ends_sound(chain: Chain) -> bool:
+    """Return whether the last records are sound, so that a chain that measured none came to the right end.
+
+    Before them, a record whose parts do not add up has a size that led on to others: it does not move the end.
+    """
+    raw, start_offset = chain.segment.raw, chain.segment.start_offset
+    return all(measure(Heads(raw, run.starts[-_LAST_RECORDS:]), start_offset).sound.all() for run in chain.kept[-1:])
+
+
+def _torn_tail(raw: npt.NDArray[np.uint8], tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:
+    """Find the first of the last records that all have wrong bodies; damage between them is part of the tail."""
+    torn: tuple[int, StopReason] | None = None
+    while tail:
+        part = tail.pop()
+        if isinstance(part, Damage):
+            if torn is None:
+                return None
+            torn = part.begin, part.check.reason or StopReason.BAD_CRC
+            continue
+        for start in part.starts[::-1].tolist():
+            if _check_body(raw, start).reason is not StopReason.BAD_CRC:
+                return torn
+            torn = start, StopReason.BAD_CRC
+    return torn
+
+
+def _check_body(raw: npt.NDArray[np.uint8], start: int) -> RecordCheck:
+    return check_record(raw.data, start, None, verify_crc=True)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a segment holds after its chain breaks: sound records, and the ranges between them that are none.
+
+Records are found by following lengths and are measured, see `store_core.format.record.scan`. Where that fails, the next
+one is
+*searched for*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that add up,
+and the checksum of its body. That is as sure as it gets and not certain: a body may hold a copy of a record that fits
+its place. So the broken record's own idea of its end is tried first, and its inside is not searched where its head
+vouches for its size. The result depends on nothing but the bytes: readers of different parts of a segment see the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.columnar.chain import Place, Run
+from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.spans import Heads
+from store_core.format.damage.candidates import CandidateFinder
+from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
+from store_core.format.record.scan import RecordCheck, Scan, StopReason, check_record, follow_chain
+from store_core.format.sys_flag import MessageSysFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from store_core.format.segment_view import SegmentView
+
+__all__ = ["Damage", "Salvage", "store_timestamps"]
+
+_SEGMENT_START: Final = Place()
+
+_LONGEST_WINDOW: Final = 256 << 20
+"""Bytes walked in one go: the starts in them are all that is held, 8 bytes per record."""
+
+_SHORTEST_WINDOW: Final = 4 << 10
+"""Bytes walked first, then twice as many each time: damage everywhere costs no more than its bytes."""
+
+_MAGIC_LENGTH: Final = 4
+
+_I32: Final = struct.Struct(">i")
+_I16: Final = struct.Struct(">h")
+_I64: Final = struct.Struct(">q")
+_LONGEST_TAIL: Final = 2 * 0x7FFF
+"""Bytes that topic and properties can take together: both lengths are signed and of two bytes at most."""
+
+
+_MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
+_SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
+_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
+_BORN_HOST_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_STORE_TIMESTAMP_POSITION: Final = field_position(head_dtype(), "store_timestamp")
+_STORE_TIMESTAMP_POSITION_V6: Final = field_position(head_dtype(_BORN_HOST_V6), "store_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are no records.
+
+    Attributes
+    ----------
+    begin, end : int
+        The range, as positions in the segment.
+    check : RecordCheck
+        Why there is no record at `begin`.
+    is_followed : bool
+        Whether something sound stands at `end`; else it is the end of the bytes.
+    """
+
+    begin: int
+    end: int
+    check: RecordCheck
+    is_followed: bool
+
+
+def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Read the store times of records, in ms, shape (n,)."""
+    return Heads(raw, starts).column("store_timestamp").astype(np.int64, copy=False)
+
+
+class Salvage:
+    """Finds sound records and damage in a segment, from any place on.
+
+    Parameters
+    ----------
+    segment : SegmentView
+        The segment up to where it is to be read.
+    only_newer : bool
+        For the last segment of a log, where bytes after the write position can be whole records of an earlier time
+        (recovery moves the position back and clears nothing): a record found by searching must not be older than the
+        last sound one before the damage.
+    is_growing : bool
+        Whether a writer may be at work: what looks like damage is looked at again once the next sound record is found.
+        The end of the bytes is no end of the log then.
+
+    Attributes
+    ----------
+    stop : int
+        Where the last walk ended: at the blank record, the end of the bytes, or the last damage.
+    reason : StopReason
+        Why it ended there.
+    stale : int
+        Position of the first sound record that was passed over because it is older; -1 without any.
+    """
+
+    def __init__(self, segment: SegmentView, *, only_newer: bool = False, is_growing: bool = False) -> None:
+        self.stop = 0
+        self.reason = StopReason.LIMIT
+        self.stale = -1
+        self._raw = segment.raw
+        self._data = segment.raw.data
+        self._start_offset = segment.start_offset
+        self._only_newer = only_newer
+        self._is_growing = is_growing
+        self._candidates = CandidateFinder(segment)
+        self._last_sound = -1
+        self._unread = 2 * segment.size
+        """Bytes of bodies that searching may still read. Sound candidates overlap only in a file that was made to keep
+        us busy; without this bound its cost would grow with the square of its size."""
+
+    def parts(self, place: Place = _SEGMENT_START, until: int | None = None) -> Iterator[Run | Damage]:
+        """Yield sound records and damaged ranges in ascending order.
+
+        Parameters
+        ----------
+        place : Place
+            Where to begin: the segment's first byte, or where a chain of sound records broke.
+        until : int, optional
+            Where to stop: records and damage that start at or after it are left out. What is found before is the same.
+        """
+        self.stop, self.reason = place.position, StopReason.LIMIT
+        self._last_sound = place.last_sound
+        window, limit = _SHORTEST_WINDOW, self._raw.size if until is None else min(until, self._raw.size)
+        while self.stop < limit:
+            found = self._scan(self.stop, min(self.stop + window, limit))
+            if found.starts.size:
+                self._last_sound = int(found.starts[-1])
+                yield Run(found.starts, found.stop)
+            self.stop, self.reason = found.stop, found.reason
+            window = min(2 * window, _LONGEST_WINDOW)
+            if found.reason is StopReason.LIMIT:
+                continue
+            if self._is_end(found):
+                return
+            damage = self._damage(found.stop)
+            if damage is None:
+                continue
+            yield damage
+            if not damage.is_followed:
+                return
+            self.stop, window = damage.end, _SHORTEST_WINDOW
+
+    def _scan(self, begin: int, end: int) -> Scan:
+        if end - begin <= _SHORTEST_WINDOW:
+            return follow_chain(self._data, begin, end, self._start_offset)
+        return scan(self._raw, begin, end, self._start_offset)
+
+    def _is_end(self, found: Scan) -> bool:
+        """Return whether the segment ends here, with a blank record or with too few zeros for any record.
+
+        A writer gives a blank record the size of all that is left. One of another size ends the segment too, as it does
+        for RocketMQ (before 5.3.2), unless a newer record behind it shows that it is damage.
+        """
+        room = self._raw.size - found.stop
+        if found.reason is StopReason.END_OF_FILE:
+            return self._closes(found.stop) or self._search(found.stop + BLANK_SIZE, only_newer=True) is None
+        return found.reason is StopReason.UNWRITTEN and room < MIN_RECORD_SIZE and not self._raw[found.stop :].any()
+
+    def _damage(self, begin: int) -> Damage | None:
+        """Measure the damage at `begin`; None if a writer has finished the record meanwhile.
+
+        A record found behind `begin` was written after the one at `begin`. So if that one is still broken when the
+        other is there, it stays so.
+        """
+        check = check_record(self._data, begin, self._start_offset)
+        end = self._resume(begin)
+        if self._is_growing:
+            check = check_record(self._data, begin, self._start_offset)
+            if check.reason is None or (check.reason is StopReason.END_OF_FILE and self._closes(begin)):
+                return None
+        if check.reason is StopReason.END_OF_FILE:
+            room, size = self._raw.size - begin, _I32.unpack_from(self._data, begin)[0]
+            check = RecordCheck(0, check.reason, expected=f"a size of {room}, the rest of the file", found=f"{size}")
+        return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
+
+    def _closes(self, position: int) -> bool:
+        """Return whether the blank record at a position has the size of all that is left."""
+        size: int = _I32.unpack_from(self._data, position)[0]
+        return size == self._raw.size - position
+
+    def _resume(self, begin: int) -> int | None:
+        """Find where the log goes on behind damage."""
+        for end in (self._claimed_end(begin), self._measured_end(begin)):
+            if begin < end <= self._raw.size and self._stands(end):
+                return end
+        return self._search(self._vouched_end(begin) or begin + 1, only_newer=self._only_newer)
+
+    def _claimed_end(self, begin: int) -> int:
+        """Return the end by the size field, 0 if it is none."""
+        if begin + BLANK_SIZE > self._raw.size:
+            return 0
+        size: int = _I32.unpack_from(self._data, begin)[0]
+        return begin + size if size >= BLANK_SIZE else 0
+
+    def _head_end(self, begin: int) -> int:
+        """Return the end of the head of what calls itself a message and is in its place, else 0."""
+        if begin + MIN_RECORD_SIZE > self._raw.size or not self._is_in_place(begin):
+            return 0
+        end = begin + head_size(_I32.unpack_from(self._data, begin + _SYS_FLAG_POSITION)[0])
+        return end if end <= self._raw.size else 0
+
+    def _is_in_place(self, begin: int) -> bool:
+        magic = _I32.unpack_from(self._data, begin + _MAGIC_POSITION)[0]
+        offset = _I64.unpack_from(self._data, begin + _OFFSET_POSITION)[0]
+        return magic in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2) and offset == self._start_offset + begin
+
+    def _body_end(self, begin: int) -> int:
+        head_end = self._head_end(begin)
+        return head_end + max(_I32.unpack_from(self._data, head_end - _I32.size)[0], 0) if head_end else 0
+
+    def _measured_end(self, begin: int) -> int:
+        """Return the end by the lengths of the parts, not by the size field; 0 if the head is not in its place."""
+        position = self._body_end(begin)
+        is_v2 = _I32.unpack_from(self._data, begin + _MAGIC_POSITION)[0] == MagicCode.MESSAGE_V2 if position else False
+        for length in (_I16 if is_v2 else struct.Struct(">b"), _I16):
+            if not position or position + length.size > self._raw.size:
+                return 0
+            position += length.size + max(length.unpack_from(self._data, position)[0], 0)
+        return position
+
+    def _vouched_end(self, begin: int) -> int:
+        """Return the end by the size field if the head is in its place and its body length fits the size, else 0.
+
+        That is what a writer leaves that died inside a body: nothing in there is a record, whatever it looks like.
+        """
+        body_end, end = self._body_end(begin), self._claimed_end(begin)
+        return end if body_end and 0 <= end - body_end <= _LONGEST_TAIL + _MAGIC_LENGTH else 0
+
+    def _stands(self, position: int) -> bool:
+        """Return whether the log can go on where a broken record says that it ends."""
+        if position == self._raw.size:
+            return not self._is_growing
+        reason = check_record(self._data, position, self._start_offset).reason
+        if reason is None:
+            return not self._only_newer or self._is_new(position)
+        return reason is StopReason.END_OF_FILE and not self._only_newer and self._closes(position)
+
+    def _search(self, begin: int, *, only_newer: bool) -> int | None:
+        """Find the first record at or behind `begin` that proves itself."""
+        window = _SHORTEST_WINDOW
+        position = self._candidates.next(begin)
+        while position is not None:
+            if not self._is_proven(position):
+                position += 1
+            elif not only_newer or self._is_new(position):
+                return position
+            else:
+                self.stale = position if self.stale < 0 else self.stale
+                position, window = self._behind_stale(position, min(window, self._raw.size - position))
+            position = self._candidates.next(position)
+        return None
+
+    def _is_proven(self, position: int) -> bool:
+        """Return whether a candidate's lengths add up and its body matches its checksum."""
+        spans = check_record(self._data, position, self._start_offset).spans
+        if spans is None or spans.body_stop - spans.body_start > self._unread:
+            return False
+        if spans.body_stop == spans.body_start:
+            return True
+        self._unread -= spans.body_stop - spans.body_start
+        return check_record(self._data, position, self._start_offset, verify_crc=True).reason is None
+
+    def _is_new(self, position: int) -> bool:
+        """Return whether a record is not older than the last sound one that the walk came by."""
+        return self._last_sound < 0 or self._store_timestamp(position) >= self._store_timestamp(self._last_sound)
+
+    def _store_timestamp(self, position: int) -> int:
+        """Read the store time of one record, in ms."""
+        is_v6 = _I32.unpack_from(self._data, position + _SYS_FLAG_POSITION)[0] & _BORN_HOST_V6
+        at = position + (_STORE_TIMESTAMP_POSITION_V6 if is_v6 else _STORE_TIMESTAMP_POSITION)
+        timestamp: int = _I64.unpack_from(self._data, at)[0]
+        return timestamp
+
+    def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
+        """Follow the chain of stale records from `begin` to one that is new enough, or to its end.
+
+        Gives that position, and how far to look next time.
+        """
+        found = self._scan(begin, begin + window)
+        times = store_timestamps(self._raw, np.concatenate(([self._last_sound], found.starts)))
+        newer = np.flatnonzero(times[1:] >= times[0])
+        if newer.size:
+            return int(found.starts[newer[0]]), _SHORTEST_WINDOW
+        return found.stop, min(2 * window, _LONGEST_WINDOW) if found.reason is StopReason.LIMIT else _SHORTEST_WINDOW

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL92 expressions on many messages at once.
+
+The program of the expression runs once, on columns instead of values. A column is a list of distinct values and, for
+each row, the number of its value; a step is done once for each distinct value, or for each distinct pair of values, by
+the very functions that `store_core.format.filter.sql92_expression` evaluates one message with. Truths have four values:
+True, False, null, and that the evaluation failed. Where a property meets a literal,
+`store_core.format.filter.sql92_kernels` spares the search for distinct values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.errors import FilterError
+from store_core.format.columnar.arrow_slices import take_rows
+from store_core.format.columns import MAP_TYPE
+from store_core.format.filter.sql92_kernels import compare_numbers, compare_texts, match_strings, plain_numbers
+from store_core.format.filter.sql92_program import NEVER, Apply, Copy, DropBelow, Join, Load, Push, StopIf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.format.filter.sql92_expression import Sql92Expression
+    from store_core.format.filter.sql92_program import Step
+
+    _Codes: TypeAlias = npt.NDArray[np.intp]
+
+__all__ = ["Verdicts", "evaluate_columns", "evaluate_maps", "property_columns"]
+
+_FALSE, _TRUE, _NULL, _ERROR = range(4)
+_FAILED: Final = object()
+_TRUTHS: Final = [False, True, None, _FAILED]
+_TRUTH_CODES: Final = {False: _FALSE, True: _TRUE, None: _NULL, _FAILED: _ERROR}
+_SMALL_TABLE: Final = 64
+"""Up to so many pairs of values are all tried, also those that no row has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What an expression gives for each row.
+
+    Attributes
+    ----------
+    codes : numpy.ndarray
+        intp, shape (rows,): 0 for False, 1 for True, 2 for null, 3 where the evaluation failed.
+    """
+
+    codes: npt.NDArray[np.intp]
+
+    @property
+    def matches(self) -> npt.NDArray[np.bool_]:
+        """Which rows match: those for which the expression is True. Shape (rows,)."""
+        matches: npt.NDArray[np.bool_] = self.codes == _TRUE
+        return matches
+
+    @property
+    def error_count(self) -> int:
+        """For how many rows the evaluation failed; RocketMQ logs these, and they do not match."""
+        return int(np.count_nonzero(self.codes == _ERROR))
+
+    @property
+    def first_error(self) -> int:
+        """The first row for which the evaluation failed; -1 if there is none."""
+        failed = self.codes == _ERROR
+        return int(failed.argmax()) if failed.any() else -1
+
+
+def evaluate_maps(expression: Sql92Expression, properties: pa.MapArray) -> Verdicts:
+    """Evaluate an expression on the properties of many messages.
+
+    Parameters
+    ----------
+    expression : Sql92Expression
+    properties : pyarrow.MapArray
+        Strings by string, shape (rows,); a null has no properties. Of a name that comes twice the last value counts.
+    """
+    return evaluate_columns(expression, property_columns(properties, expression.names), len(properties))
+
+
+def evaluate_columns(expression: Sql92Expression, columns: Mapping[str, pa.StringArray], rows: int) -> Verdicts:
+    """Evaluate an expression on columns of properties.
+
+    Parameters
+    ----------
+    expression : Sql92Expression
+    columns : mapping of str to pyarrow.StringArray
+        One of `expression.names` each, shape (rows,), null where a message lacks it.
+    rows : int
+    """
+    stack: list[_Column | _Strings] = []
+    loaded = {name: _Strings(columns[name]) for name in expression.names}
+    for step in expression.program:
+        _run(step, stack, loaded)
+    found = _column(stack[0])
+    codes = np.array([_TRUTH_CODES[value] for value in found.values], np.intp)
+    return Verdicts(np.full(rows, codes[0]) if found.codes is None else codes[found.codes])
+
+
+def property_columns(properties: pa.MapArray, names: Sequence[str]) -> dict[str, pa.StringArray]:
+    """Pick single properties out of maps: columns of the same length, null where a map lacks the name."""
+    if properties.type != MAP_TYPE:
+        properties = properties.cast(MAP_TYPE)
+    bounds = properties.offsets.to_numpy()
+    first, last = (int(bounds[0]), int(bounds[-1])) if len(properties) else (0, 0)
+    keys, items = properties.keys[first:last], properties.items[first:last]
+    bounds = bounds - first
+    absent = properties.is_null().to_numpy(zero_copy_only=False)
+
+    def picked(name: str) -> pa.StringArray:
+        hits = np.flatnonzero(pc.equal(keys, name).to_numpy(zero_copy_only=False))
+        chosen = np.full(len(properties), -1, np.int64)
+        chosen[np.searchsorted(bounds, hits, side="right") - 1] = hits
+        return items.take(pa.array(chosen, mask=absent | (chosen < 0)))
+
+    return {name: picked(name) for name in names}
+
+
+# -------------------------------------------------------------------------------------------------------- the machine
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Distinct values, `_FAILED` among them, and the number of each row's value; no numbers if all rows have one."""
+
+    values: list[Any]
+    codes: _Codes | None
+
+
+class _Strings:
+    """A property, whose distinct values are found only if an operation has no kernel."""
+
+    def __init__(self, strings: pa.StringArray) -> None:
+        self.strings = strings
+
+    @cached_property
+    def column(self) -> _Column:
+        distinct = self.strings.dictionary_encode()
+        codes = distinct.indices.fill_null(len(distinct.dictionary)).to_numpy(zero_copy_only=False)
+        return _Column([*distinct.dictionary.to_pylist(), None], codes.astype(np.intp))
+
+    @cached_property
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        mask: npt.NDArray[np.bool_] = self.strings.is_null().to_numpy(zero_copy_only=False)
+        return mask
+
+    @cached_property
+    def numbers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        return plain_numbers(self.strings)
+
+    def truths(self, mask: npt.NDArray[np.bool_], of_null: object) -> _Column:
+        """Make a column of what holds for each string, and of what nulls give."""
+        codes = mask.astype(np.intp)
+        codes[self.is_null] = _TRUTH_CODES[of_null]
+        return _Column(_TRUTHS, codes)
+
+
+def _run(step: Step, stack: list[_Column | _Strings], loaded: Mapping[str, _Strings]) -> None:
+    """Do one step; `StopIf` only saves work, and what it leads around `_pair` knows."""
+    match step:
+        case Load(name):
+            stack.append(loaded[name])
+        case Push(value):
+            stack.append(_Column([value], None))
+        case Copy(depth):
+            stack.append(stack[-1 - depth])
+        case DropBelow():
+            del stack[-2]
+        case Apply(function):
+            stack[-1] = _applied(function, stack[-1])
+        case Join():
+            right = stack.pop()
+            stack[-1] = _joined(step, stack[-1], right)
+        case StopIf():
+            pass
+
+
+def _column(operand: _Column | _Strings) -> _Column:
+    return operand.column if isinstance(operand, _Strings) else operand
+
+
+def _applied(function: Callable[[Any], Any], operand: _Column | _Strings) -> _Column:
+    if isinstance(operand, _Strings):
+        mask = match_strings(function, operand.strings)
+        if mask is not None:
+            return operand.truths(mask, function(None))
+    column = _column(operand)
+    return _truths([_result(function, value) for value in column.values], column.codes)
+
+
+def _result(function: Callable[[Any], Any], value: object) -> object:
+    if value is _FAILED:
+        return _FAILED
+    try:
+        return function(value)
+    except FilterError:
+        return _FAILED
+
+
+def _pair(step: Join, left: object, right: object) -> object:
+    """Join two values; where the left one decides alone, a failure on the right does not count."""
+    if left is _FAILED or (left is step.stop and step.stop is not NEVER):
+        return left
+    if right is _FAILED:
+        return _FAILED
+    try:
+        return step.function(left, right)  # type: ignore[arg-type]  # values of the language by now
+    except FilterError:
+        return _FAILED
+
+
+def _joined(step: Join, left: _Column | _Strings, right: _Column | _Strings) -> _Column:
+    """Join two columns: by a kernel if a property meets a literal, else by distinct pairs."""
+    if isinstance(left, _Strings) and isinstance(right, _Column) and right.codes is None:
+        found = _with_literal(step, left, right.values[0], literal_is_left=False)
+    elif isinstance(right, _Strings) and isinstance(left, _Column) and left.codes is None:
+        found = _with_literal(step, right, left.values[0], literal_is_left=True)
+    else:
+        found = None
+    return _joined_pairs(step, _column(left), _column(right)) if found is None else found
+
+
+def _joined_pairs(step: Join, left: _Column, right: _Column) -> _Column:
+    if left.codes is None or right.codes is None:
+        results = [_pair(step, one, other) for one in left.values for other in right.values]
+        return _truths(results, right.codes if left.codes is None else left.codes)
+    width = len(right.values)
+    codes = left.codes * width + right.codes
+    if len(left.values) * width <= _SMALL_TABLE:
+        return _truths([_pair(step, one, other) for one in left.values for other in right.values], codes)
+    pairs, codes = np.unique(codes, return_inverse=True)
+    ones, others = (part.tolist() for part in np.divmod(pairs, width))
+    return _truths(
+        [_pair(step, left.values[one], right.values[other]) for one, other in zip(ones, others, strict=True)], codes
+    )
+
+
+def _with_literal(step: Join, operand: _Strings, literal: object, *, literal_is_left: bool) -> _Column | None:
+    """Join a property and a literal by kernels; None if there are none."""
+
+    def join(value: object) -> object:
+        return _pair(step, literal, value) if literal_is_left else _pair(step, value, literal)
+
+    if isinstance(literal, str):
+        mask = compare_texts(step.function, operand.strings, literal)
+        return None if mask is None else operand.truths(mask, join(None))
+    if literal is None or not isinstance(literal, int | float) or isinstance(literal, bool):
+        return None
+    numbers, is_plain = operand.numbers
+    found = operand.truths(
+        compare_numbers(step.function, numbers, literal, constant_is_left=literal_is_left), join(None)
+    )
+    rest = np.flatnonzero(~(is_plain | operand.is_null))
+    if rest.size and found.codes is not None:
+        column = _Strings(take_rows(operand.strings, rest)).column
+        truths = np.array([_TRUTH_CODES[join(value)] for value in column.values], np.intp)
+        found.codes[rest] = truths[column.codes]
+    return found
+
+
+def _truths(results: list[Any], codes: _Codes | None) -> _Column:
+    """Make a column of results; if they are truths, of the four that there are."""
+    if codes is None or not all(result is None or result is _FAILED or isinstance(result, bool) for result in results):
+        return _Column(results, codes)
+    truths = np.array([_TRUTH_CODES[result] for result in results], np.intp)
+    return _Column(_TRUTHS, truths[codes])

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One message into one record: the readable definition of correct writing.
+
+`encode_message` and `encode_members` make the bytes outside the put lock, with zeros where position, index and store
+time go; `store_core.format.record.append` fills these in. `store_core.format.columnar.encode_batch` encodes many
+messages at once and must agree with this module.
+
+RocketMQ: ``MessageExtEncoder`` (5.3.3), ``CommitLog`` (4.x).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
+from store_core.format.layout import HOST_V4, HOST_V6, MESSAGE_HEAD, MIN_HEAD_SIZE, MagicCode, head_size
+from store_core.format.message import body_crc
+from store_core.format.properties import PROPERTY_CRC, PROPERTY_SEPARATOR
+from store_core.format.property_string import (
+    CRC_RESERVED,
+    MAX_PROPERTIES_SIZE,
+    PropertyMap,
+    delete_property,
+    ends_with_separator,
+    format_properties,
+    parse_decoded_properties,
+    to_utf8,
+)
+from store_core.format.record.append import EncodedRecords
+from store_core.format.record.host import V4_BYTES, encode_host
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.sys_flag import MessageSysFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from store_core.format.message import Message
+    from store_core.format.releases.release_rules import ReleaseRules
+
+__all__ = [
+    "ENCODER_RESERVE",
+    "EncodeRules",
+    "Refusal",
+    "encode_members",
+    "encode_message",
+    "message_version",
+    "pack_host",
+    "properties_bytes",
+    "seal_properties",
+    "stored_properties",
+    "topic_limit",
+    "utf16_length",
+]
+
+_I8_MAX: Final = 0x7F
+_I16_MAX: Final = 0x7FFF
+_I16: Final = struct.Struct(">h")
+ENCODER_RESERVE: Final = 64 * 1024
+"""By how much a record may exceed the size limit of bodies (4.9.4 and later)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeRules:
+    """What of a store's configuration decides the bytes of records.
+
+    Attributes
+    ----------
+    release : str
+        One of `RELEASES`.
+    max_message_size : int
+        Bytes; of the body or of the record, see `ReleaseRules.limits_bodies`.
+    append_property_crc : bool
+        End each record with its CRC as a property (RocketMQ 5.2 and later, ``enabledAppendPropCRC``).
+    auto_message_version : bool
+        Write topics of over 127 characters as V2 (RocketMQ 5.1 and later, ``autoMessageVersionOnTopicLen``).
+    enable_lmq : bool
+        Let property INNER_MULTI_DISPATCH name further queues; their indexes are written into the record.
+    features : ReleaseRules
+        What the release does.
+    """
+
+    release: str = DEFAULT_RELEASE
+    max_message_size: int = 4 * 1024 * 1024
+    append_property_crc: bool = False
+    auto_message_version: bool = True
+    enable_lmq: bool = False
+    features: ReleaseRules = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", rules_of(self.release))
+
+    @property
+    def crc_reserved(self) -> int:
+        """Bytes kept for the property CRC at the end of a record."""
+        return CRC_RESERVED if self.append_property_crc else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a message can't be encoded.
+
+    Attributes
+    ----------
+    status : PutMessageStatus
+        What the put returns.
+    reason : str
+        The limit and what broke it.
+    append_status : AppendMessageStatus or None
+        Where RocketMQ finds out only inside the append, what that returns.
+    """
+
+    status: PutMessageStatus
+    reason: str
+    append_status: AppendMessageStatus | None = None
+
+
+def _stored_codes(sys_flag: int) -> str:
+    """Translate the table of the head into a format of `struct`."""
+    codes = {">i4": "i", ">i8": "q"}
+    fields = ((part.v6_flag, codes.get(part.type), part.dtype(sys_flag).itemsize) for part in MESSAGE_HEAD.fields)
+    return ">" + "".join(f"{size}s" if v6_flag is not None else str(code) for v6_flag, code, size in fields)
+
+
+_BORN_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_STORE_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+_V6_BITS: Final = _BORN_V6 | _STORE_V6
+_HEAD_SIZES: Final = {bits: head_size(bits) for bits in (0, _BORN_V6, _STORE_V6, _V6_BITS)}
+
+
+@lru_cache(maxsize=8)
+def _head_struct(v6_bits: int) -> struct.Struct:
+    return struct.Struct(_stored_codes(v6_bits))
+
+
+@lru_cache(maxsize=4096)
+def pack_host(ip: str, port: int, release: str = DEFAULT_RELEASE) -> bytes:
+    """Pack an address as a release stores it: 8 bytes, or 20 for IPv6.
+
+    Raises
+    ------
+    InvalidOptionError
+        If `ip` is no IP address or `port` no port.
+
+    Notes
+    -----
+    Java turns an IPv4-mapped address into IPv4. Release 4.3 knows no IPv6 and keeps the first four bytes.
+    """
+    try:
+        address = ipaddress.ip_address(ip)
+    except ValueError as error:
+        raise InvalidOptionError(f"a host needs an IP address, found {ip!r}") from error
+    if not 0 <= port <= 0xFFFF:  # noqa: PLR2004 -- the range of ports
+        raise InvalidOptionError(f"a host needs a port from 0 to 65535, found {port!r}")
+    mapped = getattr(address, "ipv4_mapped", None)
+    packed = encode_host(str(mapped or address), port)
+    return packed if rules_of(release).stores_ipv6_hosts else packed[:V4_BYTES] + packed[-4:]
+
+
+def utf16_length(text: str) -> int:
+    """Count the UTF-16 units of a string, which is what Java's ``String.length`` does."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def message_version(topic: str, rules: EncodeRules) -> MagicCode:
+    """Choose the kind of record by the length of its topic, in characters (RocketMQ 5.1 and later)."""
+    is_long = rules.features.has_message_version_2 and rules.auto_message_version and utf16_length(topic) > _I8_MAX
+    return MagicCode.MESSAGE_V2 if is_long else MagicCode.MESSAGE_V1
+
+
+def topic_limit(version: MagicCode) -> int:
+    """Return the bytes a topic may have at most: its length field is signed."""
+    return _I16_MAX if version is MagicCode.MESSAGE_V2 else _I8_MAX
+
+
+def stored_properties(message: Message, release: str) -> PropertyMap:
+    """Return the properties of a message as the store sees them, as a Java map of its own."""
+    if message.has_named_properties or message.properties_string is None:
+        capacity = message.properties.capacity if isinstance(message.properties, PropertyMap) else None
+        given = message.property_map()
+        return PropertyMap(given) if capacity is None else PropertyMap(given, capacity)
+    text = message.properties_string
+    return parse_decoded_properties(text if isinstance(text, str) else text.decode("utf-8", "replace"), release)
+
+
+def properties_bytes(message: Message, rules: EncodeRules) -> bytes:
+    """Return the properties of a message as stored: a client's string nearly as it is, else made from the map.
+
+    With a property CRC, one that is there is cut out, and a last separator that is missing is added.
+    """
+    text = message.properties_string
+    if text is None:
+        text = format_properties(stored_properties(message, rules.release), rules.release)
+    data = text if isinstance(text, bytes) else to_utf8(text)
+    if rules.append_property_crc and PROPERTY_CRC.encode() in data:
+        data = delete_property(data.decode("latin-1"), PROPERTY_CRC).encode("latin-1")
+    return seal_properties(data, rules)
+
+
+def seal_properties(data: bytes, rules: EncodeRules) -> bytes:
+    """Make sure that the property CRC can follow: a separator must come before it."""
+    if rules.append_property_crc and data and not ends_with_separator(data):
+        return data + PROPERTY_SEPARATOR.encode()
+    return data
+
+
+def encode_message(
+    message: Message,
+    rules: EncodeRules,
+    store_host: tuple[str, int],
+    properties: bytes | None = None,
+    born_timestamp: int = 0,
+) -> EncodedRecords | Refusal:
+    """Encode one message; `store_core.format.record.append.do_append` completes it.
+
+    Parameters
+    ----------
+    message : Message
+    rules : EncodeRules
+    store_host : tuple of str and int
+        For a message that has none of its own.
+    properties : bytes or None
+        The properties as stored, if they are not those of the message.
+    born_timestamp : int
+        For a message that has none of its own, ms.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a host or an integer can't be stored at all.
+    """
+    head = _Head.of(message, rules, store_host, born_timestamp)
+    stored = properties_bytes(message, rules) if properties is None else seal_properties(properties, rules)
+    body = message.body or b""
+    refusal = head.refuse() or _refuse_sizes(rules, len(body), len(stored), head.size(len(body), len(stored)))
+    if refusal is not None:
+        return refusal
+    data = bytearray().join(head.parts(message.flag, body, stored, message.prepared_transaction_offset))
+    return EncodedRecords(data, head.v6_bits, head.store_host)
+
+
+def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -> Refusal | None:
+    """Apply the limits of a release, in its order (C.1: encoder)."""
+    if properties + rules.crc_reserved > MAX_PROPERTIES_SIZE:
+        reason = f"properties of {properties + rules.crc_reserved} bytes, at most {MAX_PROPERTIES_SIZE} are allowed"
+        if rules.features.refuses_long_properties_before_append:
+            return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason)
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+    return _refuse_body(rules, body, record) if rules.features.limits_bodies else _refuse_record(rules, record)
+
+
+def _refuse_body(rules: EncodeRules, body: int, record: int) -> Refusal | None:
+    limit = rules.max_message_size
+    if body > limit:
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, f"a body of {body} bytes, at most {limit} are allowed")
+    if record > limit + ENCODER_RESERVE:
+        reason = f"a record of {record} bytes, at most {limit + ENCODER_RESERVE} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    return None
+
+
+def _refuse_record(rules: EncodeRules, record: int) -> Refusal | None:
+    if record <= rules.max_message_size:
+        return None
+    reason = f"a record of {record} bytes, at most {rules.max_message_size} are allowed"
+    return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
+
+
+@dataclass(slots=True)
+class _Head:
+    """What the records of one put share."""
+
+    rules: EncodeRules
+    message: Message
+    version: MagicCode
+    topic: bytes
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+
+    @classmethod
+    def of(cls, message: Message, rules: EncodeRules, store_host: tuple[str, int], born_timestamp: int) -> _Head:
+        born = pack_host(*message.born_host, rules.release)
+        store = pack_host(*(message.store_host or store_host), rules.release)
+        sys_flag = int(message.sys_flag)
+        if len(born) == HOST_V6.itemsize:
+            sys_flag |= _BORN_V6
+        if len(store) == HOST_V6.itemsize:
+            sys_flag |= _STORE_V6
+        version = message_version(message.topic, rules)
+        born_time = born_timestamp if message.born_timestamp is None else message.born_timestamp
+        return cls(rules, message, version, to_utf8(message.topic), sys_flag, born_time, born, store)
+
+    def refuse(self) -> Refusal | None:
+        """Refuse what RocketMQ would write as a record that nobody can read, itself included."""
+        limit = topic_limit(self.version)
+        if len(self.topic) > limit:
+            reason = f"a topic of {len(self.topic)} bytes, at most {limit} can be stored"
+            return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+        if _HEAD_SIZES[self.v6_bits] != self.head_size:
+            reason = f"sys_flag {self.sys_flag:#x} claims an IPv6 host, but the host is IPv4"
+            return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+        return None
+
+    @property
+    def v6_bits(self) -> int:
+        """Host widths in the record. Without IPv6 they are narrow, whatever bits the producer set."""
+        return self.sys_flag & _V6_BITS if self.rules.features.stores_ipv6_hosts else 0
+
+    @property
+    def head_size(self) -> int:
+        """Bytes up to the body, with the hosts that are there."""
+        return MIN_HEAD_SIZE + len(self.born_host) + len(self.store_host) - 2 * HOST_V4.itemsize
+
+    def size(self, body: int, properties: int) -> int:
+        """Bytes of a whole record."""
+        lengths = self.version.topic_length_size + _I16.size
+        return self.head_size + body + lengths + len(self.topic) + properties + self.rules.crc_reserved
+
+    def parts(self, flag: int, body: bytes, properties: bytes, prepared: int) -> Iterable[bytes]:
+        """Return the pieces of a record in their order, zeros for what is not known yet."""
+        message = self.message
+        values = (self.size(len(body), len(properties)), self.version, body_crc(body), message.queue_id, flag, 0, 0)
+        hosts = (self.sys_flag, self.born_timestamp, self.born_host, 0, self.store_host)
+        rest = (message.reconsume_times, prepared, len(body))
+        try:
+            head = _head_struct(self.v6_bits).pack(*values, *hosts, *rest)
+        except struct.error as error:
+            raise InvalidOptionError(f"a message to {message.topic!r} has an integer out of range: {error}") from error
+        length = len(self.topic).to_bytes(self.version.topic_length_size)
+        crc_room = bytes(self.rules.crc_reserved)
+        stored_length = _I16.pack(len(properties) + self.rules.crc_reserved)
+        return head, body, length, self.topic, stored_length, properties, crc_room
+
+
+def encode_members(
+    batch: Message,
+    items: Iterable[tuple[int, bytes, bytes]],
+    rules: EncodeRules,
+    store_host: tuple[str, int],
+    born_timestamp: int = 0,
+) -> EncodedRecords | Refusal:
+    """Encode the members of a batch, each as a record of its own.
+
+    Parameters
+    ----------
+    batch : Message
+        What they share; its body is not looked at.
+    items : iterable of tuple
+        Flag, body and properties field of each member.
+    rules, store_host, born_timestamp
+        As in `encode_message`.
+
+    Notes
+    -----
+    The batch's own properties, written anew from its map, follow each member's (4.8.0 and later). Release 5.3.3 puts no
+    separator between a member's properties and the property CRC unless the batch has properties too.
+    A member whose properties grow beyond 32,767 bytes is refused here; RocketMQ writes an unreadable record.
+    """
+    head = _Head.of(batch, rules, store_host, born_timestamp)
+    refusal = head.refuse()
+    gives_shared = rules.features.gives_members_batch_properties
+    shared = to_utf8(_shared_properties(batch, rules.release)) if gives_shared else b""
+    encoded = EncodedRecords(bytearray(), head.v6_bits, head.store_host, [])
+    for flag, body, own in items:
+        joint = PROPERTY_SEPARATOR.encode() if own and shared and not ends_with_separator(own) else b""
+        properties = own + joint + shared
+        refusal = refusal or _refuse_member(rules, len(properties), head.size(len(body), len(properties)))
+        if refusal is not None:
+            return refusal
+        encoded.starts.append(len(encoded.data))
+        encoded.data += b"".join(head.parts(flag, body, properties, 0))
+    if not rules.features.limits_bodies and len(encoded.data) > rules.max_message_size:
+        reason = f"a batch of {len(encoded.data)} bytes, at most {rules.max_message_size} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    return encoded
+
+
+def _shared_properties(batch: Message, release: str) -> str:
+    return format_properties(stored_properties(batch, release), release)
+
+
+def _refuse_member(rules: EncodeRules, properties: int, record: int) -> Refusal | None:
+    if properties + rules.crc_reserved > MAX_PROPERTIES_SIZE:
+        reason = f"a member's properties take {properties} bytes, at most {MAX_PROPERTIES_SIZE} can be stored"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    if not rules.features.limits_bodies and record > rules.max_message_size:
+        reason = f"a member of {record} bytes, at most {rules.max_message_size} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
+    return None

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The properties of one record, without the rest of it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
+from store_core.format.properties import PropertyParser, decode_text, parse_properties
+from store_core.format.record.decode import corrupt_record_error
+from store_core.format.record.scan import check_record
+
+__all__ = ["record_properties"]
+
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_HEAD: Final = head_dtype()
+_SIZE_POSITION: Final = field_position(_HEAD, "total_size")
+_MAGIC_POSITION: Final = field_position(_HEAD, "magic_code")
+_SYS_FLAG_POSITION: Final = field_position(_HEAD, "sys_flag")
+_BODY_LENGTH_SIZE: Final = _HEAD.itemsize - field_position(_HEAD, "body_length")
+_V1: Final = MagicCode.MESSAGE_V1.value
+_MOST_TOPIC: Final = 127
+
+
+def record_properties(record: memoryview, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
+    """Read the properties of a record; the body is not touched.
+
+    Parameters
+    ----------
+    record : memoryview
+        Format ``B``, from the record's first byte on.
+    parser : PropertyParser
+
+    Raises
+    ------
+    CorruptRecordError
+        If the bytes are no record.
+
+    Notes
+    -----
+    RocketMQ: ``MessageDecoder.decodeProperties``, which believes the lengths.
+    """
+    start, stop = _plain_span(record) or _checked_span(record)
+    return parse_properties(decode_text(bytes(record[start:stop])), parser)
+
+
+def _plain_span(record: memoryview) -> tuple[int, int] | None:
+    """Find the properties of a V1 record whose lengths are positive and add up; None leaves it to `_checked_span`."""
+    room = len(record)
+    if room < MIN_RECORD_SIZE or _I32.unpack_from(record, _MAGIC_POSITION)[0] != _V1:
+        return None
+    size = _I32.unpack_from(record, _SIZE_POSITION)[0]
+    body_start = head_size(_I32.unpack_from(record, _SYS_FLAG_POSITION)[0])
+    if not body_start < size <= room:
+        return None
+    body_length = _I32.unpack_from(record, body_start - _BODY_LENGTH_SIZE)[0]
+    topic_start = body_start + body_length + 1
+    if body_length < 0 or topic_start + _I16.size > size:
+        return None
+    topic_length = record[topic_start - 1]
+    topic_stop = topic_start + topic_length
+    if topic_length > _MOST_TOPIC or topic_stop + _I16.size > size:
+        return None
+    start = topic_stop + _I16.size
+    is_whole = start + _I16.unpack_from(record, topic_stop)[0] == size
+    return (start, size) if is_whole else None
+
+
+def _checked_span(record: memoryview) -> tuple[int, int]:
+    check = check_record(record, 0, None, verify_crc=False)
+    if check.spans is None:
+        raise corrupt_record_error(check, record, 0, 0, "<record>")
+    return check.spans.properties_start, check.spans.properties_stop

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The releases of RocketMQ whose behaviour can be followed, and what each does: one table, which everything asks.
+
+A release is a column: the one before it, with what it changed. No other module compares the names of releases.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from store_core.errors import InvalidOptionError
+from store_core.format.near_name import did_you_mean
+from store_core.format.releases.release_rules import ReleaseRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "rules_of", "shown_releases"]
+
+Release: TypeAlias = Literal["4.3", "4.9", "5.3"]
+"""Whose behaviour is followed: a name of `RELEASES`."""
+
+_4_3: Final = ReleaseRules(
+    release="4.3",
+    judge="4.3.0",
+    # records and properties
+    decoded_properties_capacity=16,
+    writes_null_properties=True,
+    ends_properties_with_separator=True,
+    # files
+    ends_loading_at_odd_file=True,
+    group_commit_attempts=2,
+    group_commit_pause_ms=0,
+    # putting
+    stamps_batches_before_lock=True,
+    # recovery
+    goes_on_after_odd_size=True,
+    # getting and cleaning
+    restarts_at_min_offset=True,
+    # pulling
+    stores_offset_moved_event=True,
+    # delayed messages
+    notes_delay_offset_while_waiting=True,
+)
+
+_4_9: Final = replace(
+    _4_3,
+    release="4.9",
+    judge="4.9.7",
+    # records and properties
+    splits_properties_at_first_separator=True,
+    writes_null_properties=False,
+    ends_properties_with_separator=False,
+    stores_ipv6_hosts=True,
+    limits_bodies=True,
+    refuses_long_properties_before_append=True,
+    gives_members_batch_properties=True,
+    # files
+    ends_loading_at_odd_file=False,
+    # consume queues and index
+    has_light_queues=True,
+    covers_log_to_record_end=True,
+    counts_hash_slots_in_use=True,
+    # putting
+    checks_page_cache_before_message=True,
+    reports_long_properties_as_illegal=True,
+    stamps_batches_before_lock=False,
+    puts_under_reentrant_lock=True,
+    fills_light_lists_for_plain_names=True,
+    leaves_wait_out_of_light_records=True,
+    sets_light_offsets_from_record=True,
+    reports_large_light_records_as_unknown=True,
+    # log, dispatching and replicas
+    flushes_log_by_timer=True,
+    moves_dispatch_into_log=True,
+    waits_for_slave_by_slave_timeout=True,
+    # recovery
+    goes_on_after_odd_size=False,
+    loads_delay_levels_after_recovery=True,
+    dispatches_uncovered_at_start=True,
+    cuts_queues_by_cover=True,
+    deletes_queues_of_lost_log=True,
+    # getting and cleaning
+    restarts_at_min_offset=False,
+    refuses_negative_max_msg_nums=True,
+    # delayed messages
+    corrects_delay_offsets=True,
+    goes_back_to_last_delayed=True,
+    notes_delay_offset_while_waiting=False,
+    notes_delay_offset_after_each=True,
+    retries_delivery_soon=True,
+    drops_delayed_half_messages=True,
+)
+
+_5_3: Final = replace(
+    _4_9,
+    release="5.3",
+    judge="5.3.3",
+    # records and properties
+    decoded_properties_capacity=128,
+    ends_properties_with_separator=True,
+    has_message_version_2=True,
+    has_property_crc=True,
+    has_inner_batches=True,
+    has_timer_messages=True,
+    has_sql_string_predicates=True,
+    # files
+    passes_over_directories=True,
+    deletes_empty_last_file=True,
+    group_commit_attempts=1000,
+    group_commit_pause_ms=1,
+    notes_process_in_abort_file=True,
+    # consume queues and index
+    has_batch_queues=True,
+    keeps_light_queues_from_system_topics=True,
+    passes_over_light_names_with_slash=True,
+    halves_queue_for_min_offset=True,
+    searches_time_by_boundary=True,
+    keeps_found_offset_in_queue=True,
+    checks_record_fits_buffer=True,
+    checks_dup_info=True,
+    refuses_directory_in_index=True,
+    writes_header_of_unused_index=True,
+    # putting
+    checks_puts_by_hooks=True,
+    limits_topics_in_bytes=True,
+    checks_page_cache_before_message=False,
+    reports_long_properties_as_illegal=False,
+    takes_puts_as_duplicating_slave=True,
+    schedules_by_hook=True,
+    fills_light_lists_by_lmq_switch=True,
+    fills_light_lists_for_plain_names=False,
+    leaves_wait_out_of_light_records=False,
+    sets_light_offsets_from_record=False,
+    limits_light_records=True,
+    reports_large_light_records_as_unknown=False,
+    # log, dispatching and replicas
+    has_wake_flush_switches=True,
+    pools_buffers_with_sync_flush=True,
+    flushes_checkpoint_by_timer=True,
+    keeps_confirmed_offset=True,
+    dispatches_only_flushed_records=True,
+    stops_dispatch_at_confirmed_offset=True,
+    notifies_on_slave=True,
+    waits_for_in_sync_replicas=True,
+    skips_replicas_with_duplication=True,
+    # recovery
+    recovers_from_queues_cover=True,
+    dispatches_in_normal_recovery=True,
+    dispatches_whole_confirmed_records=True,
+    loads_delay_levels_after_recovery=False,
+    dispatches_uncovered_at_start=False,
+    has_recheck_of_queues_cover=True,
+    starts_dispatch_at_confirmed_offset=True,
+    cuts_queues_before_log=True,
+    counts_unconfirmed_records=True,
+    # getting and cleaning
+    refuses_negative_max_msg_nums=False,
+    travels_queue_files=True,
+    limits_bytes_of_get=True,
+    ends_full_get_at_any_unit=True,
+    bounds_disk_ratios=True,
+    judges_disk_by_forcible_ratio=True,
+    has_delete_file_batch_max=True,
+    corrects_batch_queues=True,
+    # pulling
+    rejects_pulls_on_unread_slave=True,
+    commits_only_with_result=True,
+    commits_offsets_on_slave=True,
+    keeps_pull_offsets=True,
+    has_server_side_reset=True,
+    answers_with_sys_flags=True,
+    sends_consumers_back_to_master=True,
+    stores_offset_moved_event=False,
+    reports_forbidden_type=True,
+    checks_group_names=True,
+    reports_wrong_queue_as_parameter=True,
+    filters_retries_by_tag=True,
+    cuts_group_from_retry_topic=True,
+    # files of the broker
+    versions_consumer_offsets=True,
+    versions_delay_offsets=True,
+    has_state_version=True,
+    has_topic_attributes=True,
+    has_group_attributes=True,
+    has_forbidden_table=True,
+    # delayed messages
+    notes_delay_offset_while_waiting=True,
+)
+
+RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {"4.3": _4_3, "4.9": _4_9, "5.3": _5_3}
+"""What each release does, oldest first."""
+
+RELEASES: Final = tuple(RELEASE_RULES)
+"""The names of all releases, oldest first."""
+
+DEFAULT_RELEASE: Final[Release] = RELEASES[-1]
+"""The release that is followed if nobody says which."""
+
+
+def rules_of(release: str) -> ReleaseRules:
+    """Return what a release does.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such release; the known ones are named, and the nearest.
+    """
+    try:
+        return RELEASE_RULES[release]  # type: ignore[index]  # any other name is an error, which is told below
+    except (KeyError, TypeError):
+        question = did_you_mean(str(release), RELEASES)
+        hint = f"; {question}" if question else ""
+        raise InvalidOptionError(f"release: expected one of {', '.join(RELEASES)}, found {release!r}{hint}") from None
+
+
+def shown_releases() -> str:
+    """Return the names of all releases for a document: the last one after "or"."""
+    *others, last = (f"`{name}`" for name in RELEASES)
+    return f"{', '.join(others)} or {last}"
+
+
+def _reduce(rules: ReleaseRules) -> tuple[Callable[[str], ReleaseRules], tuple[str]]:
+    return rules_of, (rules.release,)
+
+
+copyreg.pickle(ReleaseRules, _reduce)  # by name: configurations that hold it go to tasks

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``docs/releases.md``: what each release does, from the table that the code asks."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
+from store_core.format.releases.release_rules import release_features
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store_core.format.releases.release_rules import Feature
+
+__all__ = ["markdown_document"]
+
+
+def markdown_document() -> str:
+    """Return the text of ``docs/releases.md``."""
+    lines = [*_INTRODUCTION, *_judge_lines(), *_EXPLANATION]
+    for area, features in groupby(release_features(), lambda feature: feature.area):
+        lines += ["", f"## {area}", "", *_table(features)]
+    return "\n".join([*lines, ""])
+
+
+def _judge_lines() -> Iterator[str]:
+    for name, rules in RELEASE_RULES.items():
+        yield f"| `{name}`{' (default)' if name == DEFAULT_RELEASE else ''} | {rules.judge} |"
+
+
+def _table(features: Iterator[Feature]) -> Iterator[str]:
+    yield f"| what it does | {' | '.join(RELEASES)} | feature, and where RocketMQ has it |"
+    yield f"|---|{':---:|' * len(RELEASES)}---|"
+    for feature in features:
+        values = " | ".join(_shown(getattr(rules, feature.name)) for rules in RELEASE_RULES.values())
+        yield f"| {feature.meaning} | {values} | `{feature.name}`: {feature.source} |"
+
+
+def _shown(value: bool | int) -> str:  # noqa: FBT001 -- a value of the table
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return str(value)
+
+
+_INTRODUCTION: Final = (
+    "<!-- Generated from the table of releases by `make docs`; do not edit. -->",
+    "# Releases of RocketMQ",
+    "",
+    "The option `release` (`--release` on the command line) names the RocketMQ whose rules are followed. Each name",
+    "stands for one version, whose answers the tests compare with:",
+    "",
+    "| `release` | RocketMQ |",
+    "|---|---|",
+)
+_EXPLANATION: Final = (
+    "",
+    "The tables below list every rule on which these releases differ here. What is not listed is the same in all of",
+    "them. If your broker is of another version, choose by the versions in the last column, which say when RocketMQ",
+    "changed; `5.x` stands for some version from 5.0.0 on, `4.9.x` for one of 4.9.",
+    "",
+    "Reading depends on very few of them: on how a property with the byte 1 is parsed",
+    "([how to choose](guides/read.md#choose-the-release)), and on three words of SQL92. The others matter to writing,",
+    "recovery, consuming and rebuilding. The versions of Spark and Python are a different matter: see",
+    "[Compatibility](compatibility.md).",
+)

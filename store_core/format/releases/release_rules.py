@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What releases of RocketMQ do differently, each difference as a feature with a name.
+
+`store_core.format.releases.release` says which release does what. A feature that is not a yes or no holds the value
+that the release takes. Each names the Java method that the rule comes from, and the RocketMQ version that brought or
+changed it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, NamedTuple
+
+from store_core.format.releases.release_broker import BrokerFeatures
+from store_core.format.releases.release_records import RecordFeatures
+from store_core.format.releases.release_store import StoreFeatures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Feature", "ReleaseRules", "release_features"]
+
+
+class Feature(NamedTuple):
+    """What is known of a feature, for documents.
+
+    Attributes
+    ----------
+    name : str
+        The attribute of `ReleaseRules`.
+    area : str
+        What part of RocketMQ it belongs to.
+    meaning : str
+        A clause without a full stop.
+    source : str
+        Java method, and the RocketMQ version of the rule.
+    """
+
+    name: str
+    area: str
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
+    """The features of one release.
+
+    Attributes
+    ----------
+    release : str
+        Its name in options.
+    judge : str
+        The RocketMQ version whose behaviour is followed and tested against.
+    """
+
+    release: str
+    judge: str
+
+
+def release_features() -> Iterator[Feature]:
+    """List the features in the order of the table."""
+    for each in fields(ReleaseRules):
+        if each.metadata:
+            yield Feature(each.name, **each.metadata)

@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The index of one queue of a batch topic: a unit of 46 bytes for each record, however many messages that holds."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.segment_paths import SegmentPaths
+from store_core.queue.consume_queue import batch_consume_queue_bounds as bounds
+from store_core.queue.consume_queue.batch_consume_queue_search import units_from, units_of_time
+from store_core.queue.consume_queue.expired_units import delete_expired_files
+from store_core.queue.units.batch_consume_queue_unit import (
+    BATCH_UNIT_SIZE,
+    BatchCqUnit,
+    batch_units,
+    count_true,
+    readable_units,
+)
+from store_core.queue.units.queue_assignment import batch_refusal, fitting_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.consume_queue.time_search import BoundaryType
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.units.batch_consume_queue_unit import BatchUnitArray
+
+    _Columns: TypeAlias = dict[str, npt.NDArray[np.signedinteger[Any]]]
+
+__all__ = ["BatchConsumeQueue"]
+
+_LOG: Final = logging.getLogger("store_core")
+_MAX_RETRIES: Final = 30
+_SECONDS_BETWEEN: Final = 1.0
+
+
+def _yes() -> bool:
+    return True
+
+
+def _ignore() -> None:
+    pass
+
+
+class BatchConsumeQueue:
+    """The units of one queue of a topic with ``queue.type=BatchCQ`` (RocketMQ 5.0 and later: ``BatchConsumeQueue``).
+
+    A unit says which indexes its record covers, so units are found by searching, and file names, which count bytes,
+    say nothing of indexes. One thread puts units and corrects bounds; others may read meanwhile.
+
+    **Ghosts**: bytes behind the end are zeroed when it moves back, as in
+    `store_core.queue.consume_queue.consume_queue`.
+
+    Parameters
+    ----------
+    topic : str
+    queue_id : int
+    directory : Path
+        The queue's own: ``batchconsumequeue/TOPIC/QUEUE``.
+    rules : QueueRules
+    file_system : FileSystem
+    clock : Clock
+    can_write : callable
+        Whether the store's flags let queues be written (RocketMQ: ``RunningFlags.isCQWriteable``).
+    on_error : callable
+        Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
+    writable : bool
+        Whether anything on disk may be changed.
+
+    Attributes
+    ----------
+    mapped_file_queue : MappedFileQueue
+    max_physical_offset : int
+        Where the last unit's record **starts**; -1 before the first.
+    min_offset_in_queue : int
+        First index that is there; -1 without units.
+    max_offset_in_queue : int
+        Next index; 0 without units.
+    min_logic_offset : int
+        Start of the first file, in bytes; -1 without files, once that was looked at.
+    unit_size : int
+        Bytes of a unit.
+    """
+
+    unit_size: Final = BATCH_UNIT_SIZE
+
+    def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
+        self,
+        topic: str,
+        queue_id: int,
+        directory: Path,
+        rules: QueueRules,
+        file_system: FileSystem,
+        clock: Clock,
+        *,
+        can_write: Callable[[], bool] = _yes,
+        on_error: Callable[[], None] = _ignore,
+        writable: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.rules = rules
+        file_size = -(-rules.batch_consume_queue_file_size // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE
+        self.mapped_file_queue = MappedFileQueue(
+            SegmentPaths((directory,)), file_size, file_system, clock, writable=writable
+        )
+        self.max_physical_offset = -1
+        self.min_offset_in_queue = -1
+        self.max_offset_in_queue = 0
+        self.min_logic_offset = 0
+        self._file_system = file_system
+        self._clock = clock
+        self._can_write = can_write
+        self._on_error = on_error
+        self._writable = writable
+        self._is_recovering = False
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset_in_queue}:{self.max_offset_in_queue})"
+        )
+
+    # ---- opening
+
+    def load(self) -> tuple[str, ...]:
+        """Take in the files that are there; notes and errors are those of `MappedFileQueue.load`."""
+        return self.mapped_file_queue.load(self.rules.release)
+
+    def recover(self) -> tuple[str, ...]:
+        """Find the queue's end: the first unit of the last three files that can't be one; say what was dropped.
+
+        Files behind it go; units behind it stay in the file until `clear_tail`, as in a `ConsumeQueue`. A queue without
+        files stays as it is.
+        """
+        self._is_recovering = True
+        found = bounds.recover(self.mapped_file_queue, clear_tail=False)
+        if found is None:
+            return ()
+        if found.max_physical_offset is not None:
+            self.max_physical_offset = found.max_physical_offset
+        self._find_min()
+        self._find_max()
+        return found.notes
+
+    # ---- bounds
+
+    def _find_min(self) -> None:
+        """Take the first index from the first file (RocketMQ: ``reviseMinOffsetInQueue``)."""
+        first = self.mapped_file_queue.first_mapped_file
+        if first is None:
+            self.max_offset_in_queue = 0
+        units = readable_units(first)
+        self.min_logic_offset = first.file_from_offset if first is not None else -1
+        self.min_offset_in_queue = int(units["msg_base_offset"][0]) if len(units) else -1
+
+    def _find_max(self) -> None:
+        """Take the next index from the last file, or the one before (RocketMQ: ``reviseMaxOffsetInQueue``)."""
+        last = self.last_unit
+        self.max_offset_in_queue = last.queue_offset + last.batch_size if last is not None else 0
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move `min_offset_in_queue` behind the leading units of the first file that point below the log's start."""
+        self._find_min()
+        units = readable_units(self.mapped_file_queue.first_mapped_file)
+        gone = count_true(units["physical_offset"] < min_physical_offset)
+        if gone:
+            unit = BatchCqUnit.of(units, gone - 1)
+            self.min_offset_in_queue = unit.queue_offset + unit.batch_size
+
+    def roll_next_file(self, queue_offset: int) -> int:  # noqa: ARG002 -- as of a `ConsumeQueue`
+        """Return 0, as RocketMQ does: where the next file begins can't be computed."""
+        return 0
+
+    # ---- putting
+
+    def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
+        """Append the unit of a record: up to 30 times, a second apart, then the queue counts as broken.
+
+        A record that starts at or before `max_physical_offset` is in the queue already, and nothing happens.
+
+        Returns
+        -------
+        bool
+            False if the unit was refused, see `batch_refusal`, or could not be written: then `on_error` was called.
+        """
+        if batch_refusal(request.message_base_offset, request.batch_size) is not None:
+            return False
+        columns = {
+            "physical_offset": request.physical_offset,
+            "store_size": request.message_size,
+            "tags_code": request.tags_code,
+            "store_timestamp": request.store_timestamp,
+            "msg_base_offset": request.message_base_offset,
+            "batch_size": request.batch_size,
+        }
+        return self._put({name: np.array([value], np.int64) for name, value in columns.items()})
+
+    def put_units(  # noqa: PLR0913 -- one argument a field
+        self,
+        physical_offset: npt.NDArray[np.int64],
+        size: npt.NDArray[np.int64],
+        tags_code: npt.NDArray[np.int64],
+        store_timestamp: npt.NDArray[np.int64],
+        message_base_offset: npt.NDArray[np.int64],
+        batch_size: npt.NDArray[np.int16],
+    ) -> bool:
+        """Append the units of many records, in log order, as `put_message_position_info_wrapper` one by one.
+
+        Returns
+        -------
+        bool
+            False if a unit was refused, or could not be written: then `on_error` was called, and the rest left out.
+        """
+        sound = fitting_batches(message_base_offset, batch_size)
+        columns: _Columns = {
+            "physical_offset": physical_offset,
+            "store_size": size,
+            "tags_code": tags_code,
+            "store_timestamp": store_timestamp,
+            "msg_base_offset": message_base_offset,
+            "batch_size": batch_size,
+        }
+        if sound.all():
+            return self._put(columns)
+        return self._put({name: column[sound] for name, column in columns.items()}) and False
+
+    def _put(self, columns: _Columns) -> bool:
+        starts = columns["physical_offset"]
+        before = np.maximum.accumulate(np.concatenate(([self.max_physical_offset], starts)))[:-1]
+        units = batch_units({name: column[starts > before] for name, column in columns.items()})
+        while len(units):
+            taken = self._append_with_retries(units)
+            if not taken:
+                return False
+            units = units[taken:]
+        return True
+
+    def _append_with_retries(self, units: BatchUnitArray) -> int:
+        for _ in range(_MAX_RETRIES if self._can_write() else 0):
+            taken = self._append(units)
+            if taken:
+                return taken
+            self._clock.sleep(_SECONDS_BETWEEN)
+        _LOG.error("queue %s-%d can't be written: %d records are not in it", self.topic, self.queue_id, len(units))
+        self._on_error()
+        return 0
+
+    def _append(self, units: BatchUnitArray) -> int:
+        """Append what fits into the last file, and say how many units that were."""
+        queue = self.mapped_file_queue
+        try:
+            file = queue.get_last_mapped_file(queue.max_offset)
+            if file is None:
+                return 0
+            if not file.wrote_position and not file.is_new and not self._is_recovering:
+                file.set_position(0, clear_tail=True)
+            count = min(len(units), (file.file_size - file.wrote_position) // BATCH_UNIT_SIZE)
+            if not file.append(units[:count].view(np.uint8).data):
+                return 0
+        except OSError as error:
+            _LOG.warning("queue %s-%d: records not indexed: %s", self.topic, self.queue_id, error)
+            return 0
+        last = BatchCqUnit.of(units, count - 1)
+        self.max_physical_offset = last.physical_offset
+        self.max_offset_in_queue = last.queue_offset + last.batch_size
+        if file.first_create_in_queue and self.min_offset_in_queue == -1:
+            self._find_min()
+        return count
+
+    # ---- reading
+
+    def get_index_buffer(self, queue_offset: int) -> BatchUnitArray | None:
+        """See the units from the one that holds an index to the end of its file, without copying.
+
+        The first unit may begin before the index. None before the first unit, and at or behind `max_offset_in_queue`.
+        """
+        return units_from(self.mapped_file_queue, queue_offset) if queue_offset < self.max_offset_in_queue else None
+
+    def iterate_from(self, queue_offset: int) -> Iterator[BatchCqUnit]:
+        """Yield the units from the one that holds an index to the end of the queue one by one.
+
+        (In RocketMQ an iteration ends with its first file.)
+        """
+        while (units := self.get_index_buffer(queue_offset)) is not None:
+            for index in range(len(units)):
+                yield BatchCqUnit.of(units, index)
+            unit = BatchCqUnit.of(units, len(units) - 1)
+            if unit.queue_offset + unit.batch_size <= queue_offset:
+                return  # damage: going on there would not end
+            queue_offset = unit.queue_offset + unit.batch_size
+
+    @property
+    def last_unit(self) -> BatchCqUnit | None:
+        """The newest unit, of the last file or the one before; None if there is none."""
+        for file in reversed(self.mapped_file_queue.mapped_files[-2:]):
+            units = readable_units(file)
+            if len(units):
+                return BatchCqUnit.of(units, len(units) - 1)
+        return None
+
+    def get_offset_in_queue_by_time(
+        self,
+        timestamp: int,
+        boundary: BoundaryType,
+        store_time: Callable[[int, int], int] | None = None,  # noqa: ARG002 -- as of a `ConsumeQueue`
+        min_physical_offset: int = 0,  # noqa: ARG002
+    ) -> int:
+        """Find the index of the messages stored at a time; see `batch_consume_queue_search.units_of_time`.
+
+        Store times are in the units, so the log is not asked.
+
+        Parameters
+        ----------
+        timestamp : int
+            Ms since 1970.
+        boundary : BoundaryType
+
+        Returns
+        -------
+        int
+            First index of the record found, between the queue's bounds; its first index if there is none.
+        """
+        units = units_of_time(self.mapped_file_queue, timestamp, boundary)
+        found = int(units["msg_base_offset"][0]) if units is not None else -1
+        return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)
+
+    # ---- cutting
+
+    def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
+        """Drop the units that point at or behind where the log ends now, and say what was dropped.
+
+        See `store_core.queue.consume_queue.batch_consume_queue_bounds.truncate`. `max_physical_offset` becomes that of
+        the last unit; of an empty queue one less than `physical_offset`.
+        """
+        queue = self.mapped_file_queue
+        self.max_physical_offset = physical_offset - 1
+        found = bounds.truncate(queue, physical_offset, self._file_system, clear_tail=self._writable)
+        if found.max_physical_offset is not None:
+            self.max_physical_offset = found.max_physical_offset
+        queue.flushed_where = min(queue.flushed_where, queue.max_offset)
+        self._find_min()
+        self._find_max()
+        return found.notes
+
+    def clear_tail(self) -> None:
+        """Zero what lies behind the end in the last file, so that the next restart does not take it for units."""
+        self._is_recovering = False
+        last = self.mapped_file_queue.last_mapped_file
+        if last is not None and self._writable:
+            last.clear_tail()
+
+    def delete_expired_file(self, min_physical_offset: int) -> int:
+        """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.
+
+        Returns
+        -------
+        int
+            How many files were deleted.
+        """
+        count = delete_expired_files(self.mapped_file_queue, min_physical_offset, BATCH_UNIT_SIZE)
+        self.correct_min_offset(min_physical_offset)
+        return count
+
+    def flush(self, least_pages: int) -> bool:
+        """Bring units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
+        return self.mapped_file_queue.flush(least_pages)
+
+    def destroy(self) -> None:
+        """Delete all files, and start again as a queue that never had any."""
+        self.max_physical_offset = self.min_offset_in_queue = -1
+        self.max_offset_in_queue = 0
+        self.mapped_file_queue.destroy()
+
+    def close(self) -> None:
+        """Let go of all files; they stay on disk. Nothing is flushed."""
+        self.mapped_file_queue.close()

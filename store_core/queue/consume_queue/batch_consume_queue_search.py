@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which unit of a batch consume queue holds an index, or was stored at a time.
+
+The steps are RocketMQ's, one by one (``BatchConsumeQueue.getBatchMsgIndexBuffer``, ``getOffsetInQueueByTime``), as what
+they find in units that are out of order depends on which of them were looked at. RocketMQ 5.3.3 looks files up in a
+cache of their first units, which finds the same as looking at the files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.units.batch_consume_queue_unit import readable_units
+
+if TYPE_CHECKING:
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.queue.units.batch_consume_queue_unit import BatchUnitArray
+
+__all__ = ["units_from", "units_of_time"]
+
+
+def units_from(queue: MappedFileQueue, queue_offset: int) -> BatchUnitArray | None:
+    """See the units from the one that holds an index to the end of its file; None if there is none.
+
+    The file is the last one that begins at or before the index.
+    """
+    for file in reversed(queue.mapped_files):
+        units = readable_units(file)
+        if len(units) and int(units["msg_base_offset"][0]) <= queue_offset:
+            index = _floor(units, queue_offset)
+            return units[index:] if index is not None else None
+    return None
+
+
+def _floor(units: BatchUnitArray, queue_offset: int) -> int | None:
+    """Find the last unit that begins at or before an index (RocketMQ: ``BatchConsumeQueue.binarySearch``)."""
+    bases = units["msg_base_offset"]
+    left, right = 0, len(units) - 1
+    while left <= right:
+        middle = (left + right) // 2
+        base = int(bases[middle])
+        if base == queue_offset:
+            return middle
+        if base > queue_offset:
+            right = middle - 1
+        elif middle > left:
+            left = middle
+        else:
+            following = middle + 1
+            return following if following < len(units) and int(bases[following]) <= queue_offset else middle
+    return None
+
+
+def units_of_time(queue: MappedFileQueue, timestamp: int, boundary: BoundaryType) -> BatchUnitArray | None:
+    """See the units from the one for a time to the end of its file; None where RocketMQ gives -1.
+
+    At or behind the time of the file's last unit it is that one, for both boundaries. Before, `BoundaryType.LOWER`
+    gives the first unit stored at the time or later. `BoundaryType.UPPER` often gives none, or not the last one
+    before the time: so does RocketMQ.
+    """
+    units = _units_for_time(queue, timestamp)
+    if not len(units):
+        return None
+    if timestamp >= int(units["store_timestamp"][-1]):
+        return units[-1:]
+    index = _at_time(units, timestamp, is_lower=boundary is BoundaryType.LOWER)
+    return units[index:] if index is not None else None
+
+
+def _units_for_time(queue: MappedFileQueue, timestamp: int) -> BatchUnitArray:
+    """Choose a file: the last if it begins in time, else the one that begins last of those that do, else the first."""
+    last = readable_units(queue.last_mapped_file)
+    if len(last) and int(last["store_timestamp"][0]) <= timestamp:
+        return last
+    filled = [units for file in queue.mapped_files if len(units := readable_units(file))]
+    begun = [units for units in filled if int(units["store_timestamp"][0]) <= timestamp]
+    # Of files that begin at the same time the later one: `max` would give the first.
+    best = max(reversed(begun), key=lambda units: int(units["store_timestamp"][0]), default=None)
+    return best if best is not None else readable_units(queue.first_mapped_file)
+
+
+def _at_time(units: BatchUnitArray, timestamp: int, *, is_lower: bool) -> int | None:
+    """Search the units of a file (RocketMQ: ``BatchConsumeQueue.binarySearchRight``)."""
+    times = units["store_timestamp"]
+    left, right = 0, len(units) - 1
+    while left <= right:
+        middle = (left + right) // 2
+        time = int(times[middle])
+        if middle == right:
+            return middle if time >= timestamp else None
+        if middle == left:
+            if time >= timestamp:
+                return middle
+            left = middle + 1
+        elif is_lower:
+            left, right = (middle + 1, right) if time < timestamp else (left, middle)
+        else:
+            left, right = (middle, right) if time <= timestamp else (left, middle - 1)
+    return None

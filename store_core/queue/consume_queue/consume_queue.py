@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The index of one queue: its messages in order, each as a unit of 20 bytes."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.queue.consume_queue import consume_queue_bounds as bounds
+from store_core.queue.consume_queue.expired_units import delete_expired_files
+from store_core.queue.consume_queue.queue_extension import is_ext_address
+from store_core.queue.consume_queue.queue_reader import QueueReader
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, UNIT_SEAL, coverage, pre_blank
+from store_core.queue.units.queue_assignment import index_limit, index_refusal
+from store_core.queue.units.unit_run import UnitRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.files.mapped_file import MappedFile
+    from store_core.queue.consume_queue.queue_extension import QueueExtension
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["ConsumeQueue"]
+
+_LOG: Final = logging.getLogger("store_core")
+_MAX_RETRIES: Final = 30
+_SECONDS_BETWEEN: Final = 1.0
+_NO_EXT_ADDRESS: Final = 1
+
+
+def _yes() -> bool:
+    return True
+
+
+def _ignore() -> None:
+    pass
+
+
+class ConsumeQueue(QueueReader):
+    """The units of one queue of one topic, in files of equal size (RocketMQ: ``ConsumeQueue``).
+
+    Unit `k` stands at byte ``20 * k`` of the files' byte space. Offsets named `queue_offset` count units, physical
+    offsets are bytes of the commit log, logic offsets are bytes of the queue's own files.
+
+    One thread puts units and corrects bounds; others may read meanwhile. What the system refuses is an `OSError`, but
+    for a unit that can't be put.
+
+    **After a crash** the queue ends before the first unit that did not reach the disk, if it is in the last three
+    files; the log has what came after.
+
+    **Ghosts.** When RocketMQ truncates a queue it only moves the end, and the units behind it stay on disk. As units
+    always align, a later restart reads on into them, and serves what is no longer there. Here, what lies behind the end
+    is overwritten with zeros whenever the end moves back (`recover`, `truncate_dirty_logic_files`), and when the queue
+    grows into a file that was there already. RocketMQ reads those bytes only to revive them, so nothing else differs.
+
+    Parameters
+    ----------
+    topic : str
+    queue_id : int
+    directory : Path
+        The queue's own: ``consumequeue/TOPIC/QUEUE``.
+    rules : QueueRules
+    file_system : FileSystem
+    clock : Clock
+    ext : QueueExtension, optional
+        Where tags codes, store times and filter bit maps go if the extension is enabled.
+    can_write : callable
+        Whether the store's flags let queues be written (RocketMQ: ``RunningFlags.isCQWriteable``).
+    on_error : callable
+        Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
+    writable : bool
+        Whether anything on disk may be changed. If not, `recover` and the truncation leave files as they are, and only
+        the view of them ends.
+
+    Attributes
+    ----------
+    mapped_file_queue : MappedFileQueue
+    max_physical_offset : int
+        What of the log is covered, by the last unit: its record's end, in release 4.3 its start; -1 before the first.
+    min_logic_offset : int
+        Below it units point to what is gone; bytes. Not stored.
+    misplaced : int
+        How many units were put behind their index, because those before them were missing.
+    unit_size : int
+        Bytes of a unit.
+    """
+
+    def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
+        self,
+        topic: str,
+        queue_id: int,
+        directory: Path,
+        rules: QueueRules,
+        file_system: FileSystem,
+        clock: Clock,
+        *,
+        ext: QueueExtension | None = None,
+        can_write: Callable[[], bool] = _yes,
+        on_error: Callable[[], None] = _ignore,
+        writable: bool = True,
+    ) -> None:
+        super().__init__(directory, rules, file_system, clock, writable=writable)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.ext = ext
+        self.max_physical_offset = -1
+        self.misplaced = 0
+        self._index_limit = index_limit(rules)
+        self._file_system = file_system
+        self._clock = clock
+        self._can_write = can_write
+        # Until `clear_tail`, what RocketMQ counts once more is kept, also of files that 4.3 did not load.
+        self._is_recovering = False
+        self._on_error = on_error
+
+    def __repr__(self) -> str:
+        return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset_in_queue}:{self.max_offset_in_queue})"
+
+    # ---- opening
+
+    def load(self) -> tuple[str, ...]:
+        """Take in the files that are there, each as full; `recover` finds the end.
+
+        Returns
+        -------
+        tuple of str
+            What an operator should know.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the directory holds what the release refuses to load; see `store_core.files.segment_listing`.
+        """
+        notes = self.mapped_file_queue.load(self.rules.release)
+        return notes if self.ext is None else (*notes, *self.ext.load())
+
+    def recover(self) -> tuple[str, ...]:
+        """Find the queue's end: the first unit of the last three files that can't be one; files behind it go.
+
+        Pre-fill units count, and set `max_physical_offset` until a real one follows (RocketMQ:
+        ``ConsumeQueue.recover``). A queue without files stays as it is. Units behind the end stay in the file, since
+        `truncate_dirty_logic_files` counts them once more; `clear_tail` takes what is left of them away.
+
+        Returns
+        -------
+        tuple of str
+            What was dropped.
+        """
+        self._is_recovering = True
+        queue = self.mapped_file_queue
+        found = bounds.recover(queue, self.rules.features, clear_tail=False)
+        if found is None:
+            return ()
+        if found.max_physical_offset is not None:
+            self.max_physical_offset = found.max_physical_offset
+        if self.ext is not None:
+            self.ext.recover()
+            self.ext.truncate_by_max_address(found.ext_address)
+        return found.notes
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move `min_logic_offset` to the first unit that points at or behind the log's start.
+
+        See `store_core.queue.consume_queue.consume_queue_bounds.first_live` for the rules of the releases.
+        """
+        queue, features = self.mapped_file_queue, self.rules.features
+        found = bounds.first_live(queue, self.min_logic_offset, min_physical_offset, features)
+        if found is None:
+            return
+        self.min_logic_offset = found.logic_offset
+        if self.ext is not None and is_ext_address(found.tags_code):
+            self.ext.truncate_by_min_address(found.tags_code)
+
+    # ---- putting
+
+    def refusal_of(self, queue_offset: int) -> str | None:
+        """Say why a unit can't be put at an index: there is none such, or the queue is full; None if it can."""
+        return index_refusal(queue_offset, self.rules) or self.full_refusal()
+
+    def full_refusal(self) -> str | None:
+        """Say that the queue ends where the last file of any queue ends, so that it takes no unit; None if it does not.
+
+        RocketMQ would go on in a file whose end overflows. Only a queue that begins near `index_limit` gets there.
+        """
+        if self.max_offset_in_queue < self._index_limit:
+            return None
+        return f"the queue is full: it ends at queue offset {self.max_offset_in_queue}, the largest there can be"
+
+    def surely_has_room(self, queue_offset: npt.NDArray[np.int64]) -> bool:
+        """Return whether the queue can't become full by units at these indexes."""
+        end = max(self.max_offset_in_queue, int(queue_offset.max(initial=0)) + 1)
+        return end + len(queue_offset) <= self._index_limit
+
+    def put_message_position_info(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
+        """Append a unit, once (RocketMQ: ``ConsumeQueue.putMessagePositionInfo``).
+
+        1. A record that `max_physical_offset` covers is in the queue already: nothing happens. By release 4.9 and 5.3
+           it is covered if its end is, by 4.3 if its start is.
+        2. The first unit of a queue without files makes the file that holds its index. If that index isn't 0, the queue
+           begins there: `min_logic_offset` becomes it, and the file is filled up to it with units that point nowhere.
+        3. A unit whose index lies before the end is in the queue already: nothing happens. One whose index lies behind
+           the end is appended all the same, at the wrong index. Index 0 is never compared.
+
+        RocketMQ moves ``maxPhysicOffset`` before it writes, so that after a failed write the retry takes the record for
+        a covered one, and its unit is lost. Here it moves after the write.
+
+        Returns
+        -------
+        bool
+            True if the unit is in the queue, or was taken for one that is. False if `refusal_of` has a reason, or the
+            system refused to write; then nothing changed that a retry would not do again.
+        """
+        if self.refusal_of(queue_offset) is not None:
+            return False
+        covers = coverage(physical_offset, size, self.rules.features)
+        if covers <= self.max_physical_offset:
+            return True
+        unit = np.array((physical_offset, size, tags_code), UNIT_DTYPE)
+        try:
+            file = self._file_for(queue_offset)
+            if file is not None and self._is_behind(file, queue_offset):
+                return True
+            is_put = file is not None and file.append(unit.tobytes(), seal=UNIT_SEAL)
+        except OSError as error:
+            _LOG.warning("queue %s-%d: record %d not indexed: %s", self.topic, self.queue_id, physical_offset, error)
+            return False
+        if is_put:
+            self.max_physical_offset = covers
+            self._note_misplaced(queue_offset > self.max_offset_in_queue - 1)
+        return is_put
+
+    def _file_for(self, queue_offset: int) -> MappedFile | None:
+        """Return the file to append to, made and filled up to `queue_offset` if the queue begins there."""
+        wanted = queue_offset * CQ_STORE_UNIT_SIZE
+        queue = self.mapped_file_queue
+        file = queue.get_last_mapped_file(wanted)
+        if file is None or file.wrote_position:
+            return file
+        if not file.is_new and not self._is_recovering:
+            file.set_position(0, clear_tail=True)
+        if file.first_create_in_queue and queue_offset:
+            self.min_logic_offset = queue.flushed_where = queue.committed_where = wanted
+            blanks = wanted % queue.file_size // CQ_STORE_UNIT_SIZE
+            file.append(pre_blank(blanks).tobytes())
+        return file
+
+    def _is_behind(self, file: MappedFile, queue_offset: int) -> bool:
+        """Whether an index lies before the end of the queue."""
+        end = file.file_from_offset + file.wrote_position
+        return 0 < queue_offset * CQ_STORE_UNIT_SIZE < end
+
+    def _note_misplaced(self, count: int) -> None:
+        if count and not self.misplaced:
+            index = self.max_offset_in_queue
+            _LOG.warning("queue %s-%d: the units before index %d are missing", self.topic, self.queue_id, index)
+        self.misplaced += count
+
+    def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
+        """Append the unit of a record: up to 30 times, a second apart, then the queues count as broken.
+
+        With an extension, the record's tags code, store time and bit map go there first, and the unit gets their
+        address; if that fails the unit gets the tags code itself. RocketMQ puts them there anew for each try
+        (``putMessagePositionInfoWrapper``). A queue's light copies are the table's matter.
+
+        Returns
+        -------
+        bool
+            False if the unit was refused, see `refusal_of`, or could not be written: then `on_error` was called.
+        """
+        if self.refusal_of(request.consume_queue_offset) is not None:
+            return False
+        tags_code = request.tags_code
+        if self.ext is not None and self._can_write():
+            address = self.ext.put(tags_code, request.store_timestamp, request.bit_map)
+            if address is not None and is_ext_address(address):
+                tags_code = address
+        size, queue_offset = request.message_size, request.consume_queue_offset
+        return self._put_with_retries(request.physical_offset, size, tags_code, queue_offset)
+
+    def _put_with_retries(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
+        retries = _MAX_RETRIES if self.mapped_file_queue.writable and self._can_write() else 0
+        for _ in range(retries):
+            if self.put_message_position_info(physical_offset, size, tags_code, queue_offset):
+                return True
+            self._clock.sleep(_SECONDS_BETWEEN)
+        _LOG.error("queue %s-%d can't be written: record %d is not in it", self.topic, self.queue_id, physical_offset)
+        self._on_error()
+        return False
+
+    def put_units(
+        self,
+        physical_offset: npt.NDArray[np.int64],
+        size: npt.NDArray[np.int64],
+        tags_code: npt.NDArray[np.int64],
+        queue_offset: npt.NDArray[np.int64],
+    ) -> bool:
+        """Append the units of many records, in log order.
+
+        The queue is then as if each had been put by itself, with retries; the extension is the caller's matter. Refused
+        units are left out, see `refusal_of`. When one can't be written, `on_error` is called and the rest is left out.
+
+        Returns
+        -------
+        bool
+            False if a unit was refused or could not be written.
+        """
+        sound = (queue_offset >= 0) & (queue_offset < self._index_limit)
+        is_sound = bool(sound.all())
+        if not is_sound:
+            physical_offset, size, tags_code, queue_offset = (
+                column[sound] for column in (physical_offset, size, tags_code, queue_offset)
+            )
+        run = UnitRun(physical_offset, size, tags_code, queue_offset, self.rules.features)
+        while run.remaining:
+            if not self._put_some(run):
+                return False
+        return is_sound
+
+    def _put_some(self, run: UnitRun) -> bool:
+        """Take the next units of a run that share one fate; at the start of a file, and after an error, just one."""
+        if run.skip_covered(self.max_physical_offset):
+            return True
+        if self.max_offset_in_queue >= self._index_limit:
+            return False
+        file = self.mapped_file_queue.last_mapped_file
+        if file is None or file.is_full or not file.wrote_position or not self._can_write():
+            return self._put_with_retries(*run.take_one())
+        end = file.file_from_offset + file.wrote_position
+        room = (file.file_size - file.wrote_position) // CQ_STORE_UNIT_SIZE
+        count = run.count_appended(self.max_physical_offset, end, room)
+        if not count:
+            return run.skip_behind(end)
+        misplaced = run.count_misplaced(count, end)
+        try:
+            file.append(run.units(count).view(np.uint8).data, seal=UNIT_SEAL)
+        except OSError as error:
+            _LOG.warning("queue %s-%d: %d records not indexed: %s", self.topic, self.queue_id, count, error)
+            return self._put_with_retries(*run.take_one())
+        self.max_physical_offset = run.advance(count)
+        self._note_misplaced(misplaced)
+        return True
+
+    # ---- cutting
+
+    def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
+        """Drop the units that point at or behind where the log ends now.
+
+        See `store_core.queue.consume_queue.consume_queue_bounds.truncate`. `max_physical_offset` becomes that of the
+        last unit; of an empty queue `physical_offset`, in release 4.3 one less.
+
+        Returns
+        -------
+        tuple of str
+            What was dropped.
+        """
+        queue, features = self.mapped_file_queue, self.rules.features
+        self.max_physical_offset = physical_offset if features.covers_log_to_record_end else physical_offset - 1
+        found = bounds.truncate(
+            queue, physical_offset, self._file_system, features, clear_tail=self.mapped_file_queue.writable
+        )
+        if found.max_physical_offset is not None:
+            self.max_physical_offset = found.max_physical_offset
+        elif self.ext is not None:
+            self.ext.truncate_by_max_address(_NO_EXT_ADDRESS)
+        return found.notes
+
+    def clear_tail(self) -> None:
+        """Zero what lies behind the end in the last file, so that the next restart does not take it for units.
+
+        RocketMQ leaves it there: units that a recovery dropped are back after the next one.
+        """
+        self._is_recovering = False
+        last = self.mapped_file_queue.last_mapped_file
+        if last is not None and self.mapped_file_queue.writable:
+            last.clear_tail()
+
+    def delete_expired_file(self, min_physical_offset: int) -> int:
+        """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.
+
+        Returns
+        -------
+        int
+            How many files were deleted.
+        """
+        count = delete_expired_files(self.mapped_file_queue, min_physical_offset, CQ_STORE_UNIT_SIZE)
+        self.correct_min_offset(min_physical_offset)
+        return count
+
+    def flush(self, least_pages: int) -> bool:
+        """Bring units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
+        unchanged = self.mapped_file_queue.flush(least_pages)
+        return unchanged if self.ext is None else self.ext.flush(least_pages) and unchanged
+
+    def destroy(self) -> None:
+        """Delete all files, and start again as a queue that never had any."""
+        self.max_physical_offset = -1
+        self.min_logic_offset = 0
+        self.mapped_file_queue.destroy()
+        if self.ext is not None:
+            self.ext.destroy()
+
+    def close(self) -> None:
+        """Let go of all files; they stay on disk. Nothing is flushed."""
+        self.mapped_file_queue.close()
+        if self.ext is not None:
+            self.ext.close()

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does not fit into a queue's unit of 20 bytes: store time and filter bit map, in files of their own."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.segment_paths import SegmentPaths
+from store_core.format.layout import CONSUME_QUEUE_EXT_UNIT, unit_dtype
+from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS, is_ext_address
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.files.mapped_file import MappedFile
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.units.unit_rows import UnitRows
+
+__all__ = [
+    "EXT_UNIT_DTYPE",
+    "MAX_EXT_UNIT_SIZE",
+    "ConsumeQueueExt",
+    "CqExtUnit",
+    "address_of",
+    "offset_of_address",
+]
+
+_LOG: Final = logging.getLogger("store_core")
+
+EXT_UNIT_DTYPE: Final = unit_dtype(CONSUME_QUEUE_EXT_UNIT)
+"""The fixed part of a unit; the bit map follows."""
+
+MAX_EXT_UNIT_SIZE: Final = 2**15 - 1
+"""Bytes of the largest unit (RocketMQ: ``CqExtUnit.MAX_EXT_UNIT_SIZE``)."""
+
+_FIRST_ADDRESS: Final = -(2**63)
+_LAST_OFFSET: Final = LAST_EXT_ADDRESS - _FIRST_ADDRESS
+"""``ConsumeQueueExt.MAX_REAL_OFFSET``."""
+_HEAD: Final = struct.Struct(">hqqh")
+_SIZE: Final = struct.Struct(">h")
+_END_OF_FILE: Final = _SIZE.pack(-1)
+_BLANK: Final = 4
+"""Bytes that stay free at the end of a file (``ConsumeQueueExt.END_BLANK_DATA_LENGTH``)."""
+
+
+def address_of(offset: int) -> int:
+    """Return the address of a unit at a byte offset (``ConsumeQueueExt.decorate``).
+
+    >>> address_of(0)
+    -9223372036854775808
+    """
+    return offset + _FIRST_ADDRESS
+
+
+def offset_of_address(address: int) -> int:
+    """Return the byte offset that an address stands for (``ConsumeQueueExt.unDecorate``)."""
+    return address - _FIRST_ADDRESS
+
+
+@dataclass(frozen=True, slots=True)
+class CqExtUnit:
+    """One unit (RocketMQ: ``ConsumeQueueExt.CqExtUnit``).
+
+    Attributes
+    ----------
+    tags_code : int
+        Hash of the tags, as it would stand in the queue without an extension.
+    msg_store_time : int
+        Ms since 1970.
+    bit_map : bytes
+        Which SQL92 consumers match; empty if that was not computed.
+    """
+
+    tags_code: int
+    msg_store_time: int
+    bit_map: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return EXT_UNIT_DTYPE.itemsize + len(self.bit_map)
+
+    def to_bytes(self) -> bytes:
+        """Encode it; its size must be at most `MAX_EXT_UNIT_SIZE`."""
+        return _HEAD.pack(self.size, self.tags_code, self.msg_store_time, len(self.bit_map)) + self.bit_map
+
+
+class ConsumeQueueExt:
+    """The extension of one queue (RocketMQ: ``ConsumeQueueExt``; 4.1.0 and later, the same in all releases).
+
+    Units lie one behind the other, and each file ends with a size of -1. The queue's unit holds the address where its
+    tags code would be. One thread puts; readers read at the same time.
+
+    An extension is loaded only with a queue that is found at load. That of a queue which dispatch makes begins at
+    offset 0 again, over the files that may be there, as in RocketMQ.
+
+    Parameters
+    ----------
+    directory : Path
+        ``consumequeue_ext/<topic>/<queue id>``.
+    rules : QueueRules
+        `ext_file_size` and `release`.
+    file_system : FileSystem
+    clock : Clock
+    writable : bool
+    """
+
+    def __init__(
+        self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock, *, writable: bool = True
+    ) -> None:
+        self.mapped_file_queue = MappedFileQueue(
+            SegmentPaths((directory,)), rules.ext_file_size, file_system, clock, writable=writable
+        )
+        self._release = rules.release
+        self._file_size = rules.ext_file_size
+
+    def load(self) -> tuple[str, ...]:
+        """Take in the files that are there; notes and errors are those of `MappedFileQueue.load`."""
+        return self.mapped_file_queue.load(self._release)
+
+    # ---- writing
+
+    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes = b"") -> int | None:
+        """Append a unit, and give its address; None if that fails, and the queue keeps the plain tags code then.
+
+        A unit that the rest of the file is too small for, four bytes kept free, goes to the next file. RocketMQ begins
+        three files for a unit that is larger than a file, and gives up; here it is refused at once.
+        """
+        unit = CqExtUnit(tags_code, store_timestamp, bit_map)
+        room = min(MAX_EXT_UNIT_SIZE, self._file_size - _BLANK)
+        if unit.size > room or self.mapped_file_queue.max_offset + unit.size > _LAST_OFFSET:
+            _LOG.error("a unit of %d bytes can't be put into %s", unit.size, self.mapped_file_queue.paths.paths[0])
+            return None
+        try:
+            file = self._file_for(unit.size)
+            if file is None:
+                return None
+            position = file.file_from_offset + file.wrote_position
+            return address_of(position) if file.append(unit.to_bytes()) else None
+        except OSError as error:
+            _LOG.error("a unit of an extension was not put: %s", error)
+            return None
+
+    def _file_for(self, size: int) -> MappedFile | None:
+        """Return the last file if `size` bytes fit; else end it, and give the next."""
+        file = self.mapped_file_queue.get_last_mapped_file()
+        if file is None or size <= self._file_size - file.wrote_position - _BLANK:
+            return file
+        # Where damage left less room than the mark takes, the file's own end ends it.
+        file.append(_END_OF_FILE)
+        file.wrote_position = file.file_size
+        return self.mapped_file_queue.get_last_mapped_file()
+
+    def put_units(
+        self, tags_codes: npt.NDArray[np.int64], store_timestamps: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Append units without bit maps, as `put` one by one, and give what stands for the tags codes in the queue.
+
+        Returns
+        -------
+        array of int64
+            Addresses; where a unit could not be put, the tags code.
+        """
+        answer = tags_codes.astype(np.int64)
+        units = np.zeros(len(answer), EXT_UNIT_DTYPE)
+        units["size"] = EXT_UNIT_DTYPE.itemsize
+        units["tags_code"] = tags_codes
+        units["msg_store_time"] = store_timestamps
+        done = 0
+        while done < len(units):
+            taken = self._put_run(units[done:], answer[done:])
+            if not taken:
+                break
+            done += taken
+        return answer
+
+    def put_rows(self, units: UnitRows) -> npt.NDArray[np.int64]:
+        """Put the tags codes of a queue's units, and give what stands for them there; light units keep theirs."""
+        own = ~units.is_light
+        answer = units.tags_code.copy()
+        answer[own] = self.put_units(answer[own], units.store_timestamp[own])
+        return answer
+
+    def _put_run(self, units: npt.NDArray[np.void], answer: npt.NDArray[np.int64]) -> int:
+        """Append what fits into one file, and say how many that were."""
+        size = EXT_UNIT_DTYPE.itemsize
+        if self._file_size < size + _BLANK or self.mapped_file_queue.max_offset + self._file_size > _LAST_OFFSET:
+            return 0
+        try:
+            file = self._file_for(size)
+            if file is None:
+                return 0
+            count = min(len(units), (self._file_size - file.wrote_position - _BLANK) // size)
+            start = file.file_from_offset + file.wrote_position
+            file.append(units[:count].view(np.uint8).data)
+        except OSError as error:
+            _LOG.error("units of an extension were not put: %s", error)
+            return 0
+        answer[:count] = address_of(start) + size * np.arange(count)
+        return count
+
+    # ---- reading
+
+    def get(self, address: int) -> CqExtUnit | None:
+        """Read the unit at an address; None if it is no address, or nothing is there."""
+        found = self._find(address)
+        return found[1] if found is not None else None
+
+    def _find(self, address: int) -> tuple[int, CqExtUnit] | None:
+        """Return the unit at an address, and the size that it says it has."""
+        if not is_ext_address(address):
+            return None
+        offset = offset_of_address(address)
+        file = self.mapped_file_queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
+        view = file.select(offset % self._file_size) if file is not None else None
+        if view is None or len(view) < _HEAD.size:
+            return None
+        size, tags_code, store_time, map_size = _HEAD.unpack_from(view)
+        end = _HEAD.size + max(0, map_size)
+        if size < 1 or len(view) < end:
+            return None
+        return size, CqExtUnit(tags_code, store_time, bytes(view[_HEAD.size : end]))
+
+    # ---- recovery and deletion
+
+    def recover(self) -> None:
+        """Find the end: behind the last unit of the last file (RocketMQ: ``ConsumeQueueExt.recover``).
+
+        RocketMQ walks through all files, and forgets of each but the last what it found. A unit that runs past the end
+        of its file ends the walk here; in RocketMQ the store does not load.
+        """
+        last = self.mapped_file_queue.last_mapped_file
+        if last is None:
+            return
+        end = last.file_from_offset + _end_of_units(last)
+        self.mapped_file_queue.flushed_where = self.mapped_file_queue.committed_where = end
+        self.mapped_file_queue.truncate_dirty_files(end)
+
+    def truncate_by_min_address(self, address: int) -> None:
+        """Delete the files that end before an address; nothing if it is none."""
+        if not is_ext_address(address):
+            return
+        offset = offset_of_address(address)
+        for file in self.mapped_file_queue.mapped_files:
+            if file.end_offset < offset and file.destroy():
+                self.mapped_file_queue.forget([file])
+
+    def truncate_by_max_address(self, address: int) -> None:
+        """End behind the unit at an address; nothing if it is none, or no unit is there."""
+        found = self._find(address)
+        if found is None:
+            if is_ext_address(address):
+                _LOG.error("no unit at %d of %s", address, self.mapped_file_queue.paths.paths[0])
+            return
+        self.mapped_file_queue.truncate_dirty_files(offset_of_address(address) + found[0])
+
+    def flush(self, least_pages: int) -> bool:
+        """Flush by the page rule; True if **nothing changed**, see `MappedFileQueue.flush`."""
+        return self.mapped_file_queue.flush(least_pages)
+
+    def destroy(self) -> None:
+        """Delete all files, and the directory if it is empty then."""
+        self.mapped_file_queue.destroy()
+
+    def close(self) -> None:
+        """Let go of all files; they stay on disk."""
+        self.mapped_file_queue.close()
+
+
+def _end_of_units(file: MappedFile) -> int:
+    """Walk over a file's units by their sizes, and give the position behind the last."""
+    view = file.select(0)
+    position = 0
+    while view is not None and position + _SIZE.size <= len(view):
+        (size,) = _SIZE.unpack_from(view, position)
+        if size <= 0 or position + size > len(view):
+            break
+        position += size
+    return position

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The consume queues of a store: how a record gets into them, and what happens to all of them together."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
+from store_core.queue.consume_queue.contiguous_units import UnitSequences
+from store_core.queue.dispatch.lmq_units import is_light
+from store_core.queue.dispatch.queue_numbering import QueueNumbering
+from store_core.queue.units.queue_assignment import assign, assign_batch
+from store_core.queue.units.refused_unit import RefusedUnit
+from store_core.queue.units.unit_buffer import UnitBuffer
+from store_core.queue.units.unit_rows import UnitRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.units.queue_assignment import AssignedUnit, BatchAssignment
+
+__all__ = ["ConsumeQueueStore"]
+
+_LOG: Final = logging.getLogger("store_core")
+_REFUSED_KEPT: Final = 1000
+_MOST_GATHERED: Final = 1 << 17
+"""Units gathered: of 64 queues each gets 40 KB in a write then, and the columns, 6 MiB, stay in a processor's cache."""
+
+_FILES_RECOVERED: Final = 3
+"""Last files of a queue that are looked at when it is recovered."""
+
+
+def _yes() -> bool:
+    return True
+
+
+class ConsumeQueueStore:
+    """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
+
+    One thread puts; others look queues up and read them meanwhile. However many queues there are, few have their files
+    open: so queues are taken from here for each use, and not kept, see `store_core.queue.consume_queue.open_queues`.
+
+    Parameters
+    ----------
+    root : Path
+        The store's; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
+    rules : QueueRules
+    file_system : FileSystem
+    clock : Clock
+    on_put : callable
+        Gets the store timestamp (ms) of a record that was put; of those of a batch, the last (RocketMQ:
+        ``StoreCheckpoint.setLogicsMsgTimestamp``).
+    on_error : callable
+        Called when a unit could not be written: the store becomes read-only (``RunningFlags.makeLogicsQueueError``).
+    can_write : callable
+        Whether the store's flags let queues be written (``RunningFlags.isCQWriteable``).
+    writable : bool
+        Whether anything on disk may be changed.
+    max_queues : int
+        How many queues there may be; units of further ones are refused.
+    most_gathered : int
+        Units that `gather_batch` holds back at most.
+
+    Attributes
+    ----------
+    notes : list of str
+        What `load`, `recover` and `truncate_dirty` left out or dropped.
+    refused : list of RefusedUnit
+        The first 1,000 units that were not written.
+    refused_count : int
+        How many there are in all.
+    """
+
+    def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
+        self,
+        root: Path,
+        rules: QueueRules,
+        file_system: FileSystem,
+        clock: Clock,
+        on_put: Callable[[int], None],
+        on_error: Callable[[], None],
+        *,
+        can_write: Callable[[], bool] = _yes,
+        writable: bool = True,
+        max_queues: int = MAX_QUEUES,
+        most_gathered: int = _MOST_GATHERED,
+    ) -> None:
+        self.notes: list[str] = []
+        self.refused: list[RefusedUnit] = []
+        self.refused_count = 0
+        self._rules = rules
+        self._on_put = on_put
+        self._can_write = can_write
+        self._table = ConsumeQueueTable(
+            root, rules, file_system, clock,
+            can_write=can_write, on_error=on_error, writable=writable, max_queues=max_queues,
+        )  # fmt: skip
+
+        has_further = bool(rules.batch_topics) or rules.is_multi_dispatch_enabled
+        self._gathered = UnitBuffer(most_gathered, is_whole=has_further)
+        self._gathered_queues = QueueNumbering()
+        self._new_queues = 0
+
+    # ---- the table
+
+    def __len__(self) -> int:
+        """Count the queues."""
+        return len(self._table)
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        """Return a queue; None if there is none."""
+        return self._table.get(topic, queue_id)
+
+    def queues(self) -> Iterator[Queue]:
+        """Return all queues there are now, by topic and id."""
+        return self._table.queues()
+
+    def find_or_create(self, topic: str, queue_id: int) -> Queue:
+        """Return a queue, a new one if need be; see `ConsumeQueueTable.find_or_create`."""
+        return self._table.find_or_create(topic, queue_id)
+
+    # ---- opening
+
+    def load(self) -> tuple[str, ...]:
+        """Take in the queues that are there; notes and errors are those of `ConsumeQueueTable.load`."""
+        notes = self._table.load()
+        self.notes += notes
+        return notes
+
+    def recover(self) -> int:
+        """Find the end of every queue.
+
+        Returns
+        -------
+        int
+            How far queues cover the log: the largest `max_physical_offset`, -1 without units. Of a simple queue that is
+            the end of its last record, in release 4.3 the start; of a batch queue always the start.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        for queue in self.queues():
+            self.notes += queue.recover()
+        return self.max_physical_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """The largest `max_physical_offset` of the queues; -1 without any (``getMaxPhyOffsetInConsumeQueue``)."""
+        return max((queue.max_physical_offset for queue in self._table.snapshot()), default=-1)
+
+    def queue_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the next index of every queue by topic and id (``recoverOffsetTable``)."""
+        return {(queue.topic, queue.queue_id): queue.max_offset_in_queue for queue in self._table.snapshot()}
+
+    def light_queue_offsets(self) -> dict[str, int]:
+        """Return the next index of every light queue by name; their queue id is 0."""
+        return {
+            topic: offset
+            for (topic, queue_id), offset in self.queue_offsets().items()
+            if is_light(topic) and not queue_id
+        }
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Find the first index of every queue that the log, which starts at an offset, still has."""
+        for queue in self.queues():
+            queue.correct_min_offset(min_physical_offset)
+
+    # ---- putting
+
+    def put(self, request: DispatchRequest) -> None:
+        """Put a record into the queues that `store_core.queue.units.queue_assignment.assign` says.
+
+        What that refuses is noted in `refused`, and so is a unit for which there is no queue, because there are as many
+        as may be, or none left in its queue, because that ends in the last file that a queue can have.
+        """
+        self.put_gathered()
+        assigned = assign(request, self._rules)
+        if assigned.units and not self._put_own(assigned.units[0], request):
+            return
+        for refused in assigned.refused:
+            self._refuse(refused)
+        for unit in assigned.units[1:]:
+            self._put_light(unit, request)
+
+    def _put_own(self, unit: AssignedUnit, request: DispatchRequest) -> bool:
+        queue = self._obtain(unit, request)
+        is_put = queue is not None and queue.put_message_position_info_wrapper(request)
+        if is_put:
+            self._on_put(request.store_timestamp)
+        return is_put
+
+    def _put_light(self, unit: AssignedUnit, request: DispatchRequest) -> None:
+        queue = self._obtain(unit, request)
+        if isinstance(queue, ConsumeQueue):
+            columns = (request.physical_offset, request.message_size, request.tags_code, unit.queue_offset)
+            queue.put_units(*(np.array([value], np.int64) for value in columns))
+
+    def _obtain(self, unit: AssignedUnit, request: DispatchRequest) -> Queue | None:
+        """Return the queue of a unit; None, and the unit is refused, if that can't have it as things are."""
+        queue = self._table.obtain(unit.topic, unit.queue_id)
+        reason = queue if isinstance(queue, str) else _full(queue)
+        if isinstance(queue, str) or reason is not None:
+            self._refuse(RefusedUnit(unit.topic, unit.queue_id, request.physical_offset, str(reason)))
+            return None
+        return queue
+
+    def put_nameless(self, request: DispatchRequest) -> None:
+        """Put what release 4.3 makes of a record of the wrong size into a queue that is kept in memory."""
+        self.put_gathered()
+        if self._table.obtain_nameless().put_message_position_info_wrapper(request):
+            self._on_put(request.store_timestamp)
+
+    def _refuse(self, unit: RefusedUnit) -> None:
+        self.refused_count += 1
+        if len(self.refused) < _REFUSED_KEPT:
+            self.refused.append(unit)
+            _LOG.warning("the record at %d is not indexed: %s", unit.physical_offset, unit.reason)
+
+    def put_batch(self, batch: DispatchBatch) -> None:
+        """Put many records, as `put` one by one; their units are gathered by queue, and written together.
+
+        If they need more queues than may be, they go one by one. A batch has no filter bit maps: those that a broker
+        computes are for `put`.
+        """
+        self.put_gathered()
+        assigned = assign_batch(batch, self._rules, self._table)
+        if self._table.has_room(len(self._new_among(assigned))):
+            self._put_assigned(batch, assigned)
+        else:
+            for request in batch.requests():
+                self.put(request)
+
+    def _new_among(self, assigned: BatchAssignment) -> list[tuple[str, int]]:
+        """Find the queues with units that there are not yet."""
+        return [queue for queue in map(assigned.queues.__getitem__, assigned.used_codes) if queue not in self._table]
+
+    def _put_assigned(self, batch: DispatchBatch, assigned: BatchAssignment) -> None:
+        for unit in assigned.refused:
+            self._refuse(unit)
+        self._put_ordered(UnitRows.of(batch, assigned).ordered(), assigned.queues)
+
+    def gather_batch(self, batch: DispatchBatch) -> None:
+        """Put many records as `put_batch`, but later, with those of further batches: at `put_gathered` at the latest.
+
+        Until then no queue is to be asked. It saves most where many queues get a few records each of a batch.
+        """
+        assigned = assign_batch(batch, self._rules, self._table)
+        if not self._gather(batch, assigned):
+            self.put_gathered()
+            if not self._gather(batch, assigned):
+                self.put_batch(batch)
+
+    def _gather(self, batch: DispatchBatch, assigned: BatchAssignment) -> bool:
+        """Gather the units of a batch; False, and none of them, without room for them or for their queues."""
+        numbers = self._gathered_queues
+        new = [queue for queue in self._new_among(assigned) if queue not in numbers]
+        has_queues = self._table.has_room(self._new_queues + len(new))
+        if not has_queues or len(assigned.codes) + len(assigned.light) > self._gathered.room:
+            return False
+        self._new_queues += len(new)
+        for unit in assigned.refused:
+            self._refuse(unit)
+        codes = np.zeros(len(assigned.queues), np.int64)
+        for code in assigned.used_codes:
+            codes[code] = numbers.number(assigned.queues[code])
+        units = UnitRows.of(batch, assigned)
+        self._gathered.add(units._replace(code=codes.take(units.code)))
+        return True
+
+    def put_gathered(self) -> None:
+        """Put what was gathered."""
+        if len(self._gathered):
+            queues = self._gathered_queues.queues
+            self._gathered_queues, self._new_queues = QueueNumbering(), 0
+            self._put_ordered(self._gathered.take(), queues)
+
+    def _put_ordered(self, units: UnitRows, queues: Sequence[tuple[str, int]]) -> None:
+        """Put units ordered by queue, whose codes are places in `queues`."""
+        is_put = ~units.is_light
+        runs = UnitSequences(units, self._rules.features)
+        for code, start, stop in units.bounds():
+            queue = self._table.find_or_create(*queues[code])
+            done = start + self._append_sequence(queue, runs, start, stop)
+            if done < stop:
+                is_put[done:stop] &= self._put_units(queue, units.slice(done, stop))
+        if is_put.any():
+            last = np.where(is_put, units.row, -1).argmax()
+            self._on_put(int(units.store_timestamp[last]))
+
+    def _append_sequence(self, queue: Queue, runs: UnitSequences, start: int, stop: int) -> int:
+        """Append units of a queue if they are a sequence that follows on its last one; return how many."""
+        if not isinstance(queue, ConsumeQueue) or queue.ext is not None or not self._can_write():
+            return 0
+        return runs.append(queue, start, stop)
+
+    def put_units(self, topic: str, queue_id: int, units: UnitRows) -> None:
+        """Put units of one queue that were assigned elsewhere, in log order."""
+        self._put_units(self._table.find_or_create(topic, queue_id), units)
+
+    def _put_units(self, queue: Queue, units: UnitRows) -> npt.NDArray[np.bool_] | bool:
+        """Put units of a queue; tell which are in it, or whether all are."""
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.put_units(
+                units.physical_offset, units.size, units.tags_code,
+                units.store_timestamp, units.message_base_offset, units.batch_size,
+            )  # fmt: skip
+        if not queue.surely_has_room(units.queue_offset):
+            return self._put_units_singly(queue, units)
+        return self._put_into_simple(queue, units)
+
+    def _put_units_singly(self, queue: ConsumeQueue, units: UnitRows) -> npt.NDArray[np.bool_]:
+        """Put units that may fill the last file that a queue can have."""
+        is_put = np.zeros(len(units.row), np.bool_)
+        for place in range(len(is_put)):
+            reason = _full(queue)
+            if reason is None:
+                is_put[place] = self._put_into_simple(queue, units.slice(place, place + 1))
+            else:
+                self._refuse(RefusedUnit(queue.topic, queue.queue_id, int(units.physical_offset[place]), reason))
+        return is_put
+
+    def _put_into_simple(self, queue: ConsumeQueue, units: UnitRows) -> bool:
+        tags_code = units.tags_code
+        if isinstance(queue.ext, ConsumeQueueExt) and self._can_write():
+            tags_code = queue.ext.put_rows(units)
+        return queue.put_units(units.physical_offset, units.size, tags_code, units.queue_offset)
+
+    # ---- cutting and closing
+
+    def truncate_dirty(self, physical_offset: int) -> tuple[str, ...]:
+        """Drop the units of all queues that point at or behind where the log ends now.
+
+        When a release does this is told at `store_core.store.recovery.store_recovery`.
+
+        Returns
+        -------
+        tuple of str
+            What was dropped.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        notes: list[str] = []
+        for queue in self.queues():
+            notes += queue.truncate_dirty_logic_files(physical_offset)
+        self.notes += notes
+        return tuple(notes)
+
+    def clear_tails(self) -> None:
+        """Zero what lies behind the queues' ends; the last step of a recovery, see `ConsumeQueue.clear_tail`.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        for queue in self.queues():
+            queue.clear_tail()
+
+    def force(self) -> None:
+        """Bring to disk what a recovery found or cut in the last files of all queues, see `MappedFileQueue.force`.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        for queue in self.queues():
+            files = queue.mapped_file_queue
+            files.force(files.max_offset - _FILES_RECOVERED * files.file_size)
+            if isinstance(queue, ConsumeQueue) and isinstance(queue.ext, ConsumeQueueExt):
+                queue.ext.mapped_file_queue.force(0)
+        self._table.sync_topics()
+
+    def destroy_all(self) -> None:
+        """Delete the files of all queues, as when the log is gone; the queues stay, empty."""
+        for queue in self.queues():
+            queue.destroy()
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Bring all queues to disk; True if **nothing changed**, as in Java.
+
+        Raises
+        ------
+        OSError
+            The first that the system reported; the other queues are flushed all the same.
+        """
+        unchanged, first_error = True, None
+        for queue in self.queues():
+            try:
+                unchanged = queue.flush(least_pages) and unchanged
+            except OSError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return unchanged
+
+    def close(self) -> None:
+        """Let go of all files; they stay on disk. Nothing is flushed."""
+        for queue in self._table.snapshot():
+            queue.close()
+
+
+def _full(queue: Queue) -> str | None:
+    """Say why a queue takes no unit at all; None if it does."""
+    return queue.full_refusal() if isinstance(queue, ConsumeQueue) else None

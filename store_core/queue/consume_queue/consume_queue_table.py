@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which consume queues there are: found on disk, or made for a topic and a queue id."""
+
+from __future__ import annotations
+
+from threading import RLock
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from store_core.errors import InvalidOptionError, SegmentLayoutError
+from store_core.files.file_system import names_in
+from store_core.files.overlay_file_system import OverlayFileSystem
+from store_core.files.store_kind import check_store_kind
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue.open_queues import MAX_OPEN_QUEUES, OpenQueues
+from store_core.queue.queue_path import (
+    BATCH_CONSUME_QUEUE,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    parse_queue_id,
+    queue_path,
+    refusal_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["MAX_QUEUES", "ConsumeQueueTable", "Queue"]
+
+Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue
+
+MAX_QUEUES: Final = 1_000_000
+"""Queues that a log may make; a real broker has some ten thousands at most."""
+
+_NAMELESS: Final = ("", 0)
+
+
+class ConsumeQueueTable:
+    """All queues of a store by topic and id (RocketMQ: ``consumeQueueTable``).
+
+    However many queues there are, few have their files open, see `OpenQueues`: so queues are taken from here for each
+    use, and not kept.
+
+    Parameters
+    ----------
+    root : Path
+        The store's; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
+    rules : QueueRules
+    file_system : FileSystem
+    clock : Clock
+    can_write : callable
+        Whether the store's flags let queues be written.
+    on_error : callable
+        Called when a unit could not be written.
+    writable : bool
+        Whether anything on disk may be changed.
+    max_queues : int
+        How many queues there may be.
+
+    Attributes
+    ----------
+    in_use : OpenQueues
+        Whoever uses many queues says so there.
+    """
+
+    def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
+        self,
+        root: Path,
+        rules: QueueRules,
+        file_system: FileSystem,
+        clock: Clock,
+        *,
+        can_write: Callable[[], bool],
+        on_error: Callable[[], None],
+        writable: bool,
+        max_queues: int,
+    ) -> None:
+        self.in_use = OpenQueues(MAX_OPEN_QUEUES // 2 if rules.is_ext_enabled else MAX_OPEN_QUEUES)
+        self._root = root
+        self._rules = rules
+        self._file_system = file_system
+        self._clock = clock
+        self._can_write = can_write
+        self._on_error = on_error
+        self._writable = writable
+        self._max_queues = max_queues
+        self._lock = RLock()
+        self._queues: dict[tuple[str, int], Queue] = {}
+
+    def __len__(self) -> int:
+        """Count the queues."""
+        return len(self._queues)
+
+    def __contains__(self, name: tuple[str, int]) -> bool:
+        """Whether there is a queue of this topic and id that has, or can have, a directory."""
+        return name in self._queues and name != _NAMELESS
+
+    def has_room(self, queues: int) -> bool:
+        """Whether so many may be added."""
+        return len(self._queues) + queues <= self._max_queues
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        """Return a queue; None if there is none."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            self.in_use.use(queue)
+        return queue
+
+    def queues(self) -> Iterator[Queue]:
+        """Yield all queues there are now, by topic and id."""
+        for key in sorted(self._queues):
+            queue = self.get(*key)
+            if queue is not None:
+                yield queue
+
+    def snapshot(self) -> tuple[Queue, ...]:
+        """Return all queues in no order, for what needs none of their files."""
+        return tuple(self._queues.values())
+
+    def find_or_create(self, topic: str, queue_id: int) -> Queue:
+        """Return a queue, a new one if need be; its directory is made with its first unit.
+
+        It is a batch queue if the topic is one, see `QueueRules.batch_topics`.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there can't be such a queue, see `store_core.queue.queue_path`, or there are too many.
+        """
+        queue = self.obtain(topic, queue_id)
+        if isinstance(queue, str):
+            raise InvalidOptionError(f"no queue {queue_id} of topic {topic[:255]!r}: {queue}")
+        return queue
+
+    def obtain(self, topic: str, queue_id: int) -> Queue | str:
+        """Return a queue, or the reason why there can't be one."""
+        queue = self.get(topic, queue_id)
+        if queue is not None:
+            return queue
+        reason = refusal_of(topic, queue_id)
+        if reason is not None:
+            return reason
+        with self._lock:
+            if len(self._queues) >= self._max_queues:
+                return f"there are {len(self._queues)} queues, and no more are made"
+            queue = self._queues.setdefault((topic, queue_id), self._make(topic, queue_id))
+        self.in_use.use(queue)
+        return queue
+
+    def obtain_nameless(self) -> ConsumeQueue:
+        """Return queue 0 of the topic with no name, which is kept in memory.
+
+        Release 4.3 writes it to ``consumequeue/0``, where the next start takes its file for an empty queue of a topic
+        named 0. So it lasts as long as the process there, too.
+        """
+        with self._lock:
+            queue = self._queues.get(_NAMELESS)
+            if not isinstance(queue, ConsumeQueue):
+                memory = OverlayFileSystem(self._file_system, self._clock)
+                queue = ConsumeQueue(*_NAMELESS, self._root / CONSUME_QUEUE / "0", self._rules, memory, self._clock)
+                self._queues[_NAMELESS] = queue
+        self.in_use.use(queue)
+        return queue
+
+    def _make(self, topic: str, queue_id: int) -> Queue:
+        rules, files, clock = self._rules, self._file_system, self._clock
+        if topic in rules.batch_topics:
+            return BatchConsumeQueue(
+                topic, queue_id, queue_path(self._root / BATCH_CONSUME_QUEUE, topic, queue_id), rules, files, clock,
+                can_write=self._can_write, on_error=self._on_error, writable=self._writable,
+            )  # fmt: skip
+        ext = None
+        if rules.is_ext_enabled:
+            directory = queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id)
+            ext = ConsumeQueueExt(directory, rules, files, clock, writable=self._writable)
+        return ConsumeQueue(
+            topic, queue_id, queue_path(self._root / CONSUME_QUEUE, topic, queue_id), rules, files, clock,
+            ext=ext, can_write=self._can_write, on_error=self._on_error, writable=self._writable,
+        )  # fmt: skip
+
+    # ---- files
+
+    def load(self) -> tuple[str, ...]:
+        """Take in the queues that are there: directories ``TOPIC/NUMBER``, of batch queues if the release has any.
+
+        Returns
+        -------
+        tuple of str
+            What was left out.
+
+        Raises
+        ------
+        UnsupportedStoreError
+            If the queues are in a RocksDB, or it is a DLedger store, see `store_core.files.store_kind`.
+        SegmentLayoutError
+            If a queue holds what the release refuses to load, or a topic's queues are of the other kind than its
+            attribute ``queue.type`` says (RocketMQ: ``ConsumeQueueStore.queueTypeShouldBe``).
+        OSError
+            As the system says.
+        """
+        notes = list(check_store_kind(self._root, self._file_system))
+        notes += self._load_below(CONSUME_QUEUE, is_batch=False)
+        if self._rules.features.has_batch_queues:
+            notes += self._load_below(BATCH_CONSUME_QUEUE, is_batch=True)
+        return tuple(notes)
+
+    def _load_below(self, kind: str, *, is_batch: bool) -> Iterator[str]:
+        """Load the queues of one kind, and give notes."""
+        for topic in names_in(self._root / kind, self._file_system):
+            directory = self._root / kind / topic
+            numbers = {name: parse_queue_id(name) for name in names_in(directory, self._file_system)}
+            for name in (name for name, number in numbers.items() if number is None):
+                yield f"skipped {directory / name}: expected a number, the queue's id"
+            queue_ids = sorted({number for number in numbers.values() if number is not None})
+            if queue_ids:
+                self._check_type(directory, topic, is_batch=is_batch)
+            for queue_id in queue_ids:
+                yield from self._load_queue(directory / str(queue_id), topic, queue_id)
+
+    def _check_type(self, directory: Path, topic: str, *, is_batch: bool) -> None:
+        if (topic in self._rules.batch_topics) == is_batch:
+            return
+        wanted, found = ("SimpleCQ", "BatchCQ") if is_batch else ("BatchCQ", "SimpleCQ")
+        raise SegmentLayoutError(
+            f"{directory}: expected queues of type {wanted}, as the topic's attribute queue.type says (SimpleCQ "
+            f"without one), found {found}. RocketMQ refuses to load such a store: correct the attribute, or move the "
+            f"directory elsewhere to have the queues rebuilt"
+        )
+
+    def _load_queue(self, directory: Path, topic: str, queue_id: int) -> tuple[str, ...]:
+        queue = self.obtain(topic, queue_id)
+        if isinstance(queue, str):
+            return (f"skipped {directory}: {queue}",)
+        status = self._file_system.status(directory)
+        if status is not None and not status.is_directory:
+            return (f"{directory} is a file: expected a directory, so the queue is empty",)
+        return queue.load()
+
+    def sync_topics(self) -> None:
+        """Bring to disk that there are the topics' directories: a killed process may have left that in memory only.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        kinds = (self._root / kind for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE))
+        for directory in (*kinds, self._root):
+            status = self._file_system.status(directory)
+            if status is not None and status.is_directory:
+                self._file_system.sync_directory(directory)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A consume queue as its readers see it: bounds, units, and what was stored when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.segment_paths import SegmentPaths
+from store_core.queue.consume_queue.time_search import BoundaryType, TimeSearch
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, CqUnit, units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.units.consume_queue_unit import UnitArray
+
+__all__ = ["QueueReader"]
+
+
+class QueueReader:
+    """The reading half of `ConsumeQueue`, whose documentation describes parameters and attributes."""
+
+    unit_size: Final = CQ_STORE_UNIT_SIZE
+
+    def __init__(
+        self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock, *, writable: bool
+    ) -> None:
+        units_per_file = -(-rules.consume_queue_file_size // CQ_STORE_UNIT_SIZE)
+        self.rules = rules
+        self.min_logic_offset = 0
+        self.mapped_file_queue = MappedFileQueue(
+            SegmentPaths((directory,)), units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
+        )
+        self._units_per_file = units_per_file
+        self._time_search = TimeSearch(rules.features)
+
+    @property
+    def min_offset_in_queue(self) -> int:
+        """Index of the first unit that points to something."""
+        return self.min_logic_offset // CQ_STORE_UNIT_SIZE
+
+    @property
+    def max_offset_in_queue(self) -> int:
+        """Index behind the last unit; 0 without files."""
+        return self.mapped_file_queue.max_offset // CQ_STORE_UNIT_SIZE
+
+    def roll_next_file(self, queue_offset: int) -> int:
+        """Return the index of the first unit of the file after the one that `queue_offset` is in."""
+        return queue_offset + self._units_per_file - queue_offset % self._units_per_file
+
+    def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
+        """See the units from an index to the end of its file, without copying.
+
+        Returns
+        -------
+        array of unit, or None
+            Of dtype `store_core.queue.units.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum, behind
+            the end and in a hole between files. It stays valid when the file is deleted.
+        """
+        wanted = queue_offset * CQ_STORE_UNIT_SIZE
+        if queue_offset < 0 or wanted < self.min_logic_offset:
+            return None
+        file = self.mapped_file_queue.find_mapped_file_by_offset(wanted)
+        view = file.select(wanted % file.file_size) if file is not None else None
+        return units_of(view) if view is not None else None
+
+    def buffers_from(self, queue_offset: int) -> Iterator[tuple[int, UnitArray]]:
+        """See the units from an index to the end of the queue, a file at a time, each with its first unit's index.
+
+        Holes between files are passed over. (In RocketMQ 5.x an iteration ends with its first file.)
+        """
+        end = self.max_offset_in_queue
+        while queue_offset < end:
+            units = self.get_index_buffer(queue_offset)
+            if units is not None:
+                yield queue_offset, units[: end - queue_offset]
+            queue_offset = self.roll_next_file(queue_offset)
+
+    def iterate_from(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield the units from an index to the end of the queue one by one."""
+        for first, units in self.buffers_from(queue_offset):
+            for index in range(len(units)):
+                yield CqUnit.of(units, index, first + index)
+
+    @property
+    def last_unit(self) -> CqUnit | None:
+        """The newest unit; None if there is none above the minimum (RocketMQ 5.x: ``getLatestUnit``)."""
+        queue_offset = self.max_offset_in_queue - 1
+        units = self.get_index_buffer(queue_offset)
+        return CqUnit.of(units, 0, queue_offset) if units is not None else None
+
+    def get_offset_in_queue_by_time(
+        self,
+        timestamp: int,
+        boundary: BoundaryType,
+        store_time: Callable[[int, int], int],
+        min_physical_offset: int,
+    ) -> int:
+        """Find the index of the message stored at a time; `time_search` has the rules.
+
+        Parameters
+        ----------
+        timestamp : int
+            Ms since 1970.
+        boundary : BoundaryType
+            Of release 5.3; the others have a rule of their own, and ignore it.
+        store_time : callable
+            ``store_time(physical_offset, size)`` gives a record's store timestamp, -1 if it can't be read (RocketMQ:
+            ``CommitLog.pickupStoreTimestamp``).
+        min_physical_offset : int
+            Where the log starts.
+        """
+        found = self._time_search.find(
+            self.mapped_file_queue, self.min_logic_offset, timestamp, boundary, store_time, min_physical_offset
+        )
+        if not self.rules.features.keeps_found_offset_in_queue:
+            return found
+        return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)

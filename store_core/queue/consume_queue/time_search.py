@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which message of a queue was stored at a time: a search in units, whose times stand in the log.
+
+**Release 5.3** (5.1.1 and later) knows two boundaries. `BoundaryType.LOWER` gives the first message stored at the time
+or later, `BoundaryType.UPPER` the last one stored at the time or before. Of times t1, t1, t1, t3, t3 at indexes 0 to 4,
+and t2 between them, LOWER gives 3 and UPPER gives 2. The file is chosen by the store times of its first and last unit;
+equal times are looked for in that file only. What comes out is brought between the queue's bounds.
+
+**Releases 4.3 and 4.9** (5.1.0 and before) choose the file by its time of last change, in ms: a copy of a store that
+does not keep these times answers differently. In it they search for the nearest message; of two equally near ones they
+give the earlier, of those stored at the very time any, and behind the last message the last.
+
+The steps are RocketMQ's, one by one (``ConsumeQueue.binarySearchInQueueByTime``,
+``MappedFileQueue.getConsumeQueueMappedFileByTime``; before 5.1.1 ``ConsumeQueue.getOffsetInQueueByTime``): where times
+do not grow, or records can't be read, the answer depends on which units were looked at.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.files.mapped_file import MappedFile
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.queue.units.consume_queue_unit import UnitArray
+
+    StoreTime = Callable[[int, int], int]
+    from store_core.format.releases.release_rules import ReleaseRules
+
+__all__ = ["BoundaryType", "TimeSearch"]
+
+
+class BoundaryType(Enum):
+    """Which of the messages around a time is asked for (RocketMQ 5.x: ``BoundaryType``)."""
+
+    LOWER = "lower"
+    UPPER = "upper"
+
+
+class _Range(NamedTuple):
+    """Units of a file, and the units among them that are searched.
+
+    Attributes
+    ----------
+    start : int
+        Offset of the file in the queue; bytes.
+    floor, ceiling : int
+        Index in the file of the first and the last unit.
+    """
+
+    start: int
+    units: UnitArray
+    floor: int
+    ceiling: int
+
+    def queue_offset(self, index: int) -> int:
+        """Return the queue index of a unit of the file; Java rounds what lies before the first file towards 0."""
+        return max(self.start + index * CQ_STORE_UNIT_SIZE, 0) // CQ_STORE_UNIT_SIZE
+
+    @property
+    def nowhere(self) -> int:
+        """What RocketMQ gives if it looked at no unit: byte -1 of the file, divided by the size of a unit."""
+        return max(self.start - 1, 0) // CQ_STORE_UNIT_SIZE
+
+
+class TimeSearch:
+    """The search of one queue; it remembers the first and last time of files, as RocketMQ does.
+
+    Parameters
+    ----------
+    features : ReleaseRules
+        Say by which rule.
+    """
+
+    def __init__(self, features: ReleaseRules) -> None:
+        self._by_boundary = features.searches_time_by_boundary
+        self._first_times: WeakKeyDictionary[MappedFile, int] = WeakKeyDictionary()
+        self._last_times: WeakKeyDictionary[MappedFile, int] = WeakKeyDictionary()
+
+    def find(  # noqa: PLR0913 -- the queue, the question, and the log
+        self,
+        queue: MappedFileQueue,
+        min_logic_offset: int,
+        timestamp: int,
+        boundary: BoundaryType,
+        store_time: StoreTime,
+        min_physical_offset: int,
+    ) -> int:
+        """Find the index of the message for a time; 0 where there is none. Not yet between the queue's bounds.
+
+        Parameters
+        ----------
+        queue : MappedFileQueue
+            The queue's files.
+        min_logic_offset : int
+            Where the queue begins; bytes.
+        timestamp : int
+            Ms since 1970.
+        boundary : BoundaryType
+            Ignored before release 5.3.
+        store_time : callable
+            ``store_time(physical_offset, size)`` gives the store time of a record, -1 if it can't be read.
+        min_physical_offset : int
+            Where the log begins; units that point below count as too early.
+        """
+        if self._by_boundary:
+            file = self._file_by_time(queue, timestamp, boundary, store_time)
+        else:
+            file = queue.get_mapped_file_by_time(timestamp)
+        view = file.select(0) if file is not None else None
+        if file is None or view is None:
+            return 0
+        units = units_of(view)
+        floor = max(min_logic_offset - file.file_from_offset, 0) // CQ_STORE_UNIT_SIZE
+        searched = _Range(file.file_from_offset, units, floor, len(units) - 1)
+        times = _Times(units, store_time, min_physical_offset)
+        if self._by_boundary:
+            return _bounded(searched, times, timestamp, boundary)
+        return _nearest(searched, times, timestamp)
+
+    def _file_by_time(
+        self, queue: MappedFileQueue, timestamp: int, boundary: BoundaryType, store_time: StoreTime
+    ) -> MappedFile | None:
+        """Choose the file by the store times of its first and last unit; the last file goes on for ever."""
+        files = queue.mapped_files
+        for file in files:
+            _note_time(self._first_times, file, 0, store_time)
+        for file in files[:-1]:
+            _note_time(self._last_times, file, file.file_size - CQ_STORE_UNIT_SIZE, store_time)
+        if boundary is BoundaryType.LOWER:
+            late_enough = (file for file in files[:-1] if self._last_times.get(file, -1) >= timestamp)
+            return next(late_enough, files[-1] if files else None)
+        return next((file for file in reversed(files) if self._first_times.get(file, -1) <= timestamp), None)
+
+
+def _note_time(
+    times: WeakKeyDictionary[MappedFile, int], file: MappedFile, position: int, store_time: StoreTime
+) -> None:
+    """Note the store time of a unit; one that can't be read is tried again the next time."""
+    if file in times:
+        return
+    view = file.select(position, CQ_STORE_UNIT_SIZE)
+    if view is not None:
+        physical_offset, size, _ = units_of(view)[0].item()
+        time = store_time(physical_offset, size)
+        if time > 0:
+            times[file] = time
+
+
+class _Times:
+    """Store times of a file's units."""
+
+    def __init__(self, units: UnitArray, store_time: StoreTime, min_physical_offset: int) -> None:
+        self._units = units
+        self._store_time = store_time
+        self._min_physical_offset = min_physical_offset
+
+    def of(self, index: int) -> int:
+        """Return the store time of a unit; -1 if its record can't be read."""
+        physical_offset, size, _ = self._units[index].item()
+        return self._store_time(physical_offset, size)
+
+    def is_gone(self, index: int) -> bool:
+        """Whether a unit points below the log's start."""
+        return int(self._units["physical_offset"][index]) < self._min_physical_offset
+
+
+def _nearest(searched: _Range, times: _Times, timestamp: int) -> int:
+    """Search one file by the rules before 5.1.1."""
+    low, high = searched.floor, searched.ceiling
+    right = right_time = left_time = -1
+    left = -1
+    while high >= low:
+        middle = (low + high) // 2
+        if times.is_gone(middle):
+            low, left = middle + 1, middle
+            continue
+        time = times.of(middle)
+        if time < 0:
+            return 0
+        if time == timestamp:
+            return searched.queue_offset(middle)
+        if time > timestamp:
+            high, right, right_time = middle - 1, middle, time
+        else:
+            low, left, left_time = middle + 1, middle, time
+    if left_time == -1 or (right_time != -1 and timestamp - left_time > right_time - timestamp):
+        return searched.queue_offset(right) if right >= 0 else searched.nowhere
+    return searched.queue_offset(left)
+
+
+def _bounded(searched: _Range, times: _Times, timestamp: int, boundary: BoundaryType) -> int:
+    """Search one file by the rules of 5.3; what lies outside of the file's times is answered first."""
+    is_lower = boundary is BoundaryType.LOWER
+    if searched.floor > searched.ceiling:
+        return 0
+    if times.of(searched.ceiling) < timestamp:
+        return searched.queue_offset(searched.ceiling + is_lower)
+    if times.of(searched.floor) > timestamp:
+        return searched.queue_offset(0) if is_lower else 0
+    low, high = searched.floor, searched.ceiling
+    left = right = -1
+    while high >= low:
+        middle = (low + high) // 2
+        if times.is_gone(middle):
+            low, left = middle + 1, middle
+            continue
+        time = times.of(middle)
+        if time < 0:
+            return 0
+        if time == timestamp:
+            return searched.queue_offset(_last_equal(searched, times, middle, timestamp, -1 if is_lower else 1))
+        if time > timestamp:
+            high, right = middle - 1, middle
+        else:
+            low, left = middle + 1, middle
+    found = right if is_lower else left
+    return searched.queue_offset(found) if found >= 0 else searched.nowhere
+
+
+def _last_equal(searched: _Range, times: _Times, index: int, timestamp: int, step: int) -> int:
+    """Walk over neighbours of the same time, back or forth, inside the range."""
+    while searched.floor <= index + step <= searched.ceiling and times.of(index + step) == timestamp:
+        index += step
+    return index

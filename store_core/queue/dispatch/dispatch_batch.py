@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatch requests of many records at once, as columns that are made when they are asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.properties import split_keys
+from store_core.format.property_string import INNER_MULTI_DISPATCH
+from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.queue.dispatch.queue_numbering import QueueNumbering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+
+__all__ = ["DispatchBatch", "IndexHashes", "RequestBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHashes:
+    """What a batch puts into the key index, in RocketMQ's order.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        int64, shape (k,), ascending: the batch's row that each key belongs to.
+    hashes : numpy.ndarray
+        int32, shape (k,), not negative: of ``topic#key``, as the index stores it.
+    """
+
+    rows: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.int32]
+
+
+class DispatchBatch(ABC):
+    """Requests of `n` records that lie one behind the other in a file of the log.
+
+    Every column has shape (n,) and equals the attribute of that name of each `DispatchRequest`. Columns are made when
+    they are first asked for; those of strings cost the most.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the records."""
+
+    @property
+    @abstractmethod
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Where the records lie in the file, in bytes; `physical_offset` is only what they say."""
+
+    @property
+    @abstractmethod
+    def physical_offset(self) -> npt.NDArray[np.int64]:
+        """The records' own field; bytes."""
+
+    @property
+    @abstractmethod
+    def message_size(self) -> npt.NDArray[np.int64]:
+        """Bytes of each record."""
+
+    @property
+    @abstractmethod
+    def tags_code(self) -> npt.NDArray[np.int64]:
+        """Hash of TAGS; of delayed messages when they are due, ms."""
+
+    @property
+    @abstractmethod
+    def store_timestamp(self) -> npt.NDArray[np.int64]:
+        """Ms since 1970."""
+
+    @property
+    @abstractmethod
+    def queue_offset(self) -> npt.NDArray[np.int64]:
+        """Index in the queue (`DispatchRequest.consume_queue_offset`)."""
+
+    @property
+    @abstractmethod
+    def queue_id(self) -> npt.NDArray[np.int32]:
+        """Queue of the topic."""
+
+    @property
+    @abstractmethod
+    def sys_flag(self) -> npt.NDArray[np.int32]:
+        """Bits; see `store_core.format.sys_flag`."""
+
+    @property
+    @abstractmethod
+    def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:
+        """Physical offset of the half message, of a commit record."""
+
+    @property
+    @abstractmethod
+    def message_base_offset(self) -> npt.NDArray[np.int64]:
+        """First index: INNER_BASE of inner batches, else `queue_offset`."""
+
+    @property
+    @abstractmethod
+    def batch_size(self) -> npt.NDArray[np.int16]:
+        """Messages: INNER_NUM of inner batches, else 1."""
+
+    @property
+    @abstractmethod
+    def queues(self) -> tuple[tuple[str, int], ...]:
+        """Topic and id of the queues that occur, each once, in the order in which they first occur."""
+
+    @property
+    @abstractmethod
+    def queue_codes(self) -> npt.NDArray[np.int32]:
+        """Number of each record's queue in `queues`."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> pa.StringArray:
+        """Property KEYS; null without it, but empty where a record has no properties at all, as in Java."""
+
+    @property
+    @abstractmethod
+    def unique_key(self) -> pa.StringArray:
+        """Property UNIQ_KEY, null without."""
+
+    @property
+    @abstractmethod
+    def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:
+        """Rows with property INNER_MULTI_DISPATCH, ascending; `request` gives the property."""
+
+    @abstractmethod
+    def request(self, row: int) -> DispatchRequest:
+        """Return the request of one row, properties included."""
+
+    @abstractmethod
+    def index_hashes(self) -> IndexHashes:
+        """Hash the keys of all records but those of rolled-back transactions: UNIQ_KEY, then KEYS split at blanks.
+
+        RocketMQ: ``IndexService.buildIndex``. Which records the last index file has already is not looked at.
+        """
+
+    @cached_property
+    def topic(self) -> pa.StringArray:
+        """Topics; malformed UTF-8 is U+FFFD in them."""
+        names = pa.array([topic for topic, _ in self.queues], pa.string())
+        return names.take(pa.array(self.queue_codes))
+
+    @cached_property
+    def is_queued(self) -> npt.NDArray[np.bool_]:
+        """Whether each record gets a unit in a consume queue: not if it is prepared or rolled back."""
+        kind = self.sys_flag & TRANSACTION_MASK
+        queued: npt.NDArray[np.bool_] = (kind == TransactionType.NOT_TYPE.value) | (
+            kind == TransactionType.COMMIT_TYPE.value
+        )
+        return queued
+
+    def requests(self) -> Iterator[DispatchRequest]:
+        """Return the requests one by one."""
+        return map(self.request, range(len(self)))
+
+
+class RequestBatch(DispatchBatch):
+    """A batch of requests that are there already.
+
+    Parameters
+    ----------
+    requests : sequence of DispatchRequest
+    starts : sequence of int, optional
+        Where their records lie in the file; without, where they say.
+    """
+
+    def __init__(self, requests: Sequence[DispatchRequest], starts: Sequence[int] | None = None) -> None:
+        self._requests = requests
+        self._starts = starts
+
+    def __len__(self) -> int:
+        """Count the records."""
+        return len(self._requests)
+
+    def _numbers(self, name: str, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
+        return np.array([getattr(request, name) for request in self._requests], kind)
+
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:  # noqa: D102 -- here and below: see DispatchBatch
+        return self.physical_offset if self._starts is None else np.array(self._starts, np.int64)
+
+    @cached_property
+    def physical_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self._numbers("physical_offset", np.int64)
+
+    @cached_property
+    def message_size(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self._numbers("message_size", np.int64)
+
+    @cached_property
+    def tags_code(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self._numbers("tags_code", np.int64)
+
+    @cached_property
+    def store_timestamp(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self._numbers("store_timestamp", np.int64)
+
+    @cached_property
+    def queue_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self._numbers("consume_queue_offset", np.int64)
+
+    @cached_property
+    def queue_id(self) -> npt.NDArray[np.int32]:  # noqa: D102
+        return self._numbers("queue_id", np.int32)
+
+    @cached_property
+    def sys_flag(self) -> npt.NDArray[np.int32]:  # noqa: D102
+        return self._numbers("sys_flag", np.int32)
+
+    @cached_property
+    def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self._numbers("prepared_transaction_offset", np.int64)
+
+    @cached_property
+    def message_base_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self._numbers("message_base_offset", np.int64)
+
+    @cached_property
+    def batch_size(self) -> npt.NDArray[np.int16]:  # noqa: D102
+        return self._numbers("batch_size", np.int16)
+
+    @cached_property
+    def _numbered(self) -> tuple[tuple[tuple[str, int], ...], npt.NDArray[np.int32]]:
+        numbers = QueueNumbering()
+        codes = [numbers.number((request.topic, request.queue_id)) for request in self._requests]
+        return tuple(numbers.queues), np.array(codes, np.int32)
+
+    @property
+    def queues(self) -> tuple[tuple[str, int], ...]:  # noqa: D102
+        return self._numbered[0]
+
+    @property
+    def queue_codes(self) -> npt.NDArray[np.int32]:  # noqa: D102
+        return self._numbered[1]
+
+    @cached_property
+    def keys(self) -> pa.StringArray:  # noqa: D102
+        return pa.array([request.keys for request in self._requests], pa.string())
+
+    @cached_property
+    def unique_key(self) -> pa.StringArray:  # noqa: D102
+        return pa.array([request.unique_key for request in self._requests], pa.string())
+
+    @cached_property
+    def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        rows = [row for row, request in enumerate(self._requests) if INNER_MULTI_DISPATCH in request.properties]
+        return np.array(rows, np.int64)
+
+    def request(self, row: int) -> DispatchRequest:  # noqa: D102
+        return self._requests[row]
+
+    def index_hashes(self) -> IndexHashes:  # noqa: D102
+        pairs = [
+            (row, positive_hash(hash_code(f"{request.topic}#{key}")))
+            for row, request in enumerate(self._requests)
+            for key in _index_keys(request)
+        ]
+        table = np.array(pairs, np.int64).reshape(-1, 2)
+        return IndexHashes(table[:, 0], table[:, 1].astype(np.int32))
+
+
+def _index_keys(request: DispatchRequest) -> list[str]:
+    """Return the keys of one request in the order in which they are put."""
+    if TransactionType.of(request.sys_flag) is TransactionType.ROLLBACK_TYPE:
+        return []
+    unique = [] if request.unique_key is None else [request.unique_key]
+    return unique + split_keys(request.keys or "")

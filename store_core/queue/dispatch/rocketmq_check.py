@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether there is a record at a place of the log, as RocketMQ decides it, and what is to be done with it.
+
+Everything that is derived from a log hangs on this check: where a recovery ends the log, what reaches a queue or the
+index, and which name a queue has. So it follows RocketMQ where `store_core.format.record.scan` is stricter: the
+physical offset of a record is not looked at, and malformed names are taken as they come.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core.format.java_hash import tags_code
+from store_core.format.java_number import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, wrap
+from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, MagicCode, head_dtype
+from store_core.format.message import body_crc
+from store_core.format.properties import (
+    KEYS,
+    PROPERTY_CRC,
+    TAGS,
+    UNIQ_KEY,
+    PropertyParser,
+    decode_text,
+    parse_properties,
+)
+from store_core.format.property_string import CRC_RESERVED, DELAY, INNER_BASE, INNER_NUM
+from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.format.sys_flag import MessageSysFlag
+from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["DUP_INFO", "check_message_and_return_size", "delay_of_level"]
+
+DUP_INFO: Final = "DUP_INFO"
+"""Property of a replicated message: two parts, joined by ``_`` (RocketMQ 5.0 and later)."""
+
+_DUP_INFO_PARTS: Final = 2
+_PROPERTIES_LENGTH_SIZE: Final = 2
+_ZERO_DIGIT: Final = ord("0")
+_I32: Final = struct.Struct(">i")
+_V6_FLAGS: Final = MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
+
+
+_CODES: Final = {4: "i", 8: "q"}
+"""Codes of `struct` by width, where numpy's are the platform's."""
+
+
+def _head_struct(dtype: np.dtype[np.void]) -> struct.Struct:
+    """Return the head as one unpacking: its integers as such, its hosts as bytes."""
+    fields = [dtype[name] for name in dtype.names or ()]
+    return struct.Struct(">" + "".join(f"{kind.itemsize}s" if kind.names else _CODES[kind.itemsize] for kind in fields))
+
+
+_HEAD_NAMES: Final = head_dtype().names or ()
+_HEAD_STRUCTS: Final = {
+    bits: _head_struct(head_dtype(bits)) for bits in (0, *(int(flag) for flag in _V6_FLAGS), int(_V6_FLAGS))
+}
+_SYS_FLAG_FIELD: Final = _HEAD_NAMES.index("sys_flag")
+_UNREADABLE: Final = MessageCheck(is_success=False, size=-1)
+
+
+class _UnreadableError(Exception):
+    """Java throws an exception here and catches it at the end of the method: there is no record."""
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """A ``java.nio.ByteBuffer``: bytes from `position` to `stop`, read one behind the other.
+
+    `copied` is the size of the array that Java copies the parts into, which none of them may exceed.
+    """
+
+    view: memoryview
+    position: int
+    stop: int
+    copied: int
+
+    def skip(self, count: int) -> int:
+        """Pass some bytes; gives where they begin."""
+        begin = self.position
+        if not 0 <= count <= self.stop - begin:
+            raise _UnreadableError
+        self.position = begin + count
+        return begin
+
+    def copy(self, count: int) -> memoryview:
+        """Read some bytes into the array."""
+        if count > self.copied:
+            raise _UnreadableError
+        begin = self.skip(count)
+        return self.view[begin : begin + count]
+
+    def integer(self, width: int) -> int:
+        """Read a signed integer of so many bytes."""
+        begin = self.skip(width)
+        return int.from_bytes(self.view[begin : begin + width], signed=True)
+
+
+def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose rules, and how strictly
+    view: memoryview,
+    position: int,
+    stop: int,
+    rules: QueueRules,
+    *,
+    check_crc: bool,
+    read_body: bool,
+    check_dup_info: bool = False,
+) -> MessageCheck:
+    """Report what is at a position of a file of the log, and make the request that is dispatched.
+
+    Parameters
+    ----------
+    view : memoryview
+        The file's bytes (format ``B``), from its first one on.
+    position : int
+        Where to look.
+    stop : int
+        End of the bytes that can be read: of the file for a recovery, of what is written for reput.
+    rules : QueueRules
+        Whose rules; `rules.delay_levels` is empty while RocketMQ has not loaded its table of delays.
+    check_crc, read_body : bool
+        Recovery wants both, reput neither (and a body that is not read is not checked).
+    check_dup_info : bool
+        Whether a message must say where it was replicated from: recovery with ``duplicationEnable``, 5.0 and later.
+
+    Returns
+    -------
+    MessageCheck
+
+    Notes
+    -----
+    RocketMQ 4.3.0, 4.9.7 and 5.3.3: ``CommitLog.checkMessageAndReturnSize``. Differences: from 5.3.2 on a size that
+    runs past the bytes is refused first, even that of a blank record; from 5.1 on V2 is known; 4.3.0 knows no IPv6 (4.6
+    and later) and reads properties by `PropertyParser.EXACT_PAIR`; inner batches, DUP_INFO and the property CRC are of
+    5.x. Where Java would allocate as many bytes as a broken size says and run out of memory, the check goes on here as
+    if it had got them.
+    """
+    frame = _check_frame(view, position, stop, rules.features)
+    if isinstance(frame, MessageCheck):
+        return frame
+    size, magic = frame
+    parts = _Parts(_Buffer(view, position, stop, size), magic, rules)
+    try:
+        return parts.check(check_crc=check_crc, read_body=read_body, check_dup_info=check_dup_info)
+    except (_UnreadableError, ValueError):
+        return _UNREADABLE
+
+
+def _check_frame(
+    view: memoryview, position: int, stop: int, features: ReleaseRules
+) -> MessageCheck | tuple[int, MagicCode]:
+    """Read size and magic code; gives them if a message may follow."""
+    room = stop - position
+    if room < BLANK_SIZE:
+        return _UNREADABLE
+    size: int = _I32.unpack_from(view, position)[0]
+    if features.checks_record_fits_buffer and room - _I32.size < wrap(size - _I32.size, INT_BITS):
+        return _UNREADABLE
+    magic = _I32.unpack_from(view, position + _I32.size)[0]
+    if magic == MagicCode.BLANK:
+        return MessageCheck(is_success=True, size=0, parsed=BLANK_SIZE)
+    is_known = magic == MagicCode.MESSAGE_V1 or (magic == MagicCode.MESSAGE_V2 and features.has_message_version_2)
+    return (size, MagicCode(magic)) if is_known and size >= 0 else _UNREADABLE
+
+
+class _Parts:
+    """The parts of what calls itself a message, read in order."""
+
+    __slots__ = ("begin", "buffer", "head", "magic", "properties", "rules", "size", "topic")
+
+    def __init__(self, buffer: _Buffer, magic: MagicCode, rules: QueueRules) -> None:
+        self.buffer = buffer
+        self.magic = magic
+        self.rules = rules
+        self.begin = buffer.position
+        self.size = buffer.copied
+        self.head: dict[str, int] = {}
+        self.topic = ""
+        self.properties: dict[str, str] | None = None
+
+    def check(self, *, check_crc: bool, read_body: bool, check_dup_info: bool) -> MessageCheck:
+        """Read and check all of them, in the order of ``CommitLog.checkMessageAndReturnSize``."""
+        features = self.rules.features
+        is_crc_in_properties = features.has_property_crc and self.rules.verify_property_crc
+        self._read_head()
+        self._read_body(read_body=read_body, check_crc=check_crc and not is_crc_in_properties)
+        self.topic = decode_text(bytes(self.buffer.copy(self.buffer.integer(self.magic.topic_length_size))))
+        self._read_properties()
+        if check_dup_info and features.checks_dup_info:
+            self._check_dup_info()
+        tags = self._tags_code()
+        if check_crc and is_crc_in_properties:
+            self._check_property_crc()
+        parsed = self.buffer.position - self.begin
+        if parsed != self.size:
+            return MessageCheck(is_success=False, size=self.size, parsed=parsed)
+        return MessageCheck(is_success=True, size=self.size, request=self._request(tags), parsed=parsed)
+
+    def _read_head(self) -> None:
+        """Read the fixed fields; a head that its hosts make wider is read again at that width."""
+        values = self._unpack(0)
+        bits = int(values[_SYS_FLAG_FIELD] & _V6_FLAGS) if self.rules.features.stores_ipv6_hosts else 0
+        if bits:
+            self.buffer.position = self.begin
+            values = self._unpack(bits)
+        if self.size < (HOST_V6 if bits else HOST_V4).itemsize:
+            raise _UnreadableError
+        self.head = dict(zip(_HEAD_NAMES, values, strict=True))
+
+    def _unpack(self, bits: int) -> tuple[Any, ...]:
+        shape = _HEAD_STRUCTS[bits]
+        return shape.unpack_from(self.buffer.view, self.buffer.skip(shape.size))
+
+    def _read_body(self, *, read_body: bool, check_crc: bool) -> None:
+        length = self.head["body_length"]
+        if length <= 0:
+            return
+        if not read_body:
+            self.buffer.skip(length)
+        elif body_crc(self.buffer.copy(length)) != self.head["body_crc"] and check_crc:
+            raise _UnreadableError
+
+    def _read_properties(self) -> None:
+        length = self.buffer.integer(_PROPERTIES_LENGTH_SIZE)
+        if length > 0:
+            text = decode_text(bytes(self.buffer.copy(length)))
+            self.properties = parse_properties(text, PropertyParser.of_release(self.rules.release))
+
+    def _check_dup_info(self) -> None:
+        """Count the parts as ``String.split("_")`` does, which drops empty ones at the end."""
+        if self.properties is None:
+            return
+        text = self.properties.get(DUP_INFO, "")
+        if len(text.rstrip("_").split("_")) != _DUP_INFO_PARTS:
+            raise _UnreadableError
+
+    def _tags_code(self) -> int:
+        properties = self.properties or {}
+        level = properties.get(DELAY)
+        hashed = tags_code(properties.get(TAGS))
+        if level is None or self.topic != SCHEDULE_TOPIC:
+            return hashed
+        delay = delay_of_level(level, self.rules)
+        return hashed if delay is None else wrap(self.head["store_timestamp"] + delay, LONG_BITS)
+
+    def _check_property_crc(self) -> None:
+        """Check the whole record but for its last bytes; where these are is counted back from the end of the parts."""
+        digits = (self.properties or {}).get(PROPERTY_CRC)
+        if digits is None:
+            raise _UnreadableError
+        begin = self.buffer.position - self.size
+        if begin < 0 or begin + self.size < CRC_RESERVED:
+            raise _UnreadableError
+        covered = self.buffer.view[begin : max(begin + self.size - CRC_RESERVED, begin)]
+        if body_crc(covered) != _read_crc_digits(digits):
+            raise _UnreadableError
+
+    def _request(self, tags: int) -> DispatchRequest:
+        head, properties = self.head, self.properties
+        base, count = head["queue_offset"], 1
+        if (
+            properties
+            and self.rules.features.has_inner_batches
+            and INNER_NUM in properties
+            and INNER_BASE in properties
+        ):
+            base = parse_java_int(properties[INNER_BASE], LONG_BITS)
+            count = parse_java_int(properties[INNER_NUM], SHORT_BITS)
+        return DispatchRequest(
+            topic=self.topic,
+            queue_id=head["queue_id"],
+            physical_offset=head["physical_offset"],
+            message_size=self.size,
+            tags_code=tags,
+            store_timestamp=head["store_timestamp"],
+            consume_queue_offset=head["queue_offset"],
+            keys="" if properties is None else properties.get(KEYS),
+            unique_key=None if properties is None else properties.get(UNIQ_KEY),
+            sys_flag=head["sys_flag"],
+            prepared_transaction_offset=head["prepared_transaction_offset"],
+            properties=properties or {},
+            message_base_offset=base,
+            batch_size=count,
+        )
+
+
+def delay_of_level(level_text: str, rules: QueueRules) -> int | None:
+    """Return how long a record of the schedule topic is delayed, ms.
+
+    Parameters
+    ----------
+    level_text : str
+        Property DELAY; a level above the highest one counts as that.
+    rules : QueueRules
+        Its table of delays.
+
+    Returns
+    -------
+    int or None
+        None for a level below 1: the tags code stays what it is.
+
+    Raises
+    ------
+    ValueError
+        If `level_text` is no integer of 32 bits, whether the table is loaded or not.
+    """
+    level = min(parse_java_int(level_text, INT_BITS), len(rules.delay_levels))
+    return rules.delay_levels[level - 1] if level > 0 else None
+
+
+def _read_crc_digits(digits: str) -> int:
+    """Read the property CRC, least significant digit first, in Java's 32-bit arithmetic, whatever characters it has."""
+    units = digits.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[-2::-2], units[-1::-2], strict=True):
+        value = wrap(value * 10 + (high << 8 | low) - _ZERO_DIGIT, INT_BITS)
+    return value

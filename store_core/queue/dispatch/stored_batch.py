@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatch requests of many records, read from the file's bytes column by column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.errors import CorruptRecordError
+from store_core.format.columnar.arrow_slices import as_text, take_slices
+from store_core.format.columnar.spans import Heads, Spans, gather, measure
+from store_core.format.java_hash import hash_code
+from store_core.format.properties import KEYS, UNIQ_KEY, decode_text
+from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM
+from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, IndexHashes
+from store_core.queue.dispatch.queue_numbers import QueueNumbers
+from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size, delay_of_level
+from store_core.queue.dispatch.stored_properties import StoredProperties, property_finder
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.format.columnar.property_spans import PropertySpans
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["StoredBatch", "StoredFile"]
+
+_NOT_DELAYED, _DELAYED, _ILLEGAL = range(3)
+_SCHEDULE_TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), f"V{len(SCHEDULE_TOPIC)}")
+
+
+class StoredFile:
+    """What the batches of one file share: its bytes, and what was learnt of its queues and properties."""
+
+    def __init__(self, raw: npt.NDArray[np.uint8], start_offset: int, rules: QueueRules) -> None:
+        self.raw = raw
+        self.start_offset = start_offset
+        self.rules = rules
+        self.numbers = QueueNumbers(raw)
+        self.finder = property_finder(rules.release)
+        self._prefixes = np.empty(0, np.int32)
+
+    def index_prefixes(self) -> npt.NDArray[np.int32]:
+        """Return the hash of what the index puts before a key, ``topic#``, by number of the queue."""
+        known = self._prefixes
+        if known.size < len(self.numbers.queues):
+            topics = (topic for topic, _ in self.numbers.queues[known.size :])
+            new = np.array([hash_code(f"{topic}#") for topic in topics], np.int32)
+            self._prefixes = np.concatenate([known, new])
+        return self._prefixes
+
+    def request(self, start: int) -> DispatchRequest:
+        """Make the request of a record that is known to be one."""
+        view, stop = self.raw.data, self.raw.size
+        check = check_message_and_return_size(view, start, stop, self.rules, check_crc=False, read_body=False)
+        if check.request is None:
+            problem, advice = "record changed while it was read", "Another process writes to the file; read it again."
+            raise CorruptRecordError(problem, "<memory>", self.start_offset + start, "a record", "none", b"", advice)
+        return check.request
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Records of the schedule topic with a delay level.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        int64, shape (k,), ascending: those that are delayed indeed.
+    delays : numpy.ndarray
+        int64, shape (k,), ms.
+    illegal_rows : numpy.ndarray
+        int64, ascending: those whose level is no integer, so that RocketMQ takes the record for damaged.
+    """
+
+    rows: npt.NDArray[np.int64]
+    delays: npt.NDArray[np.int64]
+    illegal_rows: npt.NDArray[np.int64]
+
+
+def _delays_of(levels: list[str], rules: QueueRules) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
+    """Report what each level is, and its delay in ms if it has one."""
+    kinds, delays = np.full(len(levels), _NOT_DELAYED, np.int8), np.zeros(len(levels), np.int64)
+    for number, level in enumerate(levels):
+        try:
+            delay = delay_of_level(level, rules)
+        except ValueError:
+            kinds[number] = _ILLEGAL
+        else:
+            if delay is not None:
+                kinds[number], delays[number] = _DELAYED, delay
+    return kinds, delays
+
+
+class StoredBatch(DispatchBatch):
+    """A batch of records of a file.
+
+    Parameters
+    ----------
+    file : StoredFile
+    starts : numpy.ndarray
+        int64, shape (n,), ascending: where they lie. Before anything else is asked for, they must be known to be sound:
+        `spans`, `delayed` and `inner_candidates` are there to find out.
+
+    Attributes
+    ----------
+    inner_batches : dict of int to DispatchRequest
+        The requests of inner batches by row; filled by who proves the records.
+    """
+
+    def __init__(self, file: StoredFile, starts: npt.NDArray[np.int64]) -> None:
+        self.inner_batches: dict[int, DispatchRequest] = {}
+        self._file = file
+        self._starts = starts
+
+    def first(self, count: int) -> StoredBatch:
+        """Return the batch of the first records; itself if that is all."""
+        if count == len(self):
+            return self
+        batch = StoredBatch(self._file, self._starts[:count])
+        batch.inner_batches = {row: request for row, request in self.inner_batches.items() if row < count}
+        return batch
+
+    def __len__(self) -> int:
+        """Count the records."""
+        return self._starts.size
+
+    @cached_property
+    def heads(self) -> Heads:
+        """Their fixed parts."""
+        return Heads(self._file.raw, self._starts)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Where their parts lie, and whether these add up."""
+        return measure(self.heads, None)
+
+    @cached_property
+    def properties(self) -> StoredProperties:
+        """Their properties."""
+        spans, file = self.spans, self._file
+        return StoredProperties(file.raw, spans.properties_start, spans.stops, file.finder)
+
+    @cached_property
+    def delayed(self) -> Delays:
+        """The records whose tags code is a time, and those with a level that can't be read."""
+        rows = self.properties.rows_with(DELAY)
+        if not rows.size:
+            return Delays(rows, rows, rows)
+        rows = rows[self._is_of_schedule_topic(rows)]
+        spans = self.properties.span(DELAY)
+        levels = take_slices(self._file.raw, spans.starts[rows], spans.stops[rows]).dictionary_encode()
+        kinds, delays = _delays_of([decode_text(level) for level in levels.dictionary.to_pylist()], self._file.rules)
+        codes = levels.indices.to_numpy(zero_copy_only=False)
+        is_delayed = kinds[codes] == _DELAYED
+        return Delays(rows[is_delayed], delays[codes][is_delayed], rows[kinds[codes] == _ILLEGAL])
+
+    def _is_of_schedule_topic(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        starts, lengths = self.spans.topic_start[rows], self.spans.topic_stop[rows] - self.spans.topic_start[rows]
+        of_length = np.flatnonzero(lengths == len(SCHEDULE_TOPIC))
+        found = np.zeros(rows.size, np.bool_)
+        found[of_length] = gather(self._file.raw, starts[of_length], _SCHEDULE_TOPIC.dtype) == _SCHEDULE_TOPIC
+        return found
+
+    @cached_property
+    def inner_candidates(self) -> npt.NDArray[np.int64]:
+        """Rows that are inner batches if the numbers in their properties can be read, ascending; none before 5.0."""
+        return (
+            self.properties.rows_with(INNER_NUM, INNER_BASE)
+            if self._file.rules.features.has_inner_batches
+            else np.empty(0, np.int64)
+        )
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:  # noqa: D102 -- here and below: see DispatchBatch
+        return self._starts
+
+    @cached_property
+    def physical_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self.heads.leading("physical_offset")
+
+    @cached_property
+    def message_size(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self.spans.stops - self._starts
+
+    @cached_property
+    def tags_code(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        delayed = self.delayed
+        codes = self.properties.tags_hashes()
+        codes[delayed.rows] = self.store_timestamp[delayed.rows] + delayed.delays
+        return codes
+
+    @cached_property
+    def store_timestamp(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self.heads.column("store_timestamp")
+
+    @cached_property
+    def queue_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self.heads.leading("queue_offset")
+
+    @cached_property
+    def queue_id(self) -> npt.NDArray[np.int32]:  # noqa: D102
+        return self.heads.leading("queue_id")
+
+    @cached_property
+    def sys_flag(self) -> npt.NDArray[np.int32]:  # noqa: D102
+        return self.heads.leading("sys_flag")
+
+    @cached_property
+    def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self.heads.column("prepared_transaction_offset")
+
+    @cached_property
+    def message_base_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        if not self.inner_batches:
+            return self.queue_offset
+        offsets = self.queue_offset.copy()
+        for row, request in self.inner_batches.items():
+            offsets[row] = request.message_base_offset
+        return offsets
+
+    @cached_property
+    def batch_size(self) -> npt.NDArray[np.int16]:  # noqa: D102
+        sizes = np.ones(len(self), np.int16)
+        for row, request in self.inner_batches.items():
+            sizes[row] = request.batch_size
+        return sizes
+
+    @cached_property
+    def _numbered(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Which of the file's queues occur, and the number among these for each record."""
+        spans = self.spans
+        numbers = self._file.numbers.find(spans.topic_start, spans.topic_stop, self.queue_id)
+        if len(self._file.numbers.queues) > len(self):
+            occurring, codes = np.unique(numbers, return_inverse=True)
+            return occurring.astype(np.int64), codes.astype(np.int32)
+        found = np.flatnonzero(np.bincount(numbers))
+        places = np.zeros(int(found[-1]) + 1, np.int32)
+        places[found] = np.arange(found.size)
+        return found, places.take(numbers)
+
+    @cached_property
+    def queues(self) -> tuple[tuple[str, int], ...]:  # noqa: D102
+        return tuple(self._file.numbers.queues[number] for number in self._numbered[0].tolist())
+
+    @property
+    def queue_codes(self) -> npt.NDArray[np.int32]:  # noqa: D102
+        return self._numbered[1]
+
+    @cached_property
+    def keys(self) -> pa.StringArray:  # noqa: D102
+        spans = self.properties.span(KEYS)
+        has_none = self.spans.properties_start == self.spans.stops
+        return self._text(spans, spans.present | has_none)
+
+    @cached_property
+    def unique_key(self) -> pa.StringArray:  # noqa: D102
+        spans = self.properties.span(UNIQ_KEY)
+        return self._text(spans, spans.present)
+
+    def _text(self, spans: PropertySpans, valid: npt.NDArray[np.bool_]) -> pa.StringArray:
+        """Return values as text, null where they are not valid."""
+        values = take_slices(self._file.raw, spans.starts, spans.stops)
+        text = as_text(values)
+        if text is None:
+            text = pa.array([decode_text(value) for value in values.to_pylist()], pa.string())
+        _, offsets, data = text.buffers()
+        bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(pa.string(), len(text), [bits, offsets, data])
+
+    @cached_property
+    def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self.properties.rows_with(INNER_MULTI_DISPATCH)
+
+    def request(self, row: int) -> DispatchRequest:  # noqa: D102
+        return self._file.request(int(self._starts[row]))
+
+    def index_hashes(self) -> IndexHashes:  # noqa: D102
+        occurring, codes = self._numbered
+        before = self._file.index_prefixes().take(occurring).take(codes)
+        is_indexed = self.sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK_TYPE.value
+        return self.properties.index_hashes(before, is_indexed)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the properties of many records say to those who dispatch them, read from bytes property by property."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.columnar.arrow_slices import binary_parts, take_slices
+from store_core.format.columnar.byte_words import rows_with_byte
+from store_core.format.columnar.java_hashes import hash_slices, positive_hashes
+from store_core.format.columnar.property_columns import split_key_column
+from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
+from store_core.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, PropertyParser
+from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM
+from store_core.queue.dispatch.dispatch_batch import IndexHashes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.format.releases.release import Release
+
+__all__ = ["StoredProperties", "property_finder"]
+
+_NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
+_BLANK: Final = ord(KEY_SEPARATOR)
+
+
+def property_finder(release: Release) -> PropertyFinder:
+    """Make a finder of the properties that matter here, by a release's rules."""
+    return PropertyFinder(_NAMES, PropertyParser.of_release(release))
+
+
+class StoredProperties:
+    """Properties of many records.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous.
+    starts, stops : numpy.ndarray
+        int64, shape (n,): the property strings ``raw[starts[i]:stops[i]]``, ascending without overlap.
+    finder : PropertyFinder
+        As `property_finder` makes it.
+    """
+
+    def __init__(
+        self,
+        raw: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+        finder: PropertyFinder,
+    ) -> None:
+        self._raw = raw
+        self._starts = starts
+        self._stops = stops
+        self._finder = finder
+
+    @cached_property
+    def _found(self) -> list[PropertySpans | None]:
+        return self._finder.find(self._raw, self._starts, self._stops)
+
+    def span(self, name: str) -> PropertySpans:
+        """Return where a property lies; nowhere is a piece of no bytes."""
+        return self._found[_NAMES.index(name)] or PropertySpans(self._starts, self._starts)
+
+    def rows_with(self, *names: str) -> npt.NDArray[np.int64]:
+        """Return the rows that have all of these properties, ascending."""
+        spans = [self._found[_NAMES.index(name)] for name in names]
+        if None in spans:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(np.logical_and.reduce([found.present for found in spans if found is not None]))
+
+    def tags_hashes(self) -> npt.NDArray[np.int64]:
+        """Hash TAGS; int64, shape (n,), 0 without."""
+        tags = self.span(TAGS)
+        return hash_slices(self._raw, tags.starts, tags.stops).astype(np.int64)
+
+    def index_hashes(
+        self, before: npt.NDArray[np.int32], is_indexed: npt.NDArray[np.bool_] | np.bool_ = np.True_
+    ) -> IndexHashes:
+        """Hash the keys: UNIQ_KEY, then KEYS split at blanks.
+
+        Parameters
+        ----------
+        before : numpy.ndarray
+            int32, shape (n,): hash of what comes before each record's keys.
+        is_indexed : numpy.ndarray
+            bool, shape (n,): False for records whose keys are left out.
+        """
+        unique, keys = self.span(UNIQ_KEY), self.span(KEYS)
+        unique_rows = np.flatnonzero(unique.present & is_indexed)
+        unique_hashes = hash_slices(
+            self._raw, unique.starts.take(unique_rows), unique.stops.take(unique_rows), before.take(unique_rows)
+        )
+        key_rows, key_hashes = self._token_hashes(keys, np.flatnonzero(keys.present & is_indexed), before)
+        return _merged(unique_rows, unique_hashes, key_rows, key_hashes)
+
+    def _token_hashes(
+        self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Split KEYS of some rows at blanks; gives the row and the hash of each key."""
+        raw, starts, stops = self._raw, keys.starts.take(rows), keys.stops.take(rows)
+        if not rows_with_byte(raw, stops, stops - starts, _BLANK).size:
+            return rows, hash_slices(raw, starts, stops, before.take(rows))
+        packed = take_slices(raw, starts, stops)
+        lists = split_key_column(pa.Array.from_buffers(pa.string(), len(packed), packed.buffers()))
+        bounds = np.frombuffer(lists.buffers()[1], np.int32)[: rows.size + 1]
+        offsets, data, _ = binary_parts(lists.values)
+        owners = np.repeat(rows, np.diff(bounds))
+        ends = offsets.astype(np.int64)
+        return owners, hash_slices(data, ends[:-1], ends[1:], before.take(owners))
+
+
+def _merged(
+    unique_rows: npt.NDArray[np.int64],
+    unique_hashes: npt.NDArray[np.int32],
+    key_rows: npt.NDArray[np.int64],
+    key_hashes: npt.NDArray[np.int32],
+) -> IndexHashes:
+    """Bring both kinds of keys into the order of rows, unique keys first; what Java can't negate becomes 0."""
+    if np.array_equal(unique_rows, key_rows):
+        rows, hashes = np.repeat(key_rows, 2), np.empty(2 * key_rows.size, np.int32)
+        hashes[0::2], hashes[1::2] = unique_hashes, key_hashes
+    else:
+        rows, hashes = np.concatenate([unique_rows, key_rows]), np.concatenate([unique_hashes, key_hashes])
+        order = np.argsort(rows, kind="stable")
+        rows, hashes = rows[order], hashes[order]
+    return IndexHashes(rows, positive_hashes(hashes))

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One entry of a consume queue: 20 bytes that say where a record is, how long, and which tags it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from store_core.format.layout import CONSUME_QUEUE_UNIT, field_position, unit_dtype
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.files.file_system import FileSystem
+    from store_core.files.mapped_file import MappedFile
+    from store_core.format.releases.release_rules import ReleaseRules
+
+__all__ = [
+    "CQ_STORE_UNIT_SIZE",
+    "UNIT_DTYPE",
+    "UNIT_SEAL",
+    "CqUnit",
+    "UnitArray",
+    "count_valid",
+    "coverage",
+    "coverages",
+    "pre_blank",
+    "units_of",
+    "whole_file",
+]
+
+UNIT_DTYPE: Final = unit_dtype(CONSUME_QUEUE_UNIT)
+CQ_STORE_UNIT_SIZE: Final = UNIT_DTYPE.itemsize
+"""Bytes of a unit (RocketMQ: ``ConsumeQueue.CQ_STORE_UNIT_SIZE``)."""
+
+UNIT_SEAL: Final = field_position(UNIT_DTYPE, "store_size") + UNIT_DTYPE["store_size"].itemsize
+"""Bytes of a unit that go in last, see `store_core.files.segment_file.SegmentFile`: without a size there is none.
+
+A page may end before a unit's tags code, or within: a process killed there would leave a unit with wrong tags.
+"""
+
+_BLANK_SIZE: Final = 2**31 - 1
+_FIRST_CHUNK: Final = 1024
+_LAST_CHUNK: Final = 1 << 17
+
+if TYPE_CHECKING:
+    UnitArray: TypeAlias = npt.NDArray[np.void]
+else:
+    UnitArray = np.ndarray
+
+
+class CqUnit(NamedTuple):
+    """One unit as Python numbers (RocketMQ 5.x: ``CqUnit``).
+
+    Attributes
+    ----------
+    queue_offset : int
+        Its index in the queue.
+    physical_offset : int
+        Position of the record in the log; bytes.
+    store_size : int
+        Bytes of the record.
+    tags_code : int
+        As stored: the tags' hash, a delayed message's due time (ms), or an address in the queue's extension.
+    """
+
+    queue_offset: int
+    physical_offset: int
+    store_size: int
+    tags_code: int
+
+    @classmethod
+    def of(cls, units: UnitArray, index: int, queue_offset: int) -> CqUnit:
+        """Take one out of an array."""
+        return cls(queue_offset, *units[index].item())
+
+
+def units_of(view: memoryview) -> UnitArray:
+    """See bytes as units, without copying; bytes behind the last whole unit are left out."""
+    return np.frombuffer(view[: len(view) - len(view) % CQ_STORE_UNIT_SIZE], UNIT_DTYPE)
+
+
+def whole_file(file: MappedFile, file_system: FileSystem) -> UnitArray:
+    """See all units of a file, also what lies behind its wrote position."""
+    return units_of(file_system.open(file.path, writable=False).map(file.file_size))
+
+
+def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
+    """Say up to where the log is indexed if the last unit of a queue is that of this record.
+
+    That is the record's end or start, see `ReleaseRules.covers_log_to_record_end`. Damaged units overflow as Java's
+    ``long`` does.
+    """
+    if not features.covers_log_to_record_end:
+        return physical_offset
+    return (physical_offset + size + 2**63) % 2**64 - 2**63
+
+
+def coverages(units: UnitArray, features: ReleaseRules) -> npt.NDArray[np.int64]:
+    """Compute `coverage` of many."""
+    starts: npt.NDArray[np.int64] = units["physical_offset"].astype(np.int64)
+    return starts + units["store_size"].astype(np.int64) if features.covers_log_to_record_end else starts
+
+
+def count_valid(units: UnitArray) -> int:
+    """Count the units before the first that no queue can hold: a negative position, or a size of 0 or less.
+
+    The pieces looked at begin small, because most queues end soon and the rest of their file is a hole.
+    """
+    start, chunk = 0, _FIRST_CHUNK
+    while start < len(units):
+        part = units[start : start + chunk]
+        invalid = (part["physical_offset"] < 0) | (part["store_size"] <= 0)
+        if invalid.any():
+            return start + int(invalid.argmax())
+        start += len(part)
+        chunk = min(2 * chunk, _LAST_CHUNK)
+    return len(units)
+
+
+def pre_blank(count: int) -> UnitArray:
+    """Make the units that stand before the first one of a queue that does not begin at a file's start.
+
+    They point nowhere: position 0, the largest size (RocketMQ: ``ConsumeQueue.fillPreBlank``).
+    """
+    units = np.zeros(count, UNIT_DTYPE)
+    units["store_size"] = _BLANK_SIZE
+    return units

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which queues get a record, at which index, and why one does not.
+
+`assign` is the definition, for one record; `assign_batch` is the same for many, and asks the definition about each
+record that is not an ordinary one. Whatever fills queues goes by one of them: putting, dispatching, recovery, the sink
+and a rebuild.
+
+The rules depend on nothing but the record and `QueueRules`:
+
+* A prepared or rolled-back transaction message is in no queue.
+* A record is in the queue of its topic and id: in a batch topic as a unit of its messages, else at its queue offset.
+* A record of an ordinary topic may be in further queues, its light queues, which its properties name.
+* A unit is refused whose queue can't be a directory (`store_core.queue.queue_path.refusal_of`), or that can't stand at
+  its index (`index_refusal`, `batch_refusal`). A record without a unit of its own is in no light queue, either.
+
+How many queues there may be, and whether one is full to its last possible file, is known only to who holds the queues,
+see `store_core.queue.consume_queue.consume_queue_store.ConsumeQueueStore.put`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from store_core.queue.dispatch.lmq_units import UnfitListsError, lmq_units
+from store_core.queue.dispatch.queue_numbering import QueueNumbering
+from store_core.queue.queue_path import refusal_of
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.queue.units.refused_unit import RefusedUnit
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = [
+    "AssignedUnit",
+    "Assignment",
+    "BatchAssignment",
+    "KnownQueues",
+    "LightRow",
+    "assign",
+    "assign_batch",
+    "batch_refusal",
+    "fitting_batches",
+    "index_limit",
+    "index_refusal",
+]
+
+_LAST_OFFSET: Final = 2**63 - 1
+_LARGEST_BATCH: Final = 2**15 - 1
+
+
+class AssignedUnit(NamedTuple):
+    """A unit of a record.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    queue_offset : int
+        The record's index in the queue; in a batch queue that of its first message.
+    is_light : bool
+        Whether it is a further unit, in a light queue.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    is_light: bool = False
+
+
+class Assignment(NamedTuple):
+    """The units of one record, its own first, and what is refused; both empty if it is in no queue."""
+
+    units: tuple[AssignedUnit, ...] = ()
+    refused: tuple[RefusedUnit, ...] = ()
+
+
+class LightRow(NamedTuple):
+    """A further unit of a record.
+
+    Attributes
+    ----------
+    row : int
+        The record's row in its batch.
+    code : int
+        Number of the further queue.
+    queue_offset : int
+        The record's index in it.
+    """
+
+    row: int
+    code: int
+    queue_offset: int
+
+
+class KnownQueues(Protocol):
+    """Queues by topic and id."""
+
+    def __contains__(self, queue: tuple[str, int], /) -> bool:
+        """Whether a queue is one of them."""
+        ...
+
+
+class BatchAssignment(NamedTuple):
+    """The units of a batch, without their columns.
+
+    Attributes
+    ----------
+    rows : array of int64, optional
+        Rows that have a unit of their own; None for all.
+    codes : array of int32
+        Number in `queues` of the queue of each.
+    light : list of LightRow
+        Further units, in the order of their records.
+    queues : tuple of (str, int)
+        Topic and id; those of the batch first, whether they have units or not.
+    refused : list of RefusedUnit
+        In the order of their records.
+    """
+
+    rows: npt.NDArray[np.int64] | None
+    codes: npt.NDArray[np.int32]
+    light: list[LightRow]
+    queues: tuple[tuple[str, int], ...]
+    refused: list[RefusedUnit]
+
+    @property
+    def used_codes(self) -> list[int]:
+        """Numbers of the queues that have units here."""
+        counts = np.bincount(self.codes, minlength=len(self.queues))
+        counts[[unit.code for unit in self.light]] += 1
+        used: list[int] = np.flatnonzero(counts).tolist()
+        return used
+
+
+# ---- the definition
+
+
+def assign(request: DispatchRequest, rules: QueueRules) -> Assignment:
+    """Assign one record to queues (RocketMQ: ``putMessagePositionInfoWrapper``, ``multiDispatchLmqQueue``)."""
+    if not request.is_queued:
+        return Assignment()
+    is_batch = request.topic in rules.batch_topics
+    queue_offset = request.message_base_offset if is_batch else request.consume_queue_offset
+    own = AssignedUnit(request.topic, request.queue_id, queue_offset)
+    reason = refusal_of(own.topic, own.queue_id) or _own_refusal(request, rules, is_batch=is_batch)
+    if reason is not None:
+        return Assignment(refused=(_refused(own, request, reason),))
+    return Assignment((own,)) if is_batch else _with_light(own, request, rules)
+
+
+def _own_refusal(request: DispatchRequest, rules: QueueRules, *, is_batch: bool) -> str | None:
+    if is_batch:
+        return batch_refusal(request.message_base_offset, request.batch_size)
+    return index_refusal(request.consume_queue_offset, rules)
+
+
+def _with_light(own: AssignedUnit, request: DispatchRequest, rules: QueueRules) -> Assignment:
+    """Add the light queues; one that can't be leaves the record's other units as they are."""
+    try:
+        light = [AssignedUnit(*unit, is_light=True) for unit in lmq_units(request, rules)]
+    except UnfitListsError as error:
+        return Assignment((own,), (_refused(own, request, str(error)),))
+    reasons = [_light_refusal(unit, rules) for unit in light]
+    units = [unit for unit, reason in zip(light, reasons, strict=True) if reason is None]
+    refused = [_refused(unit, request, reason) for unit, reason in zip(light, reasons, strict=True) if reason]
+    return Assignment((own, *units), tuple(refused))
+
+
+def _light_refusal(unit: AssignedUnit, rules: QueueRules) -> str | None:
+    """Say why a light queue gets no unit; RocketMQ can't put one into a batch queue, either."""
+    reason = refusal_of(unit.topic, unit.queue_id)
+    if reason is None and unit.topic in rules.batch_topics:
+        return "a batch queue can't be a light one"
+    return reason or index_refusal(unit.queue_offset, rules)
+
+
+def _refused(unit: AssignedUnit, request: DispatchRequest, reason: str) -> RefusedUnit:
+    return RefusedUnit(unit.topic, unit.queue_id, request.physical_offset, reason)
+
+
+def index_limit(rules: QueueRules) -> int:
+    """Return the first index that no simple queue has: its file would end where Java's ``long`` does not reach.
+
+    >>> from store_core.queue.queue_rules import QueueRules
+    >>> 2**58 < index_limit(QueueRules()) < 2**59
+    True
+    """
+    units_per_file = -(-rules.consume_queue_file_size // CQ_STORE_UNIT_SIZE)
+    return _LAST_OFFSET // (units_per_file * CQ_STORE_UNIT_SIZE) * units_per_file
+
+
+def index_refusal(queue_offset: int, rules: QueueRules) -> str | None:
+    """Say why a unit can't stand at an index of a simple queue; None if it can.
+
+    Indexes come from the log, where anything may be written. RocketMQ computes the position of such a unit with
+    overflow: 2**62 becomes byte 0 of an empty queue, and in others the unit is left out without a word; a negative one
+    makes an empty file. All other indexes are taken, however large: a queue that begins with one gets a single file,
+    filled up to it.
+    """
+    limit = index_limit(rules)
+    if 0 <= queue_offset < limit:
+        return None
+    return f"queue offset {queue_offset} can't be indexed, expected 0 to {limit - 1}"
+
+
+def batch_refusal(message_base_offset: int, batch_size: int) -> str | None:
+    """Say why a batch queue has no unit for these messages; None if it can have one.
+
+    RocketMQ leaves negative numbers out with a warning; a sum beyond 63 bits it would store, and lose the queue at the
+    next restart.
+    """
+    if 0 <= batch_size <= _LARGEST_BATCH and 0 <= message_base_offset <= _LAST_OFFSET - batch_size:
+        return None
+    return f"{batch_size} messages from queue offset {message_base_offset} on can't be indexed"
+
+
+# ---- for many
+
+
+def assign_batch(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -> BatchAssignment:
+    """Assign the records of a batch to queues, as `assign` one after the other.
+
+    Parameters
+    ----------
+    batch : DispatchBatch
+    rules : QueueRules
+    known : KnownQueues
+        Queues that have units already, so that their names need not be looked at again.
+    """
+    fits = _fitting_rows(batch, rules, known)
+    has_unit = batch.is_queued if fits is None else batch.is_queued & fits
+    rows = None if has_unit.all() else np.flatnonzero(has_unit)
+    codes = batch.queue_codes if rows is None else batch.queue_codes[rows]
+    odd = _rows_with_lists(batch, has_unit, rules)
+    if fits is not None:
+        odd = np.union1d(odd, np.flatnonzero(batch.is_queued & ~fits))
+    if not odd.size:
+        return BatchAssignment(rows, codes, [], batch.queues, [])
+    return _with_odd_rows(BatchAssignment(rows, codes, [], batch.queues, []), batch, odd, rules)
+
+
+def _fitting_rows(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -> npt.NDArray[np.bool_] | None:
+    """Report which rows can have a unit if they are in a queue at all; None for all of them."""
+    has_name = [queue in known or refusal_of(*queue) is None for queue in batch.queues]
+    is_batch = [topic in rules.batch_topics for topic, _ in batch.queues]
+    fits = _fitting_indexes(batch.queue_offset, rules)
+    if all(has_name) and not any(is_batch) and fits.all():
+        return None
+    codes = batch.queue_codes
+    if any(is_batch):
+        fits = np.where(np.array(is_batch)[codes], fitting_batches(batch.message_base_offset, batch.batch_size), fits)
+    return fits & np.array(has_name, np.bool_)[codes]
+
+
+def _fitting_indexes(queue_offset: npt.NDArray[np.int64], rules: QueueRules) -> npt.NDArray[np.bool_]:
+    """Report for which `index_refusal` has no reason."""
+    return (queue_offset >= 0) & (queue_offset < index_limit(rules))
+
+
+def fitting_batches(
+    message_base_offset: npt.NDArray[np.int64], batch_size: npt.NDArray[np.signedinteger[Any]]
+) -> npt.NDArray[np.bool_]:
+    """Report for which `batch_refusal` has no reason."""
+    is_size = (batch_size >= 0) & (batch_size <= _LARGEST_BATCH)
+    largest_base = _LAST_OFFSET - np.where(is_size, batch_size, 0).astype(np.int64)
+    return is_size & (message_base_offset >= 0) & (message_base_offset <= largest_base)
+
+
+def _rows_with_lists(batch: DispatchBatch, has_unit: npt.NDArray[np.bool_], rules: QueueRules) -> npt.NDArray[np.int64]:
+    if not rules.is_multi_dispatch_enabled:
+        return np.empty(0, np.int64)
+    rows = batch.multi_dispatch_rows
+    return rows[has_unit[rows]]
+
+
+def _with_odd_rows(
+    ordinary: BatchAssignment, batch: DispatchBatch, odd: npt.NDArray[np.int64], rules: QueueRules
+) -> BatchAssignment:
+    """Add what the definition says of some rows: light units, and what is refused."""
+    numbers = QueueNumbering(ordinary.queues)
+    light: list[LightRow] = []
+    refused: list[RefusedUnit] = []
+    for row in odd.tolist():
+        assigned = assign(batch.request(row), rules)
+        refused += assigned.refused
+        light += [LightRow(row, numbers.number(unit[:2]), unit.queue_offset) for unit in assigned.units[1:]]
+    return ordinary._replace(light=light, queues=tuple(numbers.queues), refused=refused)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units for many queues, as columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.units.queue_assignment import BatchAssignment, LightRow
+
+__all__ = ["UnitRows", "sorted_places"]
+
+_SMALL: Final = 2**16 - 1
+
+_OF_BATCH: Final = (
+    "physical_offset",
+    "size",
+    "tags_code",
+    "queue_offset",
+    "store_timestamp",
+    "message_base_offset",
+    "batch_size",
+)
+"""Columns of `UnitRows` that are those of a batch."""
+
+
+class UnitRows(NamedTuple):
+    """Units in log order, or `ordered` by queue; arrays of shape (n,).
+
+    Attributes
+    ----------
+    row : array of int64
+        The record's row in its batch.
+    code : array of int
+        Number of the queue.
+    physical_offset, size, tags_code, queue_offset, store_timestamp, message_base_offset, batch_size : array
+        As in `DispatchBatch`.
+    is_light : array of bool
+        Whether it is a further unit of its record.
+    """
+
+    row: npt.NDArray[np.int64]
+    code: npt.NDArray[np.signedinteger[Any]]
+    physical_offset: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    tags_code: npt.NDArray[np.int64]
+    queue_offset: npt.NDArray[np.int64]
+    store_timestamp: npt.NDArray[np.int64]
+    message_base_offset: npt.NDArray[np.int64]
+    batch_size: npt.NDArray[np.int16]
+    is_light: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
+        """Return the units of a batch, in log order: those in light queues after their record's own."""
+        rows = np.arange(len(batch)) if assigned.rows is None else assigned.rows
+        units = cls(
+            rows,
+            assigned.codes,
+            batch.physical_offset,
+            batch.message_size,
+            batch.tags_code,
+            batch.queue_offset,
+            batch.store_timestamp,
+            batch.message_base_offset,
+            batch.batch_size,
+            np.zeros(len(rows), np.bool_),
+        )
+        if assigned.rows is not None:
+            units = units._replace(**{name: getattr(units, name)[rows] for name in _OF_BATCH})
+        if not assigned.light:
+            return units
+        light = cls._of_light(batch, assigned.light)
+        joined: list[npt.NDArray[Any]] = [np.concatenate(columns) for columns in zip(units, light, strict=True)]
+        return cls(*joined).take(np.argsort(joined[0], kind="stable"))
+
+    @classmethod
+    def _of_light(cls, batch: DispatchBatch, light: list[LightRow]) -> UnitRows:
+        rows, codes, offsets = np.array(light, np.int64).T
+        return cls(
+            rows,
+            codes,
+            batch.physical_offset[rows],
+            batch.message_size[rows],
+            batch.tags_code[rows],
+            offsets,
+            batch.store_timestamp[rows],
+            batch.message_base_offset[rows],
+            batch.batch_size[rows],
+            np.ones(len(rows), np.bool_),
+        )
+
+    def take(self, places: npt.NDArray[np.signedinteger[Any]]) -> UnitRows:
+        """Return the units of some places, in that order."""
+        columns: list[npt.NDArray[Any]] = [column.take(places) for column in self]
+        return UnitRows(*columns)
+
+    def ordered(self) -> UnitRows:
+        """Return them ordered by queue; those of a queue stay in their order."""
+        return self.take(sorted_places(self.code))
+
+    def bounds(self) -> Iterator[tuple[int, int, int]]:
+        """Return the number of each queue, and where its units begin and end, if they are `ordered`."""
+        starts = np.flatnonzero(np.diff(self.code, prepend=-1))
+        stops = np.append(starts, len(self.code))[1:]
+        return zip(self.code[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
+
+    def slice(self, start: int, stop: int) -> UnitRows:
+        """Return the units of some places; no copy."""
+        columns: list[npt.NDArray[Any]] = [column[start:stop] for column in self]
+        return UnitRows(*columns)
+
+    def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> UnitRows:
+        """Return some of them; themselves if that is all."""
+        return self if is_chosen.all() else self.take(np.flatnonzero(is_chosen))
+
+
+def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.int64]:
+    """Sort numbers of queues stably; 16 bits, where they are enough, are sorted without comparing."""
+    few = len(codes) > 0 and int(codes.max()) <= _SMALL
+    return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")

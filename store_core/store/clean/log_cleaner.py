@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service that deletes old segments of the commit log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.files.expired_files import ExpiryRule, delete_expired_file_by_time
+from store_core.store.clean.service import CleanService
+from store_core.store.state.running_flags import RunningFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import tzinfo
+
+    from store_core.files.clock import Clock
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.store.clean.disk_space import DiskSpace, SpaceVerdict
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.state.running_flags import RunningFlags
+
+__all__ = ["MAX_MANUAL_DELETE_FILE_TIMES", "CleanCommitLogService", "parse_delete_when"]
+
+MAX_MANUAL_DELETE_FILE_TIMES: Final = 20
+"""Rounds for which a request by hand counts."""
+
+_LOG: Final = logging.getLogger("store_core")
+_HOUR_MS: Final = 3_600_000
+_MS: Final = 1000.0
+_BATCH_MAX_4: Final = 10
+_HOUR: Final = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+def parse_delete_when(text: str) -> frozenset[int]:
+    """Read ``deleteWhen``: hours of the day, separated by semicolons.
+
+    Raises
+    ------
+    InvalidOptionError
+        If an hour is no number. RocketMQ fails on it every ten seconds, and never deletes anything.
+
+    Examples
+    --------
+    >>> sorted(parse_delete_when("04;16"))
+    [4, 16]
+    """
+    parts = text.rstrip(";").split(";")
+    wrong = next((part for part in parts if not _HOUR.fullmatch(part)), None)
+    if wrong is not None:
+        raise InvalidOptionError(
+            f"MessageStoreConfig.delete_when must be hours of the day separated by semicolons, without blanks; "
+            f"found {wrong!r} in {text!r}"
+        )
+    return frozenset(int(part) for part in parts)
+
+
+class CleanCommitLogService(CleanService):
+    """Deletes the oldest segments of the commit log (RocketMQ: ``DefaultMessageStore.CleanCommitLogService``).
+
+    Something is deleted in the hours of ``deleteWhen``, when a disk fills up, or when somebody asked for it. Only a
+    disk over the forcible limit makes files go that are younger than ``fileReservedTime``, and only while
+    ``cleanFileForciblyEnable`` is on. See `delete_expired_file_by_time` for which files and how many,
+    `store_core.store.clean.disk_space` for the limits.
+
+    Parameters
+    ----------
+    config : MessageStoreConfig
+    queue : MappedFileQueue
+        The commit log's files.
+    flags : RunningFlags
+        Where DISK_FULL is set and cleared.
+    space : DiskSpace
+    clock : Clock
+    time_zone : tzinfo, optional
+        Whose hours ``deleteWhen`` means; None stands for the machine's, as in Java.
+    on_error : callable, optional
+        Gets what the system refused.
+
+    Raises
+    ------
+    InvalidOptionError
+        If ``deleteWhen`` or ``cleanResourceInterval`` can't be used.
+    """
+
+    def __init__(  # noqa: PLR0913 -- what is deleted, why, and when
+        self,
+        config: MessageStoreConfig,
+        queue: MappedFileQueue,
+        flags: RunningFlags,
+        space: DiskSpace,
+        clock: Clock,
+        *,
+        time_zone: tzinfo | None = None,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(config, clock, on_error)
+        self._config = config
+        self._queue = queue
+        self._flags = flags
+        self._space = space
+        self._time_zone = time_zone
+        self._hours = parse_delete_when(config.delete_when)
+        self._rule = ExpiryRule(
+            config.file_reserved_time * _HOUR_MS,
+            config.delete_commit_log_files_interval / _MS,
+            config.destroy_maped_file_interval_forcibly / _MS,
+            config.delete_file_batch_max if config.features.has_delete_file_batch_max else _BATCH_MAX_4,
+        )
+        self._manual_rounds = 0
+        self._last_retry: float | None = None
+
+    def execute_delete_files_manually(self) -> None:
+        """Ask for old files to be deleted in the next twenty rounds, at any hour; young ones stay."""
+        self._manual_rounds = MAX_MANUAL_DELETE_FILE_TIMES
+
+    def run_once(self) -> None:
+        """Do one round: delete what is old, then what a reader held the last time."""
+        self.delete_expired_files()
+        self._retry_hung_file()
+
+    def delete_expired_files(self) -> int:
+        """Delete old files if there is a reason to, and give their number.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        verdict = self._space.check()
+        self._note_fullness(verdict)
+        is_manual = self._manual_rounds > 0
+        if not (self._is_time or verdict.wants_deletion or is_manual):
+            return 0
+        if is_manual:
+            self._manual_rounds -= 1
+        at_once = verdict.at_once and self._config.clean_file_forcibly_enable
+        deleted = delete_expired_file_by_time(self._queue, self._rule, self._clock, clean_at_once=at_once)
+        if deleted == 0 and verdict.wants_deletion:
+            _LOG.warning("the disk fills up (%s), and no file of the commit log may be deleted yet", verdict)
+        return deleted
+
+    @property
+    def _is_time(self) -> bool:
+        """Whether it is one of the hours of ``deleteWhen``, by the clock on the wall."""
+        return datetime.fromtimestamp(self._clock.now_ms() // 1000, self._time_zone).hour in self._hours
+
+    def _note_fullness(self, verdict: SpaceVerdict) -> None:
+        """Set or clear the flag by which puts are refused (RocketMQ: ``getAndMakeDiskFull``, ``getAndMakeDiskOK``)."""
+        if verdict.is_full is None:
+            return
+        if verdict.is_full and self._flags.set(RunningFlag.DISK_FULL):
+            _LOG.error("a disk is over %d %%: the store takes no more messages", self._space.limits.warning)
+        elif not verdict.is_full and self._flags.clear(RunningFlag.DISK_FULL):
+            _LOG.info("the disks have room again: the store takes messages")
+
+    def _retry_hung_file(self) -> None:
+        """Try again to delete the first file if readers hold it, every ``redeleteHangedFileInterval``."""
+        now = self._clock.monotonic()
+        interval = self._config.redelete_hanged_file_interval / _MS
+        if self._last_retry is None or now - self._last_retry > interval:
+            self._last_retry = now
+            self._queue.retry_delete_first_file(self._rule.forcibly_after)

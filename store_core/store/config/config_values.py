@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration values: from a broker's file to the fields of a frozen dataclass, each checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args, get_type_hints
+
+from store_core.errors import InvalidOptionError, StoreAccessError, StoreNotFoundError
+from store_core.files.access import kind_of_file
+from store_core.store.config.properties_file import parse_properties_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from _typeshed import DataclassInstance
+
+__all__ = ["check_fields", "load_fields", "snake_case"]
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_BOOLEANS: Final = {"true": True, "false": False}
+_I32_LIMIT: Final = 1 << 31
+
+
+def snake_case(name: str) -> str:
+    """Spell a name of RocketMQ as this package does.
+
+    Examples
+    --------
+    >>> snake_case("flushIntervalCommitLog"), snake_case("checkCRCOnRecover"), snake_case("brokerIP1")
+    ('flush_interval_commit_log', 'check_crc_on_recover', 'broker_ip1')
+    """
+    parted = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name))
+    return parted.lower()
+
+
+def load_fields(
+    kind: type[DataclassInstance], path: str | os.PathLike[str], aliases: Mapping[str, str]
+) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Read the values of a dataclass from a broker's file.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass. Its fields are the names that count, in snake_case or as RocketMQ spells them.
+    path : path-like
+        A properties file, e.g. ``broker.conf``.
+    aliases : mapping
+        Further names of fields, in snake_case.
+
+    Returns
+    -------
+    values : dict
+        Field to value.
+    others : tuple of str
+        The keys that are no field, as they stand in the file.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is not of its field's type; file, key and value are named.
+    StoreNotFoundError
+        If there is no such file.
+    StoreAccessError
+        If it is something else than a file.
+    """
+    if not Path(path).exists():
+        raise StoreNotFoundError(f"there is no configuration file {path}")
+    if not Path(path).is_file():
+        found = kind_of_file(Path(path).stat().st_mode)
+        raise StoreAccessError(
+            f"{path}: expected a configuration file, found {found}. Give a file, such as broker.conf"
+        )
+    hints = get_type_hints(kind)
+    values: dict[str, object] = {}
+    others = []
+    for key, text in parse_properties_file(Path(path).read_bytes()).items():
+        name = snake_case(key)
+        name = aliases.get(name, name)
+        if name in hints and name != "unknown_keys":
+            values[name] = _parse(text.strip(), hints[name], f"{path}: {key}")
+        else:
+            others.append(key)
+    return values, tuple(others)
+
+
+def _parse(text: str, hint: object, where: str) -> object:
+    """Turn the text of a file into a field's type; what that may hold is checked by `check_fields`."""
+    kinds = get_args(hint) or (hint,)
+    if bool in kinds:
+        if text.lower() not in _BOOLEANS:
+            raise InvalidOptionError(f"{where} must be true or false, found {text!r}")
+        return _BOOLEANS[text.lower()]
+    if int in kinds:
+        if not _INTEGER.fullmatch(text):
+            raise InvalidOptionError(f"{where} must be an integer, found {text!r}")
+        return int(text)
+    choices = [choice for choice in kinds if isinstance(choice, str)]
+    if choices and text not in choices:
+        raise InvalidOptionError(f"{where} must be one of {', '.join(choices)}; found {text!r}")
+    return text
+
+
+def check_fields(config: DataclassInstance) -> None:
+    """Check that every field holds what its annotation says, and integers fit into Java's.
+
+    Raises
+    ------
+    InvalidOptionError
+        Naming class, field, what is expected and what was found.
+    """
+    hints = get_type_hints(type(config))
+    for field in fields(config):
+        value, hint = getattr(config, field.name), hints[field.name]
+        kinds = get_args(hint) or (hint,)
+        choices = [choice for choice in kinds if isinstance(choice, str)]
+        where = f"{type(config).__name__}.{field.name}"
+        if choices and value not in choices:
+            raise InvalidOptionError(f"{where} must be one of {', '.join(choices)}; found {value!r}")
+        plain = tuple(kind for kind in kinds if isinstance(kind, type))
+        if plain and field.name != "unknown_keys" and not _is_one_of(value, plain):
+            expected = " or ".join(kind.__name__ for kind in plain)
+            raise InvalidOptionError(f"{where} must be {expected}, found {value!r}")
+        if isinstance(value, int) and not -_I32_LIMIT <= value < _I32_LIMIT:
+            raise InvalidOptionError(f"{where} must fit into 32 bits, found {value}")
+
+
+def _is_one_of(value: object, kinds: tuple[type, ...]) -> bool:
+    """Do as ``isinstance``, but a bool is no int here."""
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

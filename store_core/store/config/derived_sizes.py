@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sizes that a store's files were made with, told by the files themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX_DIRECTORY
+from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.store.config.file_sizes import FileSizes, queues_in
+from store_core.store.config.index_sizes import IndexSizes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["DerivedSizes"]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSizes:
+    """Sizes of files, None where no file tells.
+
+    Attributes
+    ----------
+    consume_queue_file_size, ext_file_size, batch_consume_queue_file_size : int or None
+        Bytes.
+    max_hash_slot_num, max_index_num : int or None
+    batch_topics : frozenset of str
+        Topics with batch queues.
+    has_ext, has_light : bool
+        Whether there is an extension, and a light queue.
+    """
+
+    consume_queue_file_size: int | None = None
+    ext_file_size: int | None = None
+    batch_consume_queue_file_size: int | None = None
+    max_hash_slot_num: int | None = None
+    max_index_num: int | None = None
+    batch_topics: frozenset[str] = frozenset()
+    has_ext: bool = False
+    has_light: bool = False
+
+    @classmethod
+    def find(cls, root: Path, file_system: FileSystem | None = None) -> DerivedSizes:
+        """Look at the files of a store, few of each kind."""
+        files = file_system or OsFileSystem()
+        index = IndexSizes.find(root / INDEX_DIRECTORY, files)
+        return cls(
+            _usual(root / CONSUME_QUEUE, files, CQ_STORE_UNIT_SIZE),
+            _usual(root / CONSUME_QUEUE_EXT, files, CQ_STORE_UNIT_SIZE),
+            _usual(root / BATCH_CONSUME_QUEUE, files, BATCH_UNIT_SIZE),
+            index.slots if index is not None else None,
+            index.entries if index is not None else None,
+            frozenset(_directories(root / BATCH_CONSUME_QUEUE, files)),
+            any(True for _ in queues_in(root / CONSUME_QUEUE_EXT, files)),
+            any(name.startswith("%LMQ%") for name in _directories(root / CONSUME_QUEUE, files)),
+        )
+
+
+def _usual(directory: Path, file_system: FileSystem, unit_size: int) -> int | None:
+    sizes = FileSizes.of_queues(directory, file_system, unit_size)
+    return sizes.usual if sizes is not None else None
+
+
+def _directories(directory: Path, file_system: FileSystem) -> list[str]:
+    found = ((name, file_system.status(directory / name)) for name in names_in(directory, file_system))
+    return [name for name, status in found if status is not None and status.is_directory]

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of slots and entries that index files were made with, told by what is in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.files.file_system import names_in
+from store_core.queue.index.index_build import INDEX_DTYPE
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["IndexSizes"]
+
+_LARGEST: Final = 2**31 - 1
+_WORD: Final = np.dtype(">i4")
+"""A slot; headers and entries are made of as many bytes."""
+
+_HEADER_WORDS: Final = INDEX_HEADER_SIZE // _WORD.itemsize
+_ENTRY_WORDS: Final = INDEX_DTYPE.itemsize // _WORD.itemsize
+_SAMPLE: Final = 64
+"""Entries that are enough to see that a file has the numbers it is thought to have."""
+
+
+class IndexSizes(NamedTuple):
+    """How index files are divided.
+
+    Attributes
+    ----------
+    slots, entries : int
+        ``maxHashSlotNum`` and ``maxIndexNum``.
+    example : Path
+        The file that tells.
+    """
+
+    slots: int
+    entries: int
+    example: Path
+
+    @classmethod
+    def find(
+        cls, directory: Path, file_system: FileSystem, expected: tuple[int, int] | None = None
+    ) -> IndexSizes | None:
+        """Look into index files until one tells; None if none does.
+
+        The length alone does not tell: it is the sum of both. But every file except the last is full, so its count is
+        the number of entries; and in the last one every slot leads to an entry whose hash leads to the slot.
+
+        Parameters
+        ----------
+        directory : Path
+            ``index`` of a store.
+        file_system : FileSystem
+        expected : tuple of int, optional
+            Slots and entries that are likely: they are tried first, by few entries, which spares reading a file of
+            400 MB.
+        """
+        paths = [directory / name for name in names_in(directory, file_system) if name.isdecimal()]
+        told = (cls.of_file(path, file_system, expected, is_full=path != paths[-1]) for path in paths)
+        return next(filter(None, told), None)
+
+    @classmethod
+    def of_file(
+        cls, path: Path, file_system: FileSystem, expected: tuple[int, int] | None = None, *, is_full: bool
+    ) -> IndexSizes | None:
+        """Look into one index file, as `find` does; `is_full` says whether there is a newer one."""
+        words = _words_of(path, file_system)
+        if words is None:
+            return None
+        table, count = words[_HEADER_WORDS:], _index_count(words)
+        if expected is not None and _is_likely(table, *expected, count):
+            return cls(*expected, path)
+        entries = _entries_of(table, count, is_full=is_full)
+        return None if entries is None else cls(len(table) - _ENTRY_WORDS * entries, entries, path)
+
+
+def _words_of(path: Path, file_system: FileSystem) -> npt.NDArray[np.int32] | None:
+    """Map a file; None if no index file has its length, or it is gone."""
+    status = file_system.status(path)
+    size = status.size if status is not None and not status.is_directory else 0
+    if not INDEX_HEADER_SIZE < size <= _LARGEST or size % _WORD.itemsize:
+        return None
+    try:
+        return np.frombuffer(file_system.open(path, writable=False).map(size), _WORD)
+    except FileNotFoundError:
+        return None
+
+
+def _index_count(words: npt.NDArray[np.int32]) -> int:
+    return IndexHeader.from_bytes(words[:_HEADER_WORDS].tobytes()).index_count
+
+
+def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> int | None:
+    """Find the number of entries with which a file makes sense; None if there is none, or more than one."""
+    if is_full and _fits(table, count, count):
+        return count
+    most = (len(table) - 1) // _ENTRY_WORDS
+    if not 1 < count <= most:
+        return None
+    fitting = [number for number in _candidates(table, count, most) if _fits(table, number, count)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int) -> bool:
+    """Return whether a file has these numbers, by its length and its last entries; without one, by its length."""
+    if len(table) != slots + _ENTRY_WORDS * number or count > number:
+        return False
+    last = np.arange(max(count - _SAMPLE, 1), count)
+    hashes = table[slots + _ENTRY_WORDS * last].astype(np.int64)
+    leads = table[np.abs(hashes) % slots]
+    return bool(((hashes >= 0) & (leads >= last) & (leads < count)).all())
+
+
+def _candidates(table: npt.NDArray[np.int32], count: int, most: int) -> list[int]:
+    """Return the numbers of entries with which the slot of the last entry leads to it."""
+    numbers = np.arange(count, most + 1)
+    slots = len(table) - _ENTRY_WORDS * numbers
+    hashes = table[slots + _ENTRY_WORDS * (count - 1)].astype(np.int64)
+    leads = table[np.abs(hashes) % slots] == count - 1
+    found: list[int] = numbers[leads & (hashes >= 0)].tolist()
+    return found
+
+
+def _fits(table: npt.NDArray[np.int32], number: int, count: int) -> bool:
+    """Return whether every slot in use leads to an entry whose hash leads to that slot."""
+    slots = len(table) - _ENTRY_WORDS * number
+    if slots <= 0 or count <= 1:
+        return False
+    used = np.flatnonzero(table[:slots])
+    entries = table[used].astype(np.int64)
+    if not len(used) or entries.min() < 1 or entries.max() >= count:
+        return False
+    hashes = table[slots + _ENTRY_WORDS * entries].astype(np.int64)
+    return bool(((hashes >= 0) & (hashes % slots == used)).all())

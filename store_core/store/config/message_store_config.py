@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a store is laid out and behaves: RocketMQ's own names and defaults."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+
+from store_core.errors import InvalidOptionError
+from store_core.format.record.delayed import parse_delay_levels
+from store_core.format.record.encode import EncodeRules
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, rules_of
+from store_core.queue.queue_rules import QueueRules
+from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.config.config_names import OTHER_NAMES
+from store_core.store.config.config_values import check_fields, load_fields, snake_case
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection
+
+    from store_core.format.releases.release_rules import ReleaseRules
+
+__all__ = ["SMALLEST_SEGMENT", "BrokerRole", "DefaultSize", "FlushDiskType", "MessageStoreConfig", "Release"]
+
+FlushDiskType: TypeAlias = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
+BrokerRole: TypeAlias = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
+
+_LOG: Final = logging.getLogger("store_core")
+_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNSET: Final[Any] = None
+"""Default of the fields whose default depends on the release."""
+
+_ALIASES: Final = {
+    "maped_file_size_commit_log": "mapped_file_size_commit_log",
+    "maped_file_size_consume_queue": "mapped_file_size_consume_queue",
+}
+"""Names of 4.x, as ours are spelled."""
+
+_POSITIVE: Final = (
+    "mapped_file_size_commit_log",
+    "mapped_file_size_consume_queue",
+    "mapped_file_size_consume_queue_ext",
+    "mapper_file_size_batch_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+    "max_message_size",
+    "transient_store_pool_size",
+)
+SMALLEST_SEGMENT: Final = 128
+"""Bytes of a log file that holds a message."""
+
+
+class DefaultSize(int):
+    """A size that nobody gave: RocketMQ's default, for a new store. An existing one keeps the sizes it has.
+
+    It is an integer like any other, and ``dataclasses.replace`` hands it on, so that what was given stays known.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageStoreConfig:
+    """Configuration of a store (RocketMQ: ``MessageStoreConfig``), immutable.
+
+    Names and defaults are those of RocketMQ 5.3.3; what 4.x sets otherwise follows from `release`. Sizes are in bytes,
+    intervals and time-outs in ms, unless said otherwise. `from_properties` reads a broker's file. Every field changes
+    what a store does; RocketMQ's other settings have no field, and a file that sets them is read as if it did not.
+
+    Sizes of log, queue and index files that are not given are taken from the files of the store that is opened; one
+    that is given and contradicts them is refused, see `store_core.store.checked_config`.
+
+    Attributes
+    ----------
+    release : str
+        Whose behaviour is followed; one of `RELEASES`.
+    store_path_commit_log : str or None
+        The commit log's directory, or several with commas; None stands for ``commitlog`` below the store's root.
+    flush_commit_log_timed, use_reentrant_lock_when_put_message : bool
+        None stands for what the release does, see `ReleaseRules`.
+    file_reserved_time : int
+        Hours.
+    timer_max_delay_sec : int
+        Seconds.
+    unknown_keys : tuple of str
+        What `from_properties` found and no broker knows.
+    """
+
+    release: Release = DEFAULT_RELEASE
+
+    # Files
+    store_path_commit_log: str | None = None
+    read_only_commit_log_store_paths: str | None = None
+    mapped_file_size_commit_log: int = DefaultSize(1024 * 1024 * 1024)
+    mapped_file_size_consume_queue: int = DefaultSize(300_000 * 20)
+    mapped_file_size_consume_queue_ext: int = DefaultSize(48 * 1024 * 1024)
+    mapper_file_size_batch_consume_queue: int = DefaultSize(300_000 * 46)
+    enable_consume_queue_ext: bool = False
+    enable_dleger_commit_log: bool = False
+
+    # Index
+    max_hash_slot_num: int = DefaultSize(5_000_000)
+    max_index_num: int = DefaultSize(5_000_000 * 4)
+    max_msgs_num_batch: int = 64
+    message_index_enable: bool = True
+    message_index_safe: bool = False
+
+    # Putting
+    max_message_size: int = 4 * 1024 * 1024
+    auto_message_version_on_topic_len: bool = True
+    enabled_append_prop_crc: bool = False
+    force_verify_prop_crc: bool = False
+    message_delay_level: str = _DELAY_LEVELS
+    os_page_cache_busy_time_out_mills: int = 1000
+    use_reentrant_lock_when_put_message: bool = _UNSET
+    enable_lmq: bool = False
+    enable_multi_dispatch: bool = False
+
+    # Flushing
+    flush_disk_type: FlushDiskType = "ASYNC_FLUSH"
+    sync_flush_timeout: int = 5000
+    flush_commit_log_timed: bool = _UNSET
+    flush_interval_commit_log: int = 500
+    flush_commit_log_least_pages: int = 4
+    flush_commit_log_thorough_interval: int = 10_000
+    commit_interval_commit_log: int = 200
+    commit_commit_log_least_pages: int = 4
+    commit_commit_log_thorough_interval: int = 200
+    flush_interval_consume_queue: int = 1000
+    flush_consume_queue_least_pages: int = 2
+    flush_consume_queue_thorough_interval: int = 60_000
+    wake_flush_when_put_message: bool = False
+    wake_commit_when_put_message: bool = True
+    transient_store_pool_enable: bool = False
+    transient_store_pool_size: int = 5
+    fast_fail_if_no_buffer_in_store_pool: bool = False
+    warm_maped_file_enable: bool = False
+
+    # Replication
+    broker_role: BrokerRole = "ASYNC_MASTER"
+    slave_timeout: int = 3000
+    in_sync_replicas: int = 1
+    min_in_sync_replicas: int = 1
+    all_ack_in_sync_state_set: bool = False
+    enable_auto_in_sync_replicas: bool = False
+    duplication_enable: bool = False
+    offset_check_in_slave: bool = False
+
+    # Recovery and dispatch
+    check_crc_on_recover: bool = True
+    read_un_committed: bool = False
+    recheck_reput_offset_from_cq: bool = False
+
+    # Reading
+    max_transfer_bytes_on_message_in_memory: int = 256 * 1024
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 64 * 1024
+    max_transfer_count_on_message_in_disk: int = 8
+    access_message_in_memory_max_ratio: int = 40
+    max_filter_message_size: int = 16_000
+    travel_cq_file_num_when_get_message: int = 1
+
+    # Deleting
+    file_reserved_time: int = 72
+    delete_when: str = "04"
+    clean_resource_interval: int = 10_000
+    delete_commit_log_files_interval: int = 100
+    delete_consume_queue_files_interval: int = 100
+    delete_file_batch_max: int = 10
+    destroy_maped_file_interval_forcibly: int = 120_000
+    redelete_hanged_file_interval: int = 120_000
+    disk_max_used_space_ratio: int = 75
+    disk_space_warning_level_ratio: int = 90
+    disk_space_clean_forcibly_ratio: int = 85
+    clean_file_forcibly_enable: bool = True
+
+    # Delay and timers
+    flush_delay_offset_interval: int = 10_000
+    timer_wheel_enable: bool = True
+    timer_precision_ms: int = 1000
+    timer_max_delay_sec: int = 3 * 24 * 3600
+
+    unknown_keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.release in RELEASES:  # any other is refused with the fields below
+            self._take_defaults_of_release()
+        check_fields(self)
+        for name in _POSITIVE:
+            if getattr(self, name) <= 0:
+                raise InvalidOptionError(f"MessageStoreConfig.{name} must be positive, found {getattr(self, name)}")
+        if self.mapped_file_size_commit_log < SMALLEST_SEGMENT:
+            size = self.mapped_file_size_commit_log
+            raise InvalidOptionError(
+                f"a commit log file of {size} bytes holds no message: {SMALLEST_SEGMENT} are needed"
+            )
+        parse_delay_levels(self.message_delay_level)
+
+    @classmethod
+    def from_properties(cls, path: str | os.PathLike[str], release: Release = DEFAULT_RELEASE) -> Self:
+        """Read a broker's configuration file.
+
+        Keys are RocketMQ's (``flushDiskType``, 4.x spellings too) or ours (``flush_disk_type``). Keys of the broker's
+        other configuration classes are passed over, and those that no broker knows are logged and kept in
+        `unknown_keys`.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a value can't be what its key needs; RocketMQ silently takes the default then.
+        StoreNotFoundError
+            If there is no such file.
+        """
+        values: dict[str, Any]
+        values, others = load_fields(cls, path, _ALIASES)
+        known = OTHER_NAMES | {field.name for field in fields(BrokerConfig)}
+        unknown = tuple(key for key in others if snake_case(key) not in known)
+        if unknown:
+            _LOG.warning("%s: no RocketMQ broker knows %s", path, ", ".join(unknown))
+        defaults: dict[str, Any] = {"release": release, "unknown_keys": unknown}
+        return cls(**(defaults | values))
+
+    @property
+    def features(self) -> ReleaseRules:
+        """What the release does."""
+        return rules_of(self.release)
+
+    def _take_defaults_of_release(self) -> None:
+        if self.use_reentrant_lock_when_put_message is _UNSET:
+            object.__setattr__(self, "use_reentrant_lock_when_put_message", self.features.puts_under_reentrant_lock)
+        if self.flush_commit_log_timed is _UNSET:
+            object.__setattr__(self, "flush_commit_log_timed", self.features.flushes_log_by_timer)
+
+    @property
+    def delay_levels(self) -> tuple[int, ...]:
+        """Delays in ms, level 1 first."""
+        return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def encode_rules(self) -> EncodeRules:
+        """What of this decides the bytes of records."""
+        return EncodeRules(
+            self.release,
+            self.max_message_size,
+            self.enabled_append_prop_crc and self.features.has_property_crc,
+            self.auto_message_version_on_topic_len,
+            self._fills_light_lists(),
+        )
+
+    def _fills_light_lists(self) -> bool:
+        by_lmq_switch = self.features.fills_light_lists_by_lmq_switch
+        return self.features.has_light_queues and (self.enable_lmq if by_lmq_switch else self.enable_multi_dispatch)
+
+    def queue_rules(self, batch_topics: Collection[str] = ()) -> QueueRules:
+        """Return what of this decides queues, index and dispatch.
+
+        Parameters
+        ----------
+        batch_topics : collection of str
+            Topics with the attribute ``queue.type=BatchCQ``; left out if the release has none.
+        """
+        return QueueRules(
+            release=self.release,
+            consume_queue_file_size=self.mapped_file_size_consume_queue,
+            batch_consume_queue_file_size=self.mapper_file_size_batch_consume_queue,
+            batch_topics=frozenset(batch_topics) if self.features.has_batch_queues else frozenset(),
+            ext_file_size=self.mapped_file_size_consume_queue_ext,
+            is_ext_enabled=self.enable_consume_queue_ext,
+            max_hash_slot_num=self.max_hash_slot_num,
+            max_index_num=self.max_index_num,
+            max_msgs_num_batch=self.max_msgs_num_batch,
+            is_index_enabled=self.message_index_enable,
+            is_index_safe=self.message_index_safe,
+            delay_levels=self.delay_levels,
+            check_crc=self.check_crc_on_recover,
+            verify_property_crc=self.force_verify_prop_crc and self.features.has_property_crc,
+            is_duplication_enabled=self.duplication_enable,
+            is_multi_dispatch_enabled=self.enable_multi_dispatch and self.features.has_light_queues,
+            is_lmq_enabled=self.enable_lmq and self.features.has_light_queues,
+        )

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows from a record in the log: its units in queues, its keys in the index."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.stored_batch import StoredBatch
+from store_core.store.dispatch.index_thread import IndexThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.index.index_service import IndexService
+
+__all__ = ["Dispatcher", "FilterBitMap", "select_rows"]
+
+
+class FilterBitMap(Protocol):
+    """Who says which SQL92 consumers a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``)."""
+
+    def __call__(self, request: DispatchRequest, /) -> bytes:
+        """Return the bit map of a message; empty if nobody of its topic has such a filter."""
+        ...
+
+
+class Dispatcher:
+    """Gives records to the consume queues, then to the index (RocketMQ: ``DefaultMessageStore.dispatcherList``).
+
+    One thread dispatches at a time.
+
+    Parameters
+    ----------
+    queues : ConsumeQueueStore
+    index : IndexService
+    filter_bit_map : FilterBitMap, optional
+        Asked of every record before it goes to its queue.
+
+    Attributes
+    ----------
+    dispatched : int
+        Records given on so far.
+    """
+
+    def __init__(
+        self, queues: ConsumeQueueStore, index: IndexService, filter_bit_map: FilterBitMap | None = None
+    ) -> None:
+        self._queues = queues
+        self._index = index
+        self._filter_bit_map = filter_bit_map
+        self.dispatched = 0
+        self._beside: IndexThread | None = None
+
+    @contextmanager
+    def indexing_beside(self) -> Iterator[None]:
+        """Let a thread of its own build the index from the batches given on meanwhile; in the end it has all."""
+        with IndexThread(self._index) as beside:
+            self._beside = beside
+            try:
+                yield
+                beside.wait()
+            finally:
+                self._beside = None
+
+    def dispatch(self, request: DispatchRequest) -> DispatchRequest:
+        """Pass one record on (``DefaultMessageStore.doDispatch``); with its bit map it is what comes back."""
+        if self._filter_bit_map is not None:
+            request = replace(request, bit_map=self._filter_bit_map(request))
+        self._queues.put(request)
+        self._index.build_index(request)
+        self.dispatched += 1
+        return request
+
+    def dispatch_nameless(self, size: int) -> None:
+        """Pass on what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
+
+        It is a message of the topic with no name: its unit in queue 0 points to the start of the log.
+        """
+        request = DispatchRequest("", 0, 0, size, 0, 0, 0, keys="", properties={})
+        self._queues.put_nameless(request)
+        self._index.build_index(request)
+        self.dispatched += 1
+
+    def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
+        """Pass many records on, equal to `dispatch` of one after the other.
+
+        Keys that are put are not all in the index file yet; `write_back` brings them there. With `gather`, for when
+        nobody reads queues meanwhile, units are not all in their queues yet either.
+        """
+        mapped = None if self._filter_bit_map is None else self._with_bit_maps(batch, self._filter_bit_map)
+        if mapped is None and gather:
+            self._queues.gather_batch(batch)
+        elif mapped is None:
+            self._queues.put_batch(batch)
+        else:
+            batch = mapped
+            for request in batch.requests():
+                self._queues.put(request)
+        self._build_indexes(batch)
+        self.dispatched += len(batch)
+        return batch
+
+    def _build_indexes(self, batch: DispatchBatch) -> None:
+        if self._beside is None:
+            self._index.build_indexes(batch, write_back=False)
+        else:  # the queues have asked for the columns that both use, so the threads never make the same one
+            self._beside.build(batch)
+
+    @staticmethod
+    def _with_bit_maps(batch: DispatchBatch, filter_bit_map: FilterBitMap) -> DispatchBatch | None:
+        """Return the batch with maps; None if no record has one."""
+        requests = [replace(request, bit_map=filter_bit_map(request)) for request in batch.requests()]
+        has_maps = any(request.bit_map for request in requests)
+        return RequestBatch(requests, batch.starts.tolist()) if has_maps else None
+
+    def write_back(self) -> None:
+        """Bring what was given on to queues and index file; before a checkpoint or the end of ``abort`` vouches for it.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._queues.put_gathered()
+        if self._beside is not None:
+            self._beside.wait()
+        self._index.write_back()
+
+
+def select_rows(batch: DispatchBatch, chosen: npt.NDArray[np.bool_]) -> DispatchBatch | None:
+    """Return the chosen rows of a batch as a batch; None if there are none.
+
+    Offsets ascend in a sound log, so of many batches one or two are cut, and those at one place.
+    """
+    count = int(np.count_nonzero(chosen))
+    if count == len(batch):
+        return batch
+    if not count:
+        return None
+    if isinstance(batch, StoredBatch) and chosen[:count].all():
+        return batch.first(count)
+    rows = np.flatnonzero(chosen)
+    return RequestBatch([batch.request(row) for row in rows.tolist()], batch.starts[rows].tolist())

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services that bring queues and checkpoint to disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.service_thread import ServiceThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.files.clock import Clock
+    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.state.store_checkpoint import StoreCheckpoint
+
+__all__ = ["FlushCheckpointService", "FlushConsumeQueueService"]
+
+_MS: Final = 1000.0
+_CHECKPOINT_SECONDS: Final = 1.0
+
+
+class FlushConsumeQueueService(ServiceThread):
+    """Flushes the queues now and then (RocketMQ: ``DefaultMessageStore.FlushConsumeQueueService``).
+
+    Every second those with two new pages, and every minute all; then also the checkpoint, which vouches for what had
+    been dispatched before that began.
+
+    Parameters
+    ----------
+    config : MessageStoreConfig
+        ``flushIntervalConsumeQueue``, ``flushConsumeQueueLeastPages``, ``flushConsumeQueueThoroughInterval``.
+    queues : ConsumeQueueStore
+    checkpoint : StoreCheckpoint
+    clock : Clock
+    on_error : callable, optional
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        queues: ConsumeQueueStore,
+        checkpoint: StoreCheckpoint,
+        clock: Clock,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(clock, on_error)
+        self._config = config
+        self._queues = queues
+        self._checkpoint = checkpoint
+        self._last_thorough: float | None = None
+
+    def pause(self) -> None:
+        """Wait for the next interval, or until somebody wakes the service up."""
+        self.wait_for_running(self._config.flush_interval_consume_queue / _MS)
+
+    def run_once(self) -> None:
+        """Flush by the page rule, or thoroughly when that is due; the first time it is."""
+        now = self._clock.monotonic()
+        interval = self._config.flush_consume_queue_thorough_interval / _MS
+        if self._last_thorough is None or now >= self._last_thorough + interval:
+            self._last_thorough = now
+            self.flush_thoroughly()
+        else:
+            self._queues.flush(self._config.flush_consume_queue_least_pages)
+
+    def flush_thoroughly(self) -> None:
+        """Flush all queues, then the checkpoint with the time of what was dispatched before.
+
+        Raises
+        ------
+        OSError
+            As the system says; the checkpoint stays as it is then.
+        """
+        dispatched = self._checkpoint.logics_msg_timestamp
+        self._queues.flush(0)
+        if dispatched > 0:
+            self._checkpoint.logics_msg_timestamp = dispatched
+        self._checkpoint.flush()
+
+    def finish(self) -> None:
+        """Flush all that was dispatched."""
+        self._queues.flush(0)
+
+
+class FlushCheckpointService(ServiceThread):
+    """Brings the checkpoint to disk every second (RocketMQ 5.x), if it has changed."""
+
+    def __init__(
+        self, checkpoint: StoreCheckpoint, clock: Clock, on_error: Callable[[OSError], None] | None = None
+    ) -> None:
+        super().__init__(clock, on_error)
+        self._checkpoint = checkpoint
+
+    def pause(self) -> None:
+        """Wait a second."""
+        self.wait_until_stopped(_CHECKPOINT_SECONDS)
+
+    def run_once(self) -> None:
+        """Bring it to disk."""
+        if self._checkpoint.is_changed:
+            self._checkpoint.flush()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking over records that something else has written after the end of an open store's log."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import StoreError
+from store_core.store.put.log_place import make_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.dispatch.precomputed_batch import KnownColumns
+    from store_core.store.dispatch.reput import ReputMessageService
+    from store_core.store.put.commit_log import CommitLog
+    from store_core.store.state.store_checkpoint import StoreCheckpoint
+
+__all__ = ["LogAdoption"]
+
+_LOG: Final = logging.getLogger("store_core")
+
+
+class LogAdoption:
+    """Lets an open store take over records that were written to its segments, and not put by it.
+
+    Made by `DefaultMessageStore.prepare_adoption` before the first of them is written. They are written from `place`
+    on, with queue offsets from `offsets`, which the writer moves on. Then call one of:
+
+    * `adopt`, once they are on disk and part of the log;
+    * `restore_checkpoint`, if none of them is part of the log after all;
+    * `leave_to_recovery`, if that is not known, or if the next to open the store is to bring queues and index up.
+
+    Parameters
+    ----------
+    commit_log : CommitLog
+    checkpoint : StoreCheckpoint
+    reput : ReputMessageService
+        Brings the records to queues and index.
+    file_system : FileSystem
+
+    Attributes
+    ----------
+    place : LogPlace
+        Where the records may begin.
+    offsets : QueueOffsets
+        The next index of every queue: a copy of the store's own.
+
+    Raises
+    ------
+    OSError
+        As the system says.
+    """
+
+    def __init__(
+        self, commit_log: CommitLog, checkpoint: StoreCheckpoint, reput: ReputMessageService, file_system: FileSystem
+    ) -> None:
+        self._commit_log = commit_log
+        self._checkpoint = checkpoint
+        self._reput = reput
+        self._end = commit_log.append_offset
+        self._times_before = checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp
+        self.place = make_place(commit_log.mapped_file_queue, file_system)
+        self.offsets = commit_log.queue_offsets.copy()
+
+    def rewind_checkpoint(self) -> None:
+        """Have a recovery start at the first segment from now on, whatever that holds. It is on disk on return.
+
+        Needed before several new segments become part of the log: only a recovery that starts before them sees whether
+        the segment that leads to them was closed.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._set_checkpoint_times(0, 0)
+        self._checkpoint.flush()
+
+    def restore_checkpoint(self) -> None:
+        """Set the checkpoint to what it was; it is written when the store next writes it."""
+        self._set_checkpoint_times(*self._times_before)
+
+    def leave_to_recovery(self) -> None:
+        """Take no more messages, and keep the ``abort`` file: whoever opens the store next recovers it.
+
+        A checkpoint that was rewound stays so.
+        """
+        self._commit_log.refuse_puts()
+
+    def adopt(
+        self, begin_offset: int, end_offset: int, store_timestamp: int, known: Iterable[KnownColumns] = ()
+    ) -> None:
+        """Extend the log over the records, dispatch them, and bring the checkpoint up to them, in this order.
+
+        Nothing else is dispatched meanwhile, so `known` is of the records that are dispatched next. What fails is
+        logged and left to the next recovery, with the checkpoint as it is, or queues and index that can't be written
+        have the store take no more messages: the records are part of the log in any case.
+
+        Parameters
+        ----------
+        begin_offset, end_offset : int
+            Physical offsets at which the first record begins and the last one ends. All of them are on disk.
+        store_timestamp : int
+            Store time of the last record, ms.
+        known : iterable of KnownColumns
+            Columns of the first of these records, so that they need not be read.
+        """
+        try:
+            with self._reput.paused():
+                is_next = self._reput.reput_from_offset in (self._end, begin_offset)
+                self._commit_log.adopt(self._end, end_offset, store_timestamp, self.offsets)
+                self._reput.run_once(gather=True, known=known if is_next else ())
+        except (OSError, StoreError) as error:
+            self.leave_to_recovery()
+            _LOG.error(
+                "the records from %d to %d are in the log, but not all are in queues and index yet: %s",
+                begin_offset,
+                end_offset,
+                error,
+            )
+        if self._commit_log.running_flags.is_writeable:
+            self._advance_checkpoint(store_timestamp)
+
+    def _advance_checkpoint(self, store_timestamp: int) -> None:
+        log_time, queue_time = self._times_before
+        self._set_checkpoint_times(
+            max(log_time, store_timestamp), max(queue_time, self._checkpoint.logics_msg_timestamp)
+        )
+
+    def _set_checkpoint_times(self, log_time: int, queue_time: int) -> None:
+        self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp = log_time, queue_time

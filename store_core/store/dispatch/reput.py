@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatching of what is appended, without those who put waiting for it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from store_core.errors import SegmentLayoutError
+from store_core.files.service_thread import ServiceThread
+from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.lmq_units import UnfitListsError, lmq_units
+from store_core.queue.dispatch.precomputed_batch import KnownBatch
+from store_core.queue.dispatch.stored_batch import StoredFile
+from store_core.store.dispatch.dispatcher import select_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.mapped_file import MappedFile
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
+    from store_core.queue.dispatch.lmq_units import LmqUnit
+    from store_core.queue.dispatch.precomputed_batch import KnownColumns
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.store.dispatch.dispatcher import Dispatcher
+
+__all__ = ["MessageArrivingListener", "ReputMessageService"]
+
+_IDLE_SECONDS: Final = 0.1
+"""How long the service waits if nobody wakes it up: whatever moves the log's end does. RocketMQ looks every ms."""
+
+_GATHER_SECONDS: Final = 0.002
+"""How long it lets records gather: a batch costs as much as some dozen records."""
+
+_LAZY_SECONDS: Final = 0.02
+"""The same if no listener waits: readers of this store dispatch what they need themselves, and puts come first."""
+
+
+class MessageArrivingListener(Protocol):
+    """Who waits for messages (RocketMQ: ``MessageArrivingListener``); from 4.9 on also for those of light queues.
+
+    The store calls it only if the broker's ``longPollingEnable`` is set, and in 4.x not if its role is SLAVE.
+    """
+
+    def arriving(  # noqa: PLR0913 -- RocketMQ's own
+        self,
+        topic: str,
+        queue_id: int,
+        logic_offset: int,
+        tags_code: int,
+        store_timestamp: int,
+        filter_bit_map: bytes,
+        properties: Mapping[str, str],
+    ) -> None:
+        """Learn of a message; `logic_offset` is the index after it in its queue."""
+        ...
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """What can be read of one file, from an offset on.
+
+    `read_size` follows RocketMQ, where it falls behind `position` when a record of the wrong size is skipped.
+    """
+
+    file: MappedFile
+    raw: npt.NDArray[np.uint8]
+    position: int
+    size: int
+    read_size: int = 0
+
+
+def _light_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
+    with suppress(UnfitListsError):
+        return lmq_units(request, rules)
+    return []
+
+
+class ReputMessageService(ServiceThread):
+    """Follows the log and dispatches what is new (RocketMQ: ``DefaultMessageStore.ReputMessageService``).
+
+    `run_once` dispatches all there is. What is no record is passed over, to the end of what can be read of its file; by
+    a slave it is waited for. A record whose parts do not add up to its size is passed over by that size, while reading
+    goes on after the parts.
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+        The commit log's files.
+    dispatcher : Dispatcher
+    rules : QueueRules
+    clock : Clock
+    end_offset : callable
+        Returns the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
+    is_master : bool
+        Whether what is no record is passed over.
+    notifies : bool
+        Whether `listeners` are called at all.
+    on_error : callable, optional
+
+    Attributes
+    ----------
+    reput_from_offset : int
+        Where dispatching goes on.
+    listeners : list of MessageArrivingListener
+    """
+
+    def __init__(  # noqa: PLR0913 -- the log, how it is read, and who gets it
+        self,
+        queue: MappedFileQueue,
+        dispatcher: Dispatcher,
+        rules: QueueRules,
+        clock: Clock,
+        end_offset: Callable[[], int],
+        *,
+        is_master: bool = True,
+        notifies: bool = True,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(clock, on_error)
+        self.reput_from_offset = 0
+        self.listeners: list[MessageArrivingListener] = []
+        self._queue = queue
+        self._dispatcher = dispatcher
+        self._rules = rules
+        self._end_offset = end_offset
+        self._is_master = is_master
+        self._notifies = notifies
+        self._lock = RLock()
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are still to be dispatched; negative if queues point past the end of the log (``behind``)."""
+        return self._end_offset() - self.reput_from_offset
+
+    @property
+    def _has_listeners(self) -> bool:
+        return self._notifies and bool(self.listeners)
+
+    def pause(self) -> None:
+        """Wait until the log's end has moved, then a little for more."""
+        self.wait_for_running(_IDLE_SECONDS)
+        if self.behind > 0:
+            self.wait_until_stopped(_GATHER_SECONDS if self._has_listeners else _LAZY_SECONDS)
+
+    def run_once(self, *, gather: bool = False, known: Iterable[KnownColumns] = ()) -> None:
+        """Dispatch what is there (``doReput``); from any thread, one at a time.
+
+        Parameters
+        ----------
+        gather : bool
+            Nobody reads queues meanwhile, so units may come late to them, see `Dispatcher.dispatch_batch`.
+        known : iterable of KnownColumns
+            Of the records that come next, so that these need not be read.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        with self._lock:
+            if self._rules.features.moves_dispatch_into_log:
+                self.reput_from_offset = max(self.reput_from_offset, self._queue.min_offset)
+            before = self._dispatcher.dispatched
+            with self._dispatcher.indexing_beside() if gather else nullcontext():
+                self._dispatch_known(known, gather=gather)
+                self._reput_all(gather=gather)
+            if self._dispatcher.dispatched != before:
+                self._dispatcher.write_back()
+
+    def _dispatch_known(self, known: Iterable[KnownColumns], *, gather: bool) -> None:
+        """Dispatch records that were written just now; blank records between them are passed over."""
+        file: StoredFile | None = None
+        for columns in known:
+            if file is None or columns.physical_offset >= file.start_offset + file.raw.size:
+                file = self._file_of(columns.physical_offset)
+            if file is None:
+                return
+            self._dispatch(KnownBatch(file, columns), gather=gather)
+            self.reput_from_offset = columns.end_offset
+
+    def _file_of(self, physical_offset: int) -> StoredFile | None:
+        file = self._queue.find_mapped_file_by_offset(physical_offset)
+        view = None if file is None else file.select(0)
+        if file is None or view is None:
+            return None
+        return StoredFile(np.frombuffer(view, np.uint8), file.file_from_offset, self._rules)
+
+    def _reput_all(self, *, gather: bool) -> None:
+        while self.behind > 0:
+            buffer = self._select()
+            if buffer is None or not self._reput_buffer(buffer, gather=gather):
+                break
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep anybody from dispatching for a while."""
+        with self._lock:
+            yield
+
+    def catch_up(self) -> None:
+        """Dispatch all there is, as a store of release 4.9 does before it starts.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If there is a hole in the log: 4.5 to 4.9 wait at it for ever, and the broker never comes up.
+        """
+        while self.behind > 0:
+            before = self.reput_from_offset
+            self.run_once()
+            if self.reput_from_offset == before:
+                raise SegmentLayoutError(
+                    f"the log has no bytes at {before}, and goes on to {self._end_offset()}: a segment is missing. "
+                    f"RocketMQ {self._rules.release} waits there forever when it starts. Restore the segment, "
+                    f"or move those before the gap elsewhere and remove the "
+                    f"queues"
+                )
+
+    def _select(self) -> _Buffer | None:
+        """Return what can be read from where dispatching stands (``CommitLog.getData``)."""
+        offset = self.reput_from_offset
+        file = self._queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
+        if file is None:
+            return None
+        position = offset % self._queue.file_size
+        view = file.select(0)
+        if view is None or position >= len(view):
+            return None
+        self.reput_from_offset = file.file_from_offset + position
+        return _Buffer(file, np.frombuffer(view, np.uint8), position, len(view) - position)
+
+    def _reput_buffer(self, buffer: _Buffer, *, gather: bool) -> bool:
+        """Dispatch the records of a buffer; False if dispatching stops for now."""
+        stops_early = self._rules.features.stops_dispatch_at_confirmed_offset
+        while buffer.read_size < buffer.size and (self.behind > 0 or not stops_early):
+            reader = DispatchReader(
+                buffer.raw, buffer.file.file_from_offset, buffer.position, self._rules, check_crc=False, read_body=False
+            )
+            if not self._reput_records(buffer, reader, gather=gather):
+                return False
+            if buffer.read_size >= buffer.size:
+                return True
+            if not self._pass(buffer, reader.end):
+                return False
+        return True
+
+    def _reput_records(self, buffer: _Buffer, reader: DispatchReader, *, gather: bool) -> bool:
+        """Dispatch records; return False if one ends after the offset at which dispatching has to stop."""
+        for batch in reader:
+            sizes = batch.message_size
+            ends = np.cumsum(sizes)
+            fits = np.ones(len(batch), bool)
+            if self._rules.features.stops_dispatch_at_confirmed_offset:
+                fits = ends <= self._end_offset() - self.reput_from_offset
+            chosen = select_rows(batch, fits)
+            if chosen is not None:
+                self._dispatch(chosen, gather=gather)
+                done = int(ends[len(chosen) - 1])
+                self.reput_from_offset += done
+                buffer.read_size += done
+                buffer.position += done
+            if chosen is None or len(chosen) < len(batch):
+                return False
+        return True
+
+    def _dispatch(self, batch: DispatchBatch, *, gather: bool) -> None:
+        batch = self._dispatcher.dispatch_batch(batch, gather=gather and not self._has_listeners)
+        if self._has_listeners:
+            for request in batch.requests():
+                self._notify(request)
+
+    def _notify(self, request: DispatchRequest) -> None:
+        queues = [(request.topic, request.queue_id, request.consume_queue_offset), *_light_units(request, self._rules)]
+        for listener in self.listeners:
+            for topic, queue_id, queue_offset in queues:
+                listener.arriving(
+                    topic,
+                    queue_id,
+                    queue_offset + 1,
+                    request.tags_code,
+                    request.store_timestamp,
+                    request.bit_map,
+                    request.properties,
+                )
+
+    def _pass(self, buffer: _Buffer, end: MessageCheck) -> bool:
+        """Pass over what is no record; False if dispatching stops for now."""
+        if self._rules.features.stops_dispatch_at_confirmed_offset and end.size > self.behind:
+            return False
+        if end.is_blank:
+            size = self._queue.file_size
+            self.reput_from_offset += size - self.reput_from_offset % size
+            buffer.read_size = buffer.size
+            return True
+        if end.size > 0:
+            self.reput_from_offset += end.size
+            buffer.position += end.parsed
+            return True
+        if self._is_master:
+            self.reput_from_offset += buffer.size - buffer.read_size
+        return False
+
+    def finish(self) -> None:
+        """Dispatch what is left, as far as it goes; RocketMQ allows its thread five seconds for that."""
+        before = -1
+        while self.behind > 0 and self.reput_from_offset != before:
+            before = self.reput_from_offset
+            self.run_once()

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The critical section: one writer at a time takes indexes and appends."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.errors import SegmentLayoutError
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.record.append import do_append
+from store_core.store.put.bulk_append import append_records, join_results
+from store_core.store.put.put_message_lock import make_put_message_lock
+from store_core.store.put.put_result import PutMessageResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store_core.files.clock import Clock
+    from store_core.files.mapped_file import AppendCallback, MappedFile
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.record.append import EncodedRecords
+    from store_core.store.put.bulk_append import AppendBatchResult
+    from store_core.store.put.lmq_queues import LmqQueues
+    from store_core.store.put.put_preparation import Pending, PutPreparation
+    from store_core.store.put.queue_offsets import QueueOffsets
+    from store_core.store.state.store_stats import StoreStats
+
+__all__ = ["LogAppender"]
+
+_LOG: Final = logging.getLogger("store_core")
+_SLOW_MS: Final = 500
+
+
+class LogAppender:
+    """Appends what is prepared, under the put lock.
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+    clock : Clock
+    preparation : PutPreparation
+        Encodes what it left to the lock.
+    offsets : QueueOffsets
+    lmq_queues : LmqQueues
+    stats : StoreStats
+    is_reentrant : bool
+        The kind of lock (``useReentrantLockWhenPutMessage``).
+
+    Attributes
+    ----------
+    begin_time_in_lock : int
+        Clock when the append under way took the lock, ms; 0 without one.
+    """
+
+    def __init__(  # noqa: PLR0913 -- everything that an append touches
+        self,
+        queue: MappedFileQueue,
+        clock: Clock,
+        preparation: PutPreparation,
+        offsets: QueueOffsets,
+        lmq_queues: LmqQueues,
+        stats: StoreStats,
+        *,
+        is_reentrant: bool,
+    ) -> None:
+        self.begin_time_in_lock = 0
+        self._queue = queue
+        self._clock = clock
+        self._preparation = preparation
+        self._offsets = offsets
+        self._lmq_queues = lmq_queues
+        self._stats = stats
+        self._lock = make_put_message_lock(reentrant=is_reentrant, clock=clock)
+
+    def append(self, pending: Pending) -> PutMessageResult:
+        """Append a message or a batch, by steps 2 to 5 of `CommitLog.put_message`, and count it."""
+        with self._lock:
+            begin = self.begin_time_in_lock = self._clock.now_ms()
+            try:
+                result = self._append_locked(pending, begin)
+            finally:
+                self.begin_time_in_lock = 0
+            elapsed = self._clock.now_ms() - begin
+        appended = result.append_message_result
+        if appended is None or result.status is not PutMessageStatus.PUT_OK:
+            return result
+        if elapsed > 0:
+            appended = replace(appended, pagecache_rt=elapsed)
+            result = replace(result, append_message_result=appended)
+        if elapsed > _SLOW_MS:
+            _LOG.warning("an append to %s held the lock for %d ms: %s", pending.message.topic, elapsed, appended)
+        self._stats.add_put(pending.message.topic, appended.msg_num, appended.wrote_bytes)
+        return result
+
+    def _append_locked(self, pending: Pending, now: int) -> PutMessageResult:
+        message = pending.message
+        index = self._offsets.next_offset(message.topic, message.queue_id) if pending.is_queued else 0
+        encoded = pending.encoded
+        if encoded is None:
+            made = self._preparation.encode_in_lock(pending, index)
+            if isinstance(made, PutMessageResult):
+                return made
+            encoded = made
+        result = self._append_to_file(encoded, pending, index, now)
+        if result.is_ok:
+            if pending.is_queued:
+                self._offsets.advance(message.topic, message.queue_id, pending.message_num)
+            if pending.is_light and pending.properties is not None:
+                self._lmq_queues.advance(message, pending.properties)
+        return result
+
+    def _append_to_file(self, encoded: EncodedRecords, pending: Pending, index: int, now: int) -> PutMessageResult:
+        """Append to the last file, and if that has no room, once more to the next."""
+        result: AppendMessageResult | None = None
+        for _ in range(2):
+            file = self._queue.get_last_mapped_file()
+            if file is None:
+                return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED, result)
+            result = file.append_with(self._append_callback(file, encoded, pending, index, now))
+            if result.status is AppendMessageStatus.UNKNOWN_ERROR:
+                return PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, result)
+            if result.status is not AppendMessageStatus.END_OF_FILE:
+                break
+        return PutMessageResult(PutMessageStatus.PUT_OK, result)
+
+    def _append_callback(
+        self, file: MappedFile, encoded: EncodedRecords, pending: Pending, index: int, now: int
+    ) -> AppendCallback:
+        def callback(file_from_offset: int, view: memoryview, _room: int) -> AppendMessageResult:
+            return do_append(
+                encoded,
+                view,
+                file_from_offset + file.wrote_position,
+                queue_offset=index,
+                store_timestamp=now,
+                append_property_crc=self._preparation.rules.append_property_crc,
+                is_queued=pending.is_queued,
+                message_num=pending.message_num,
+            )
+
+        return callback
+
+    def append_batches(self, batches: Sequence[EncodedBatch]) -> AppendBatchResult:
+        """Append many messages, as `append_records` does, until one batch fails; count them."""
+        results = []
+        with self._lock:
+            now = self.begin_time_in_lock = self._clock.now_ms()
+            try:
+                for batch in batches:
+                    results.append(self._append_batch(batch, now))
+                    if not results[-1].is_ok:
+                        break
+            finally:
+                self.begin_time_in_lock = 0
+        for batch, result in zip(batches, results, strict=False):
+            self._count(batch, result.msg_num)
+        return join_results(results)
+
+    def _append_batch(self, batch: EncodedBatch, now: int) -> AppendBatchResult:
+        indexes = batch.queue_offsets(self._offsets.next_offsets(batch.queues))
+        result = append_records(self._queue, batch, indexes, now)
+        taken = batch.queue_index[: result.msg_num][batch.is_queued[: result.msg_num]]
+        counts = np.bincount(taken, minlength=len(batch.queues)).astype(np.int64)
+        self._offsets.advance_all(batch.queues, counts)
+        return result
+
+    def adopt(self, before: int, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
+        """Extend the log over records that something else has written, and flushed, to its segments.
+
+        Parameters
+        ----------
+        before : int
+            Physical offset at which the log ended before they were written.
+        end_offset : int
+            Where the last of them ends; the segments up to there are opened, or made.
+        store_timestamp : int
+            Store time of the last of them, ms.
+        offsets : QueueOffsets
+            The next index of every queue after them.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the log no longer ends at `before`, or already ends after `end_offset`; nothing is changed.
+        OSError
+            If a segment can't be opened.
+        """
+        with self._lock:
+            self._check_end(before, end_offset)
+            self._offsets.replace(offsets.as_mapping(), offsets.lmq_queues())
+            last = self._queue.last_mapped_file
+            while last is None or end_offset > last.end_offset:
+                if last is not None:
+                    last.set_position(last.file_size)
+                last = self._queue.get_last_mapped_file()
+                if last is None:
+                    raise self._queue.create_error or OSError(f"the segment of {end_offset} can't be opened")
+            last.set_position(end_offset - last.file_from_offset)
+            last.store_timestamp = store_timestamp
+            self._queue.flushed_where = self._queue.committed_where = end_offset
+
+    def _check_end(self, before: int, end_offset: int) -> None:
+        """Refuse to extend a log that something was put into meanwhile: its records would be lost."""
+        found = self._queue.max_wrote_position
+        if found != before or end_offset < found:
+            raise SegmentLayoutError(
+                f"the log in {self._queue.paths.paths[0]} can't be extended to {end_offset}: expected its end at "
+                f"{before}, found {found}. Nobody else may put messages meanwhile; close the store and open it again"
+            )
+
+    def _count(self, batch: EncodedBatch, messages: int) -> None:
+        sizes = np.diff(batch.starts)[:messages]
+        index = batch.queue_index[:messages]
+        counts = np.bincount(index, minlength=len(batch.queues)).tolist()
+        totals = np.bincount(index, sizes, minlength=len(batch.queues)).tolist()
+        for (topic, _), count, total in zip(batch.queues, counts, totals, strict=True):
+            if count:
+                self._stats.add_put(topic, count, int(total))

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a message to bytes that only lack what the put lock knows."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.properties import PROPERTY_CRC
+from store_core.format.property_string import DELAY, INNER_BASE, INNER_NUM, WAIT, PropertyMap
+from store_core.format.record.client_batch import decode_items
+from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic, with_properties
+from store_core.format.record.encode import Refusal, encode_members, encode_message, stored_properties
+from store_core.format.segment_room import room_for_records
+from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
+from store_core.store.put.put_result import PutMessageResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.format.message import Message
+    from store_core.format.record.append import EncodedRecords
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.put.lmq_queues import LmqQueues
+
+__all__ = ["Pending", "PutPreparation", "refused"]
+
+_LOG: Final = logging.getLogger("store_core")
+_INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
+_I16_LIMIT: Final = 1 << 15
+_ILLEGAL: Final = PutMessageStatus.MESSAGE_ILLEGAL
+
+
+@dataclass(slots=True)
+class Pending:
+    """A message, or a batch, on its way into the log.
+
+    Attributes
+    ----------
+    message : Message
+        As it is stored; of a batch, what its members share.
+    encoded : EncodedRecords or None
+        None if it is encoded under the lock, which adds to `properties`.
+    properties : PropertyMap or None
+    message_num : int
+        Indexes that it takes in its queue, if `is_queued`.
+    is_light : bool
+        Whether it goes to further queues.
+    """
+
+    message: Message
+    encoded: EncodedRecords | None
+    properties: PropertyMap | None = None
+    message_num: int = 1
+    is_queued: bool = True
+    is_light: bool = False
+
+
+def refused(refusal: Refusal) -> PutMessageResult:
+    """Return the result of a message that can't be stored."""
+    _LOG.warning("a message is refused (%s): %s", refusal.status.name, refusal.reason)
+    if refusal.append_status is None:
+        return PutMessageResult(refusal.status)
+    return PutMessageResult(refusal.status, AppendMessageResult(refusal.append_status))
+
+
+class PutPreparation:
+    """What is done to a message before the put lock is taken, and under it if need be.
+
+    Parameters
+    ----------
+    config : MessageStoreConfig
+    store_host : tuple of str and int
+        For messages that have none.
+    lmq_queues : LmqQueues
+    is_batch_topic : callable
+        Tells BatchCQ topics.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        store_host: tuple[str, int],
+        lmq_queues: LmqQueues,
+        is_batch_topic: Callable[[str], bool],
+    ) -> None:
+        self.rules = config.encode_rules
+        self._config = config
+        self._features = config.features
+        self._store_host = store_host
+        self._lmq_queues = lmq_queues
+        self._is_batch_topic = is_batch_topic
+
+    def delayed(self, message: Message) -> Message | Refusal:
+        """Send a delayed message to the schedule topic: in 4.x the log does it, in 5.x the broker's hook."""
+        if self._features.schedules_by_hook or not may_be_delayed(message.sys_flag) or not message.may_have(DELAY):
+            return message
+        properties = stored_properties(message, self._config.release)
+        level = _delay_level(properties)
+        if level is None:
+            return Refusal(_ILLEGAL, f"property DELAY is {properties[DELAY]!r}")
+        if level <= 0:
+            return message
+        return to_schedule_topic(message, properties, len(self._config.delay_levels), self._config.release)
+
+    def waits(self, message: Message) -> bool:
+        """Return whether the producer wants to know that its message is safe (``Message.isWaitStoreMsgOK``)."""
+        if not message.may_have(WAIT):
+            return True
+        value = stored_properties(message, self._config.release).get(WAIT)
+        return value is None or value.lower() == "true"
+
+    def single(self, message: Message, born_timestamp: int) -> Pending | Refusal:
+        """Encode a message, unless the lock must add to it."""
+        is_inner = self._features.has_inner_batches and bool(message.sys_flag & _INNER_BATCH)
+        counts_inner = is_inner or (message.may_have(INNER_NUM) and self._is_batch_topic(message.topic))
+        pending = Pending(message, None, is_queued=may_be_delayed(message.sys_flag))
+        if counts_inner or self._lmq_queues.is_enabled:
+            properties = stored_properties(message, self._config.release)
+            if self.rules.append_property_crc and PROPERTY_CRC in properties:
+                properties = properties.without(PROPERTY_CRC)
+            number = _inner_number(properties) if counts_inner else 1
+            if number is None:
+                return Refusal(_ILLEGAL, f"property INNER_NUM is {properties[INNER_NUM]!r}")
+            pending.message_num = number
+            pending.is_light = self._lmq_queues.is_concerned(message.topic, properties)
+            pending.properties = properties if is_inner or pending.is_light else None
+        encoded = self._encoded(message, born_timestamp)
+        if isinstance(encoded, Refusal):
+            return encoded
+        if pending.properties is None:
+            pending.encoded = encoded
+        elif message.born_timestamp is None:
+            pending.message = replace(message, born_timestamp=born_timestamp)
+        return pending
+
+    def _encoded(self, message: Message, born_timestamp: int) -> EncodedRecords | Refusal:
+        encoded = encode_message(message, self.rules, self._store_host, born_timestamp=born_timestamp)
+        return encoded if isinstance(encoded, Refusal) else self._within_a_file(encoded)
+
+    def _within_a_file(self, encoded: EncodedRecords) -> EncodedRecords | Refusal:
+        """Refuse what no file has room for, where RocketMQ closes two files one after the other and stores nothing."""
+        limit = room_for_records(self._config.mapped_file_size_commit_log)
+        if len(encoded.data) > limit:
+            return Refusal(_ILLEGAL, f"{len(encoded.data)} bytes, where a commit log file has room for {limit}")
+        return encoded
+
+    def batch(self, batch: Message, born_timestamp: int) -> Pending | Refusal:
+        """Encode the members of a batch.
+
+        Notes
+        -----
+        RocketMQ 5.3 throws an exception where a batch is too large or malformed; here it is illegal, as in 4.x.
+        """
+        properties = stored_properties(batch, self._config.release)
+        if batch.sys_flag & TRANSACTION_MASK or _delay_level(properties) != 0:
+            return Refusal(_ILLEGAL, "a batch can be neither delayed nor part of a transaction")
+        body = batch.body
+        if body is None or len(body) > self.rules.max_message_size:
+            size = "no" if body is None else f"{len(body)} bytes of"
+            return Refusal(_ILLEGAL, f"a batch with {size} body, at most {self.rules.max_message_size} are allowed")
+        try:
+            items = list(decode_items(body))
+        except ValueError as error:
+            return Refusal(_ILLEGAL, str(error))
+        encoded = encode_members(batch, items, self.rules, self._store_host, born_timestamp)
+        if not isinstance(encoded, Refusal):
+            encoded = self._within_a_file(encoded)
+        if isinstance(encoded, Refusal):
+            return encoded
+        if self._features.stamps_batches_before_lock:
+            encoded.fixed_timestamp = born_timestamp
+        return Pending(batch, encoded, message_num=len(items))
+
+    def encode_in_lock(self, pending: Pending, queue_offset: int) -> EncodedRecords | PutMessageResult:
+        """Encode a message to which the lock adds: the index of an inner batch, those of further queues."""
+        properties = PropertyMap() if pending.properties is None else pending.properties
+        message = pending.message
+        if message.sys_flag & _INNER_BATCH and self._features.has_inner_batches:
+            properties = PropertyMap(properties, properties.capacity)
+            properties[INNER_BASE] = str(queue_offset)
+            message = with_properties(message, properties, self._config.release)
+        if not pending.is_light:
+            encoded = self._encoded(message, 0)
+            return refused(encoded) if isinstance(encoded, Refusal) else encoded
+        pending.properties, stored = self._lmq_queues.dispatch_properties(message, properties)
+        encoded = encode_message(message, self.rules, self._store_host, stored)
+        if not isinstance(encoded, Refusal):
+            encoded = self._light_limit(encoded)
+        return self._light_refusal(encoded) if isinstance(encoded, Refusal) else encoded
+
+    def _light_limit(self, encoded: EncodedRecords) -> EncodedRecords | Refusal:
+        """Limit the whole record, as 5.3 does for such messages, by what it allows a body."""
+        limit = self.rules.max_message_size
+        if self._features.limits_light_records and len(encoded.data) > limit:
+            reason = f"a record of {len(encoded.data)} bytes, at most {limit} are allowed for light queues"
+            return Refusal(_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
+        return self._within_a_file(encoded)
+
+    def _light_refusal(self, refusal: Refusal) -> PutMessageResult:
+        """Return the result of a message that became too large by its further indexes."""
+        if self._features.reports_large_light_records_as_unknown:
+            status, append_status = PutMessageStatus.UNKNOWN_ERROR, AppendMessageStatus.UNKNOWN_ERROR
+        elif refusal.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED:
+            status, append_status = _ILLEGAL, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        else:
+            return refused(refusal)
+        return refused(Refusal(status, refusal.reason, append_status))
+
+
+def _delay_level(properties: PropertyMap) -> int | None:
+    """Read property DELAY; None if it is no number."""
+    try:
+        return delay_level(properties)
+    except ValueError:
+        return None
+
+
+def _inner_number(properties: PropertyMap) -> int | None:
+    """Read how many messages an inner batch holds, at least 1; None if that is no number (``getMessageNum``)."""
+    text = properties.get(INNER_NUM)
+    if text is None:
+        return 1
+    digits = text.removeprefix("-").removeprefix("+")
+    number = int(text) if digits.isdecimal() else _I16_LIMIT
+    return max(number, 1) if -_I16_LIMIT <= number < _I16_LIMIT else None

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for replicas: the hook of a high-availability service, and when a put looks at it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, Protocol
+
+from store_core.format.append_result import PutMessageStatus
+
+if TYPE_CHECKING:
+    from store_core.store.config.broker_config import BrokerConfig
+    from store_core.store.config.message_store_config import MessageStoreConfig
+
+__all__ = ["ALL_IN_SYNC", "NoReplicas", "ReplicaService", "Replication", "completed"]
+
+ALL_IN_SYNC: Final = -1
+"""Acknowledgements needed: of all replicas that are in step (``MixAll.ALL_ACK_IN_SYNC_STATE_SET``)."""
+
+_MASTER_AND_SLAVE: Final = 2
+
+
+def completed(status: PutMessageStatus) -> Future[PutMessageStatus]:
+    """Return a future that has its result."""
+    future: Future[PutMessageStatus] = Future()
+    future.set_result(status)
+    return future
+
+
+class ReplicaService(Protocol):
+    """What a put asks of replication (RocketMQ: ``HAService``)."""
+
+    def in_sync_replicas(self, offset: int) -> int:
+        """Count the replicas that are in step with a log of this length, the master included (5.x)."""
+        ...
+
+    def alive_replicas(self) -> int:
+        """Count the replicas that answer at all, the master included (5.x, ``enableSlaveActingMaster``)."""
+        ...
+
+    def is_slave_ok(self, offset: int) -> bool:
+        """Return whether a slave is connected and near enough to a log of this length (4.x)."""
+        ...
+
+    def replicate(self, next_offset: int, acknowledgements: int, timeout_ms: int) -> Future[PutMessageStatus]:
+        """Wait for a log up to `next_offset` to be with replicas: PUT_OK or FLUSH_SLAVE_TIMEOUT.
+
+        Parameters
+        ----------
+        next_offset : int
+        acknowledgements : int
+            How many copies there must be, the master's included; `ALL_IN_SYNC` for all in step.
+        timeout_ms : int
+        """
+        ...
+
+
+class NoReplicas:
+    """A master that stands alone."""
+
+    def in_sync_replicas(self, offset: int) -> int:  # noqa: ARG002 -- the protocol's
+        """Count the master."""
+        return 1
+
+    def alive_replicas(self) -> int:
+        """Count the master."""
+        return 1
+
+    def is_slave_ok(self, offset: int) -> bool:  # noqa: ARG002 -- the protocol's
+        """Know of none."""
+        return False
+
+    def replicate(
+        self,
+        next_offset: int,  # noqa: ARG002 -- the protocol's
+        acknowledgements: int,  # noqa: ARG002 -- the protocol's
+        timeout_ms: int,  # noqa: ARG002 -- the protocol's
+    ) -> Future[PutMessageStatus]:
+        """Answer at once: nobody will acknowledge."""
+        return completed(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+
+
+class Replication:
+    """When a put waits for replicas, and for how many (RocketMQ: ``CommitLog.needHandleHA``, ``handleHA``).
+
+    Release 4.x waits for one slave, or answers SLAVE_NOT_AVAILABLE. 5.x waits for ``inSyncReplicas`` copies, one of
+    them the master's own; in controller mode, and where a slave may act as master, it refuses messages beforehand if
+    there are too few replicas.
+    """
+
+    def __init__(self, config: MessageStoreConfig, broker: BrokerConfig, replicas: ReplicaService) -> None:
+        self._config = config
+        self._features = config.features
+        self._broker = broker
+        self._replicas = replicas
+        self._is_possible = config.broker_role == "SYNC_MASTER" and not (
+            config.duplication_enable and self._features.skips_replicas_with_duplication
+        )
+
+    def is_needed(self, *, waits: bool) -> bool:
+        """Return whether a put waits for replicas, if its message lets it wait."""
+        return waits and self._is_possible
+
+    def acknowledgements(self, offset: int) -> int | None:
+        """Return the copies that a put needs, with the log at `offset`; None if they can't be had (5.x)."""
+        wanted = self._config.in_sync_replicas
+        if not self._features.waits_for_in_sync_replicas:
+            return _MASTER_AND_SLAVE
+        if self._broker.enable_controller_mode:
+            enough = self._replicas.in_sync_replicas(offset) >= self._config.min_in_sync_replicas
+            found = ALL_IN_SYNC if self._config.all_ack_in_sync_state_set else wanted
+            return found if enough else None
+        if self._broker.enable_slave_acting_master:
+            in_sync = min(self._replicas.alive_replicas(), self._replicas.in_sync_replicas(offset))
+            if self._config.enable_auto_in_sync_replicas:
+                wanted = max(min(wanted, in_sync), self._config.min_in_sync_replicas)
+            return wanted if wanted <= in_sync else None
+        return wanted
+
+    def handle_ha(self, next_offset: int, acknowledgements: int) -> Future[PutMessageStatus]:
+        """Wait for replicas, after the log has grown to `next_offset`."""
+        if not self._features.waits_for_in_sync_replicas:
+            if not self._replicas.is_slave_ok(next_offset):
+                return completed(PutMessageStatus.SLAVE_NOT_AVAILABLE)
+            by_slave_timeout = self._features.waits_for_slave_by_slave_timeout
+            timeout = self._config.slave_timeout if by_slave_timeout else self._config.sync_flush_timeout
+            return self._replicas.replicate(next_offset, _MASTER_AND_SLAVE, timeout)
+        if 0 <= acknowledgements <= 1:
+            return completed(PutMessageStatus.PUT_OK)
+        return self._replicas.replicate(next_offset, acknowledgements, self._config.slave_timeout)

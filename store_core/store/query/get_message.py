@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Getting messages from a queue: which units are looked at, which records are given, and what the caller is told.
+
+RocketMQ: ``DefaultMessageStore.getMessage``; 4.x and 5.x differ in the order in which limits are tested.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
+from store_core.store.query.queue_unit import queue_units
+
+if TYPE_CHECKING:
+    from store_core.format.filter.message_filter import MessageFilter
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.query.log_lookup import LogLookup
+    from store_core.store.query.queue_unit import AnyQueue, QueueUnit
+
+__all__ = ["MessageGetter"]
+
+_LARGEST_TOTAL: Final = 128 * 1024 * 1024
+"""Bytes that one get returns at most (``DefaultMessageStore.MAX_PULL_MSG_SIZE``)."""
+_SMALLEST_TOTAL: Final = 100
+_INT_SIGN: Final = 1 << 31
+_NOWHERE: Final = -(1 << 63)
+
+
+def as_int(number: int) -> int:
+    """Wrap a product as Java's ``int`` does: a huge number of messages asked for counts as few."""
+    return (number + _INT_SIGN) % (2 * _INT_SIGN) - _INT_SIGN
+
+
+class MessageGetter:
+    """Gets messages of queues, by the limits of a configuration.
+
+    Parameters
+    ----------
+    config : MessageStoreConfig
+    log : LogLookup
+    physical_memory : int
+        Bytes of memory of the machine: what lies further back in the log than 40 % of it
+        (``accessMessageInMemoryMaxRatio``) counts as being on disk.
+    """
+
+    def __init__(self, config: MessageStoreConfig, log: LogLookup, physical_memory: int) -> None:
+        self.config = config
+        self.log = log
+        self._memory = int(physical_memory * (config.access_message_in_memory_max_ratio / 100))
+
+    def get(
+        self,
+        queue: AnyQueue,
+        offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None,
+        max_total_size: int = _LARGEST_TOTAL,
+    ) -> GetMessageResult:
+        """Get messages from an offset of a queue on."""
+        smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
+        status, following = self._outside(offset, smallest, largest)
+        if status is not None:
+            return self._nothing(status, offset, following, smallest, largest)
+        return _Get(self, queue, offset, max_msg_nums, message_filter, max_total_size).result(smallest, largest)
+
+    def nothing_in(self, offset: int, smallest: int) -> GetMessageResult:
+        """Answer for a queue that was never seen: RocketMQ makes an empty one, whatever id and offset are asked for."""
+        return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, offset, 0, smallest, 0)
+
+    def _outside(self, offset: int, smallest: int, largest: int) -> tuple[GetMessageStatus | None, int]:
+        """Report what is wrong with an offset, and where to go on."""
+        if largest == 0:
+            return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+        if offset < smallest:
+            return GetMessageStatus.OFFSET_TOO_SMALL, smallest
+        if offset == largest:
+            return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
+        if offset > largest:
+            restarts = self.config.features.restarts_at_min_offset and smallest == 0
+            return GetMessageStatus.OFFSET_OVERFLOW_BADLY, smallest if restarts else largest
+        return None, offset
+
+    def _nothing(
+        self, status: GetMessageStatus, offset: int, following: int, smallest: int, largest: int
+    ) -> GetMessageResult:
+        following = self.corrected(offset, following)
+        return GetMessageResult(status, following, smallest, largest, release=self.config.release)
+
+    def corrected(self, offset: int, following: int) -> int:
+        """Return the next offset, or on a slave the one asked for (``nextOffsetCorrection``)."""
+        is_trusted = self.config.broker_role != "SLAVE" or self.config.offset_check_in_slave
+        return following if is_trusted else offset
+
+    def is_in_memory(self, physical_offset: int, log_end: int) -> bool:
+        """Guess whether a record is in the page cache (``estimateInMemByCommitOffset``)."""
+        return log_end - physical_offset <= self._memory
+
+
+class _Get:
+    """One get, under way."""
+
+    def __init__(  # noqa: PLR0913 -- the request, and who has the limits
+        self,
+        getter: MessageGetter,
+        queue: AnyQueue,
+        offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None,
+        max_total_size: int,
+    ) -> None:
+        self._getter = getter
+        self._config = config = getter.config
+        self._log = getter.log
+        self._features = config.features
+        self._queue = queue
+        self._offset = offset
+        self._most = max_msg_nums
+        self._filter = message_filter
+        self._most_bytes = min(max(max_total_size, _SMALLEST_TOTAL), _LARGEST_TOTAL)
+        self._most_queue_bytes = max(config.max_filter_message_size, as_int(max_msg_nums * queue.unit_size))
+        self._log_end = self._log.max_offset
+        self._resume_at = _NOWHERE
+        """Start of the next file of the log, while records of a deleted one are passed over."""
+        self._last_physical = 0
+        self._found = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, release=config.release)
+
+    def result(self, smallest: int, largest: int) -> GetMessageResult:
+        """Look at the queue, file by file, until there is a message."""
+        if self._most < 0 and self._features.refuses_negative_max_msg_nums:
+            release = self._config.release
+            raise InvalidOptionError(f"max_msg_nums must not be negative with release {release}, found {self._most}")
+        found = self._found
+        found.min_offset, found.max_offset = smallest, largest
+        for _ in range(self._config.travel_cq_file_num_when_get_message if self._features.travels_queue_files else 1):
+            if found.buffer_total_size or found.next_begin_offset >= largest:
+                break
+            if not self._look_through_file(largest):
+                break
+        found.suggest_pulling_from_slave = not self._getter.is_in_memory(self._last_physical, self._log_end)
+        return found
+
+    def _look_through_file(self, largest: int) -> bool:
+        found = self._found
+        units = queue_units(self._queue, found.next_begin_offset)
+        if units is None:
+            following = self._queue.roll_next_file(found.next_begin_offset)
+            found.status = GetMessageStatus.OFFSET_FOUND_NULL
+            found.next_begin_offset = self._getter.corrected(found.next_begin_offset, following)
+            return False
+        self._resume_at = _NOWHERE  # 5.3.3 keeps nextPhyFileStartOffset for one file of the queue
+        take = self._take if self._features.ends_full_get_at_any_unit else self._take_as_4
+        for unit in units:
+            if found.next_begin_offset >= largest or not take(unit):
+                break
+        return True
+
+    def _take(self, unit: QueueUnit) -> bool:
+        """Look at one unit as 5.x does; False where the get ends before it."""
+        if self._is_too_far(unit) or self._is_full(unit) or self._found.buffer_total_size >= self._most_bytes:
+            return False
+        self._last_physical = unit.physical_offset
+        self._found.next_begin_offset = unit.queue_offset + unit.batch_size
+        if unit.physical_offset >= self._resume_at:
+            self._examine(unit)
+        return True
+
+    def _take_as_4(self, unit: QueueUnit) -> bool:
+        """Look at one unit as 4.x does: units of a deleted file are passed over even if the batch is full."""
+        if self._is_too_far(unit):
+            return False
+        self._last_physical = unit.physical_offset
+        if unit.physical_offset >= self._resume_at:
+            if self._is_full(unit):
+                return False
+            self._examine(unit)
+        self._found.next_begin_offset = unit.queue_offset + 1
+        return True
+
+    def _is_too_far(self, unit: QueueUnit) -> bool:
+        return (unit.queue_offset - self._offset) * self._queue.unit_size >= self._most_queue_bytes
+
+    def _is_full(self, unit: QueueUnit) -> bool:
+        """Return whether a record would be too much (``isTheBatchFull``); the first never is."""
+        found, config = self._found, self._config
+        if not found.buffer_total_size or not found.message_count:
+            return False
+        if found.message_count + unit.batch_size > self._most:
+            return True
+        size = found.buffer_total_size + unit.store_size
+        if self._features.limits_bytes_of_get and size > self._most_bytes:
+            return True
+        if self._getter.is_in_memory(unit.physical_offset, self._log_end):
+            most, count = config.max_transfer_bytes_on_message_in_memory, config.max_transfer_count_on_message_in_memory
+        else:
+            most, count = config.max_transfer_bytes_on_message_in_disk, config.max_transfer_count_on_message_in_disk
+        return size > most or found.message_count > count - 1
+
+    def _examine(self, unit: QueueUnit) -> None:
+        """Add the record of a unit, unless the filter leaves it out or it is gone."""
+        wanted = self._filter
+        if wanted is not None and not wanted.is_matched_by_consume_queue(unit.tags_code, unit.ext):
+            self._leave_out()
+            return
+        record = self._log.get_message(unit.physical_offset, unit.store_size)
+        if record is None:
+            self._note(GetMessageStatus.MESSAGE_WAS_REMOVING)
+            self._resume_at = self._log.roll_next_file(unit.physical_offset)
+        elif wanted is not None and not wanted.is_matched_by_commit_log(record):
+            self._leave_out()
+        else:
+            self._found.add(record, unit.queue_offset, unit.batch_size)
+            self._found.status = GetMessageStatus.FOUND
+            self._resume_at = _NOWHERE
+
+    def _leave_out(self) -> None:
+        self._found.filtered_count += 1
+        self._note(GetMessageStatus.NO_MATCHED_MESSAGE)
+
+    def _note(self, status: GetMessageStatus) -> None:
+        if not self._found.buffer_total_size:
+            self._found.status = status

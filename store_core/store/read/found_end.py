@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a log ends, found in one way for all who report it; what the words mean is in ADR 0005.
+
+The end is one past the last sound record. A file that was only made ahead has none and does not move the end; neither
+does what a crash left of a record that was being written, the *torn tail*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from store_core.files.segment_source import open_segment
+from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
+from store_core.format.layout import BLANK_RECORD, unit_dtype
+from store_core.format.record.scan import StopReason, check_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment, SegmentBytes
+
+__all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end", "segment_ends"]
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """Bytes after the end of a log that are not a record: an unfinished one, or remains of an earlier time.
+
+    Attributes
+    ----------
+    path : str
+        The segment file.
+    begin, end : int
+        Physical offsets; the end is where the bytes that are not zero end, or where older records begin.
+    reason : StopReason
+        Why there is no record at `begin`.
+    """
+
+    path: str
+    begin: int
+    end: int
+    reason: StopReason
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return self.end - self.begin
+
+    def __str__(self) -> str:
+        is_hole = self.reason is StopReason.UNWRITTEN
+        why = "it begins with zeros" if is_hole else self.reason.value
+        return f"{self.size} bytes at offset {self.begin} of {self.path} are not a record: {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnd:
+    """The end of a log.
+
+    Attributes
+    ----------
+    end_offset : int
+        Physical offset one past the last sound record, whatever damage lies before it; where the log starts if it has
+        no record.
+    path : str
+        The segment file that holds the end; empty without a segment.
+    tails : tuple of TornTail
+        What lies after the end and is neither zeros nor records, in the order of the log; one as a rule.
+    """
+
+    end_offset: int = 0
+    path: str = ""
+    tails: tuple[TornTail, ...] = ()
+
+    @classmethod
+    def of(cls, ends: Sequence[SegmentEnd]) -> Self:
+        """Put together what was found in segments, from the last one backwards to the first that has a record."""
+        if not ends:
+            return cls()
+        tails = (end.tail for end in reversed(ends))
+        return cls(ends[-1].end_offset, ends[-1].segment.path, tuple(tail for tail in tails if tail is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnd:
+    """Where the records of one segment end, if no segment after it has any.
+
+    Attributes
+    ----------
+    segment : Segment
+    found : LogEnd
+        Its position is 0 if the segment has no record.
+    tail_end : int
+        Position where the bytes after the end end that are neither zeros nor records; that of `found` without any.
+    is_foreign : bool
+        Whether the segment has no record because it is another kind of file, or a renamed one.
+    """
+
+    segment: Segment
+    found: LogEnd
+    tail_end: int
+    is_foreign: bool = False
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last record; physical offset."""
+        return self.segment.start_offset + self.found.position
+
+    @property
+    def tail(self) -> TornTail | None:
+        """The torn tail, None without."""
+        if self.tail_end <= self.found.position:
+            return None
+        end = self.segment.start_offset + self.tail_end
+        return TornTail(self.segment.path, self.end_offset, end, self.found.reason)
+
+
+def find_end(
+    segments: Sequence[Segment],
+    *,
+    verify_crc: bool = True,
+    open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
+) -> FoundEnd:
+    """Find where a log ends, and what lies after that.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Of the log, in order.
+    verify_crc : bool
+        Whether the bodies of the last records must match their checksums.
+    open_bytes : callable
+        Opens a segment.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If a segment is gone, or shorter than it was when it was listed.
+    """
+    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, open_bytes=open_bytes))
+
+
+def segment_ends(
+    segments: Sequence[Segment], *, verify_crc: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_segment
+) -> list[SegmentEnd]:
+    """Find where the records of segments end, from the last segment backwards to the first that has a record.
+
+    Parameters and errors as of `find_end`.
+    """
+    ends: list[SegmentEnd] = []
+    for number in reversed(range(len(segments))):
+        ends.append(segment_end(segments[number], is_first=not number, verify_crc=verify_crc, open_bytes=open_bytes))
+        if ends[-1].found.position:
+            break
+    return ends
+
+
+def segment_end(
+    segment: Segment,
+    *,
+    is_first: bool,
+    verify_crc: bool,
+    has_tail: bool = True,
+    open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
+) -> SegmentEnd:
+    """Find where the records of a segment end, if those after it have none.
+
+    Parameters
+    ----------
+    segment : Segment
+    is_first : bool
+        Whether the log begins with it.
+    verify_crc, open_bytes
+        As of `find_end`.
+    has_tail : bool
+        Whether bytes are looked for after zeros that end the records; after anything else that ends them, always.
+    """
+    with open_bytes(segment) as opened:
+        view = segment.view(opened)
+        found = find_log_end(view, verify_crc=verify_crc)
+        is_looked_for = found.reason.is_damage or (has_tail and found.reason is StopReason.UNWRITTEN)
+        tail_end = find_tail_end(view, found) if is_looked_for else found.position
+        is_foreign = is_first and not found.position and _is_foreign(opened.raw, segment.start_offset)
+    return SegmentEnd(segment, found, tail_end, is_foreign)
+
+
+def _is_foreign(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
+    """Return whether a segment without one readable record is no segment: another kind of file, or a renamed one."""
+    reason = check_record(raw.data, 0, start_offset).reason
+    if reason is StopReason.BAD_MAGIC:
+        return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])
+    return reason is StopReason.WRONG_OFFSET

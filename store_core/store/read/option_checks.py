@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that options of reading share, those of options that go together, and how errors name an option."""
+
+from __future__ import annotations
+
+import re
+from operator import index
+from typing import Final, NoReturn, SupportsIndex
+
+from store_core.errors import FilterError, InvalidOptionError
+from store_core.format.filter.message_selector import MessageSelector
+
+__all__ = [
+    "check_filter",
+    "check_filter_type",
+    "check_order",
+    "is_integer",
+    "parse_integer",
+    "refuse_value",
+    "shown_option",
+]
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_LOOKS_LIKE_SQL: Final = re.compile(r"[=<>']|\bIS\s+(?:NOT\s+)?NULL\b", re.IGNORECASE)
+
+
+def shown_option(name: str) -> str:
+    """Show an option's name, in Spark's spelling too."""
+    head, *tail = name.split("_")
+    spark = head + "".join(part.capitalize() for part in tail)
+    return f"option {name}" if spark == name else f"option {name} ({spark} in Spark)"
+
+
+def refuse_value(name: str, value: object, expected: str) -> NoReturn:
+    """Raise the error for a value that an option does not take.
+
+    Raises
+    ------
+    InvalidOptionError
+        Always.
+    """
+    raise InvalidOptionError(f"{shown_option(name)}: expected {expected}, found {value!r}")
+
+
+def is_integer(text: str) -> bool:
+    """Return whether a text is a number without a fraction."""
+    return _INTEGER.fullmatch(text.strip()) is not None
+
+
+def parse_integer(name: str, value: object, low: int, high: int, expected: str) -> int:
+    """Return a number from its text, or from anything that Python lets be an index, such as numpy's integers.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is none, or not between `low` and `high`, both of which are allowed.
+    """
+    number = int(value) if isinstance(value, str) and is_integer(value) else value
+    if not isinstance(number, SupportsIndex) or isinstance(number, bool) or not low <= index(number) <= high:
+        refuse_value(name, value, expected)
+    return index(number)
+
+
+def check_order(kind: str, start: int | None, end: int | None, where: str = "") -> None:
+    """Refuse a start that lies behind the end.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it does.
+    """
+    if start is not None and end is not None and start > end:
+        first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")
+        raise InvalidOptionError(f"{first}: expected at most {last}, {end}, found {start}{where}")
+
+
+def check_filter(text: str, filter_type: str, release: str) -> None:
+    """Refuse a filter that is not in the language that its type names.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is not.
+    """
+    try:
+        MessageSelector.of(filter_type, text, release)
+    except FilterError as error:
+        language = f"{shown_option('filter_type')} is {filter_type}"
+        raise InvalidOptionError(f"{shown_option('filter')}: {error}; {language}") from error
+
+
+def check_filter_type(text: str) -> None:
+    """Refuse a filter that looks like SQL92, if nobody said that it is tags: it would leave no row.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it does.
+    """
+    if _LOOKS_LIKE_SQL.search(text):
+        raise InvalidOptionError(
+            f"{shown_option('filter')}: expected tags such as 'TagA || TagB', found {text!r}, which looks like "
+            f"SQL92; say which it is "
+            f"with {shown_option('filter_type')}: SQL92 or TAG"
+        )

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the options of reading may be: each value parsed, from Spark's text or from a Python value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
+
+from store_core.errors import InvalidOptionError
+from store_core.format.columns import resolve_columns
+from store_core.format.filter.message_selector import FILTER_TYPES
+from store_core.format.releases.release import RELEASES
+from store_core.store.read.option_checks import parse_integer, refuse_value, shown_option
+from store_core.store.read.store_time import parse_zone, store_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["OPTION_PARSERS", "OffsetBound", "OptionParser", "ReadMode"]
+
+OptionParser: TypeAlias = "Callable[[str, object], object]"
+"""Returns the value of the option of a name, or raises InvalidOptionError."""
+
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_EDGES: Final = {_EARLIEST: "earliest", _LATEST: "latest"}
+_LONG: Final = 2**63 - 1
+_INT: Final = 2**31 - 1
+_BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_BYTE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_TAG_SEPARATOR: Final = "||"
+_ALL_TAGS: Final = "*"
+
+
+class ReadMode(Enum):
+    """What damage does to a read; the names are those of Spark's CSV and JSON sources."""
+
+    FAILFAST = "stop with an error"
+    DROPMALFORMED = "continue at the next sound record"
+    PERMISSIVE = "continue at the next sound record, and return the damaged bytes as a row"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBound:
+    """Where reading starts or ends.
+
+    Attributes
+    ----------
+    physical : int or None
+        Position in the log, in bytes; None stands for the log's own bound.
+    queues : tuple of (str, int, int)
+        Topic, queue and queue offset; queues that are not named are not narrowed.
+    """
+
+    physical: int | None = None
+    queues: tuple[tuple[str, int, int], ...] = ()
+
+
+def _strings(name: str, value: object) -> tuple[str, ...]:
+    """Parse a comma list, or take a sequence of strings."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        refuse_value(name, value, "names, separated by commas")
+    texts = tuple(item.strip() for item in items)
+    if not texts or not all(texts):
+        refuse_value(name, value, "names, separated by commas, none of them empty")
+    return texts
+
+
+def _columns(name: str, value: object) -> tuple[str, ...]:
+    return resolve_columns(_strings(name, value))
+
+
+def _pattern(name: str, value: object) -> str:
+    text = value.pattern if isinstance(value, re.Pattern) else value
+    if not isinstance(text, str):
+        refuse_value(name, value, "a regular expression")
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidOptionError(
+            f"{shown_option(name)}: {text!r} is not a valid Python regular expression: {error}"
+        ) from error
+    return text
+
+
+def _queue_ids(name: str, value: object) -> tuple[int, ...]:
+    items = value.split(",") if isinstance(value, str) else value
+    items = [items] if isinstance(items, SupportsIndex) else items
+    if not isinstance(items, list | tuple) or not items:
+        refuse_value(name, value, "queue ids, separated by commas")
+    return tuple(parse_integer(name, item, -_INT - 1, _INT, "queue ids, separated by commas") for item in items)
+
+
+def _tags(name: str, value: object) -> tuple[str, ...]:
+    """Parse a tag expression as consumers do (RocketMQ 4.x and 5.x: ``FilterAPI.buildSubscriptionData``)."""
+    if not isinstance(value, str):
+        refuse_value(name, value, "a tag expression such as 'TagA || TagB'")
+    tags = tuple(tag.strip() for tag in value.split(_TAG_SEPARATOR) if tag.strip())
+    if not tags:
+        refuse_value(name, value, "a tag expression such as 'TagA || TagB', or '*' for all")
+    return () if value.strip() == _ALL_TAGS else tags
+
+
+def _key(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        refuse_value(name, value, "one key")
+    return value
+
+
+def _filter(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        refuse_value(name, value, "a consumer's filter: tags such as 'TagA || TagB', or an SQL92 expression")
+    return value
+
+
+def _offsets(edge: int) -> Callable[[str, object], OffsetBound]:
+    """Make the parser of the bound at one edge of the log; the other edge would leave no rows, and is refused."""
+
+    def parse(name: str, value: object) -> OffsetBound:
+        expected = f'a physical offset, {_EDGES[edge]}, or queue offsets as JSON such as {{"topic":{{"0":12}}}}'
+        text = value.strip() if isinstance(value, str) else value
+        if isinstance(text, str) and text.lower() == _EDGES[edge]:
+            return OffsetBound()
+        if isinstance(text, str) and text.startswith("{"):
+            text = _json(name, text)
+        if isinstance(text, Mapping):
+            return OffsetBound(None, tuple(_queue_offsets(name, text, edge)))
+        return OffsetBound(parse_integer(name, text, 0, _LONG, expected))
+
+    return parse
+
+
+def _json(name: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidOptionError(f"{shown_option(name)}: {text!r} is no JSON: {error}") from error
+
+
+def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> list[tuple[str, int, int]]:
+    """Flatten ``{topic: {queue: offset}}``, leaving out queues that are not narrowed."""
+    expected = f"an offset of 0 or more, or {edge}, for each queue of each topic"
+    found = []
+    for topic, queues in topics.items():
+        if not isinstance(topic, str) or not isinstance(queues, Mapping):
+            refuse_value(name, topics, 'queue offsets as {"topic":{"0":12}}')
+        for queue, offset in queues.items():
+            queue_id = parse_integer(name, queue, -_INT - 1, _INT, "a queue id")
+            bound = parse_integer(name, offset, _EARLIEST, _LONG, expected)
+            if bound < 0 and bound != edge:
+                refuse_value(name, offset, expected)
+            if bound >= 0:
+                found.append((topic, queue_id, bound))
+    return found
+
+
+def _bytes(name: str, value: object) -> int:
+    match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
+    number = int(match[1]) << _BYTE_UNITS[match[2].lower()] if match else value
+    return parse_integer(name, number, 1, _LONG, "a number of bytes of 1 or more, such as 134217728 or 128m")
+
+
+def _count(name: str, value: object) -> int:
+    return parse_integer(name, value, 1, _INT, "a number of 1 or more")
+
+
+def _boolean(name: str, value: object) -> bool:
+    known = {"true": True, "false": False}
+    found = known.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        refuse_value(name, value, "true or false")
+    return found
+
+
+def _mode(name: str, value: object) -> ReadMode:
+    if isinstance(value, ReadMode):
+        return value
+    return ReadMode[_one_of(*ReadMode.__members__)(name, value.upper() if isinstance(value, str) else value)]
+
+
+def _filter_type(name: str, value: object) -> str:
+    return _one_of(*FILTER_TYPES)(name, value.upper() if isinstance(value, str) else value)
+
+
+def _one_of(*allowed: str) -> Callable[[str, object], str]:
+    def parse(name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else value
+        if not isinstance(text, str) or text not in allowed:
+            refuse_value(name, value, f"one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
+    "columns": _columns,
+    "topic": _strings,
+    "topics_pattern": _pattern,
+    "queue_id": _queue_ids,
+    "tag": _tags,
+    "key": _key,
+    "filter": _filter,
+    "filter_type": _filter_type,
+    "starting_offsets": _offsets(_EARLIEST),
+    "ending_offsets": _offsets(_LATEST),
+    "starting_timestamp": store_time,
+    "ending_timestamp": store_time,
+    "time_zone": parse_zone,
+    "max_partition_bytes": _bytes,
+    "min_partitions": _count,
+    "max_records_per_batch": _count,
+    "mode": _mode,
+    "verify_crc": _boolean,
+    "decompress": _boolean,
+    "fail_on_data_loss": _boolean,
+    "release": _one_of(*RELEASES),
+}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes one batch of a read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.format.columnar.records import Records
+
+__all__ = ["ReadChunk"]
+
+_BATCH_BYTES: Final = 64 << 20
+"""Most bytes of records in a batch, if it has more than one: what is held beside the mapping is a few times as much."""
+
+
+@dataclass(slots=True)
+class ReadChunk:
+    """What becomes one batch: records, and damaged ranges between them, as positions in the segment."""
+
+    records: list[Records] = field(default_factory=list)
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    def room(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
+        """Return how many of the records between `bounds` there is room for; in an empty chunk for one at least."""
+        by_size = int(np.searchsorted(bounds, bounds[0] + _BATCH_BYTES - self.size, "right")) - 1
+        return max(min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1)), 0)
+
+    def take(self, records: Records, size: int) -> None:
+        """Take records of so many bytes."""
+        if len(records):
+            self.records.append(records)
+            self.rows += len(records)
+            self.size += size
+
+    def take_damage(self, begin: int, end: int, most_rows: int) -> bool:
+        """Take a damaged range if there is room for it; an empty chunk always does."""
+        if self.rows and (self.rows >= most_rows or self.size + end - begin > _BATCH_BYTES):
+            return False
+        self.damaged.append((begin, end))
+        self.rows += 1
+        self.size += end - begin
+        return True

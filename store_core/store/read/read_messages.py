@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of a store, in one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import pyarrow as pa
+
+from store_core.format.columns import arrow_schema
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_and_walk
+from store_core.store.read.stored_topics import TopicWatch
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping
+    from datetime import date, tzinfo
+    from typing import Never, SupportsIndex
+
+    from store_core.files.store_path import StorePaths
+    from store_core.store.read.option_values import ReadMode
+
+__all__ = ["read_messages"]
+
+Names: TypeAlias = "str | list[str] | tuple[str, ...]"
+Numbers: TypeAlias = "SupportsIndex | str | list[int] | tuple[int, ...]"
+Offsets: TypeAlias = "SupportsIndex | str | Mapping[str, Mapping[int, int]] | Mapping[str, Mapping[str, int]]"
+Time: TypeAlias = "SupportsIndex | str | date"
+Mode: TypeAlias = "ReadMode | Literal['FAILFAST', 'DROPMALFORMED', 'PERMISSIVE']"
+
+
+def read_messages(  # noqa: PLR0913 -- an argument for each option: editors complete them, and types are checked
+    path: StorePaths,
+    *,
+    columns: Names | None = None,
+    topic: Names | None = None,
+    topics_pattern: str | re.Pattern[str] | None = None,
+    queue_id: Numbers | None = None,
+    tag: str | None = None,
+    key: str | None = None,
+    filter: str | None = None,  # noqa: A002 -- the option's name
+    filter_type: Literal["TAG", "SQL92"] | None = None,
+    starting_offsets: Offsets | None = None,
+    ending_offsets: Offsets | None = None,
+    starting_timestamp: Time | None = None,
+    ending_timestamp: Time | None = None,
+    time_zone: str | tzinfo | None = None,
+    max_partition_bytes: SupportsIndex | str | None = None,
+    min_partitions: SupportsIndex | None = None,
+    max_records_per_batch: SupportsIndex | None = None,
+    mode: Mode | None = None,
+    verify_crc: bool | None = None,
+    decompress: bool | None = None,
+    fail_on_data_loss: bool | None = None,
+    release: str | None = None,
+    **unknown: Never,
+) -> pa.RecordBatchReader:
+    """Read the messages of a store, without a broker and without Spark.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A store root, a ``commitlog`` directory, a segment file, or several that together are one log.
+    columns, topic, ..., release : optional
+        Options. `store_core.ReadOptions` has an attribute of the same name for each, which says what it means and what
+        it is by default; None stands for "not given".
+    **unknown
+        Nothing: names that are no options are refused, with the nearest name that is one.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        In the order of the log. What the log held when this function was called; what a broker appends later is not
+        in it.
+
+    Raises
+    ------
+    StoreError
+        If an option can't be used, or the path has nothing to read. Damage is raised by the batch that meets it.
+
+    Examples
+    --------
+    >>> table = read_messages(store, columns=["topic", "body"], topic="orders").read_all()  # doctest: +SKIP
+    """
+    options = ReadOptions.parse(
+        columns=columns,
+        topic=topic,
+        topics_pattern=topics_pattern,
+        queue_id=queue_id,
+        tag=tag,
+        key=key,
+        filter=filter,
+        filter_type=filter_type,
+        starting_offsets=starting_offsets,
+        ending_offsets=ending_offsets,
+        starting_timestamp=starting_timestamp,
+        ending_timestamp=ending_timestamp,
+        time_zone=time_zone,
+        max_partition_bytes=max_partition_bytes,
+        min_partitions=min_partitions,
+        max_records_per_batch=max_records_per_batch,
+        mode=mode,
+        verify_crc=verify_crc,
+        decompress=decompress,
+        fail_on_data_loss=fail_on_data_loss,
+        release=release,
+        **unknown,
+    )
+    plan, walked = plan_and_walk(path, options)
+    watch = TopicWatch.of(path, options.topic)
+    batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, walked, watch))
+    return pa.RecordBatchReader.from_batches(arrow_schema(options.columns, nullable=options.is_permissive), batches)

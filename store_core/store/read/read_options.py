@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of reading, parsed once: from Spark's text or from Python values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from store_core.errors import InvalidOptionError
+from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
+from store_core.format.filter.message_selector import MessageSelector
+from store_core.format.near_name import did_you_mean
+from store_core.format.properties import PropertyParser
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.read.option_checks import check_filter, check_filter_type, check_order, shown_option
+from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
+from store_core.store.read.store_time import parse_zone, store_time
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+    from typing import Self
+
+__all__ = ["ReadOptions"]
+
+_WHOLE_LOG: Final = OffsetBound()
+_TIMES: Final = ("starting_timestamp", "ending_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a store is read. Make it with `parse`; it pickles.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Canonical names, in the order of the rows.
+    topic : tuple of str
+        Exact names; empty for all topics.
+    topics_pattern : str or None
+        Regular expression (Python's) that must match the whole topic.
+    queue_id : tuple of int
+        Empty for all queues.
+    tag : tuple of str
+        Values of property TAGS; empty for all messages.
+    key : str or None
+        One of the keys in property KEYS, or the UNIQ_KEY.
+    filter : str or None
+        A consumer's filter: then the rows are those that RocketMQ gives such a consumer.
+    filter_type : str
+        The language of `filter`: ``"TAG"`` or ``"SQL92"``.
+    starting_offsets, ending_offsets : OffsetBound
+        The end is exclusive.
+    starting_timestamp, ending_timestamp : int or None
+        Store time in ms since 1970; the end is exclusive. They win over the offsets. `parse` also takes ISO 8601, a
+        ``datetime``, or a ``date`` for its midnight.
+    time_zone : tzinfo or None
+        What `parse` takes times without a zone to be in, by name (``"Asia/Shanghai"``), offset (``"+08:00"``) or
+        ``tzinfo``; without it such times are refused.
+    max_partition_bytes : int or None
+        Most bytes of a range; None for a range a segment.
+    min_partitions : int or None
+        How many ranges there should be at least.
+    max_records_per_batch : int
+        Most rows of a batch.
+    mode : ReadMode
+    verify_crc : bool
+        Whether bodies that are read must match their checksums.
+    decompress : bool
+        Whether the column ``body`` holds expanded bodies.
+    fail_on_data_loss : bool
+        Whether missing files are errors.
+    release : str
+        RocketMQ that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0, parses
+        properties differently.
+    """
+
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    topic: tuple[str, ...] = ()
+    topics_pattern: str | None = None
+    queue_id: tuple[int, ...] = ()
+    tag: tuple[str, ...] = ()
+    key: str | None = None
+    filter: str | None = None
+    filter_type: str = "TAG"
+    starting_offsets: OffsetBound = _WHOLE_LOG
+    ending_offsets: OffsetBound = _WHOLE_LOG
+    starting_timestamp: int | None = None
+    ending_timestamp: int | None = None
+    time_zone: tzinfo | None = None
+    max_partition_bytes: int | None = None
+    min_partitions: int | None = None
+    max_records_per_batch: int = 16384
+    mode: ReadMode = ReadMode.FAILFAST
+    verify_crc: bool = True
+    decompress: bool = False
+    fail_on_data_loss: bool = True
+    release: str = DEFAULT_RELEASE
+
+    @classmethod
+    def parse(cls, **named: object) -> Self:
+        """Parse options given by name, as text or as Python values; None stands for "not given".
+
+        Raises
+        ------
+        InvalidOptionError
+            If a name is unknown (the nearest one is named), a value can't be used, or two options contradict.
+        """
+        for name in named.keys() - OPTION_PARSERS.keys():
+            _refuse_name(name)
+        zone = named.get("time_zone")
+        time = partial(store_time, zone=None if zone is None else parse_zone("time_zone", zone))
+        parsers: dict[str, OptionParser] = {**OPTION_PARSERS, **dict.fromkeys(_TIMES, time)}
+        parsed = {name: parsers[name](name, value) for name, value in named.items() if value is not None}
+        options = cls(**parsed)  # type: ignore[arg-type]  # each parser gives its field's type
+        if options.is_permissive and "columns" not in parsed:
+            options = cls(**parsed, columns=(*DEFAULT_COLUMNS, CORRUPT_RECORD))  # type: ignore[arg-type]  # as above
+        _check_pairs(options)
+        if options.filter is not None and "filter_type" not in parsed:
+            check_filter_type(options.filter)
+        return options
+
+    @property
+    def is_permissive(self) -> bool:
+        """Whether damaged ranges become rows, so that every column can be null."""
+        return self.mode is ReadMode.PERMISSIVE
+
+    @property
+    def is_failfast(self) -> bool:
+        """Whether damage ends the read."""
+        return self.mode is ReadMode.FAILFAST
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether anything wrong with the files ends the read."""
+        return self.is_failfast and self.fail_on_data_loss
+
+    @property
+    def start(self) -> OffsetBound:
+        """Where reading starts, as far as offsets say."""
+        return self.starting_offsets if self.starting_timestamp is None else _WHOLE_LOG
+
+    @property
+    def end(self) -> OffsetBound:
+        """Where reading ends, as far as offsets say."""
+        return self.ending_offsets if self.ending_timestamp is None else _WHOLE_LOG
+
+    @property
+    def selector(self) -> MessageSelector | None:
+        """The consumer's filter, compiled."""
+        return None if self.filter is None else MessageSelector.of(self.filter_type, self.filter, self.release)
+
+    @property
+    def property_parser(self) -> PropertyParser:
+        """How the chosen release reads a properties string."""
+        return PropertyParser.of_release(self.release)
+
+
+def _refuse_name(name: str) -> NoReturn:
+    known = did_you_mean(name, OPTION_PARSERS) or f"the options are {', '.join(OPTION_PARSERS)}"
+    raise InvalidOptionError(f"unknown option {name!r}; {known}")
+
+
+def _check_pairs(options: ReadOptions) -> None:
+    if options.topic and options.topics_pattern is not None:
+        shown = f"{shown_option('topic')} and {shown_option('topics_pattern')}"
+        raise InvalidOptionError(f"{shown}: expected one of them, found both")
+    if options.filter is not None:
+        check_filter(options.filter, options.filter_type, options.release)
+    check_order("timestamp", options.starting_timestamp, options.ending_timestamp)
+    if options.starting_timestamp is None and options.ending_timestamp is None:
+        check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)
+        ends = {(topic, queue): offset for topic, queue, offset in options.ending_offsets.queues}
+        for topic, queue, start in options.starting_offsets.queues:
+            check_order("offsets", start, ends.get((topic, queue)), f" of queue {queue} of {topic}")

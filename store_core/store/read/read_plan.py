@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be read: the segments, the end of the log, and the ranges that tasks read one by one.
+
+Everything that can change while a store is live is decided here, once: which files there are, and where the log ends.
+Every range of a plan then sees the same prefix of the log, whatever a broker appends, rolls or deletes meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.errors import SegmentVanishedError
+from store_core.files.segment_source import open_segment
+from store_core.files.store_lock import LOCK_FILE, is_lock_held
+from store_core.files.store_path import layout_problems, list_segments, usual_size
+from store_core.format.damage.salvage import store_timestamps
+from store_core.format.damage.walk_start import find_walk_starts
+from store_core.format.layout import MIN_RECORD_SIZE
+from store_core.format.record.scan import StopReason, check_record
+from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.found_end import FoundEnd, segment_end
+from store_core.store.read.release_evidence import release_note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.format.columnar.chain import Chain
+    from store_core.store.read.found_end import SegmentEnd
+    from store_core.store.read.read_options import ReadOptions
+
+__all__ = ["ReadPlan", "ReadRange", "WalkedSegment", "plan_and_walk", "plan_ranges"]
+
+_log: Final = logging.getLogger("store_core")
+
+_ATTEMPTS: Final = 100
+"""Plans that are begun again because retention deleted a file meanwhile; each time there is one file less."""
+
+_CLOCK_STEP: Final = 60_000
+"""How far a broker's clock may have been set back, in ms, without a segment being skipped that has rows.
+
+Store times are the broker's clock, not a counter. Time servers step it by a second or so; a minute is generous, and
+costs at most a few segments that are read and have no rows.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """A part of one segment; a record belongs to the range in which it starts.
+
+    Attributes
+    ----------
+    segment : Segment
+    begin, end : int
+        Physical offsets; the end is exclusive.
+    data_end : int
+        Physical offset in the segment after which there are no records, the same for all ranges of the segment.
+    torn_end : int
+        Physical offset where the torn tail ends that begins at `data_end` and becomes rows; 0 without any.
+    is_last : bool
+        Whether the log ends in this segment, so that bytes of an earlier time may lie in it.
+    is_cut : bool
+        Whether the file is shorter than it should be.
+    walk_start : int or None
+        Physical offset of the record at which a reader can begin to walk; None if that is the segment's first byte.
+    first_stored, next_stored : int or None
+        Store times in ms of the first records of this segment and of the next one; None if they were not asked for, or
+        can't be told.
+    """
+
+    segment: Segment
+    begin: int
+    end: int
+    data_end: int
+    torn_end: int = 0
+    is_last: bool = False
+    is_cut: bool = False
+    walk_start: int | None = None
+    first_stored: int | None = None
+    next_stored: int | None = None
+
+    def may_hold(self, options: ReadOptions) -> bool:
+        """Return whether there can be rows here, by the store times that are asked for."""
+        start, end = options.starting_timestamp, options.ending_timestamp
+        return (start is None or self.next_stored is None or self.next_stored + _CLOCK_STEP >= start) and (
+            end is None or self.first_stored is None or self.first_stored - _CLOCK_STEP < end
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """Ranges in the order of the log, and what was found that a user should know.
+
+    Attributes
+    ----------
+    ranges : tuple of ReadRange
+    notes : tuple of str
+    end : FoundEnd or None
+        Where the log ends, and what lies after that; None if the read ends in an earlier segment: nobody looked then.
+    coverage : Coverage
+        What planning checked, and what it did not; records are checked again when they are read.
+    """
+
+    ranges: tuple[ReadRange, ...]
+    notes: tuple[str, ...]
+    end: FoundEnd | None = None
+    coverage: Coverage = field(default_factory=Coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedSegment:
+    """The segment that the log ends in, which planning has mapped and walked, for a reader in the same process.
+
+    Attributes
+    ----------
+    segment : Segment
+    chain : Chain
+        As of `store_core.format.damage.log_end.LogEnd`.
+    """
+
+    segment: Segment
+    chain: Chain
+
+
+def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
+    """Plan the reading of a log: runs once, before any range is read.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        See `store_core.files.store_path.list_segments`.
+    options : ReadOptions
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is nothing at a path, or no segment.
+    SegmentLayoutError
+        If the files do not form one log, unless the options allow for that.
+    """
+    return plan_and_walk(paths, options)[0]
+
+
+def plan_and_walk(paths: StorePaths, options: ReadOptions) -> tuple[ReadPlan, WalkedSegment | None]:
+    """Plan as `plan_ranges` does, and return also the segment that was walked for it; None if there is none."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            planner = _Planner(paths, options)
+            return planner.plan(), planner.walked
+        except SegmentVanishedError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+class _Planner:
+    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
+        self._options = options
+        self._segments, notes = list_segments(paths)
+        self._notes = list(notes)
+        self._usual_size = usual_size(self._segments)
+        self._ends: list[SegmentEnd] = []
+        self._is_live = False
+        self.walked: WalkedSegment | None = None
+
+    def plan(self) -> ReadPlan:
+        self._check_layout()
+        whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
+        clipped = [self._clip(part) for part in self._up_to_log_end(whole)]
+        kept = self._within_time([part for part in clipped if part.begin < part.end])
+        ranges = tuple(self._with_walk_starts(list(_split(kept, self._options))))
+        contradiction = release_note(self._segments, self._options.release) if ranges else None
+        if contradiction is not None:
+            self._note(contradiction)
+        return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage())
+
+    def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
+        """Spare readers the way to ranges inside the segment that was walked here."""
+        if self.walked is None:
+            return parts
+        segment = self.walked.segment
+        inner = [at for at, part in enumerate(parts) if part.segment == segment and part.begin > segment.start_offset]
+        if inner:
+            first = segment.start_offset
+            begins = [min(parts[at].begin, parts[at].data_end) - first for at in inner]
+            for at, start in zip(inner, find_walk_starts(self.walked.chain, begins), strict=True):
+                parts[at] = replace(parts[at], walk_start=None if start is None else first + start)
+        return parts
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        _log.warning(text)
+
+    def _check_layout(self) -> None:
+        for problem in layout_problems(self._segments):
+            if self._options.is_strict:
+                raise problem
+            self._note(str(problem))
+
+    def _whole(self, segment: Segment, following: Segment | None) -> ReadRange:
+        """Make the range of a whole segment; one that is too long ends where the next begins: no row comes twice."""
+        end = segment.end_offset if following is None else min(segment.end_offset, following.start_offset)
+        is_cut = segment.size < self._usual_size
+        return ReadRange(segment, segment.start_offset, end, data_end=end, is_cut=is_cut)
+
+    def _up_to_log_end(self, parts: list[ReadRange]) -> list[ReadRange]:
+        """Pin the end of the log; segments at the end without a single record are only made ahead."""
+        torn: list[ReadRange] = []
+        while parts:
+            last = parts.pop()
+            if self._is_behind(last) and _has_record(last.segment):
+                self._ends.clear()
+                return parts
+            end = segment_end(
+                last.segment,
+                is_first=not parts,
+                verify_crc=self._options.verify_crc,
+                has_tail=self._options.is_permissive,
+                open_bytes=open_segment,
+            )
+            self._ends.append(end)
+            part = self._up_to(last, end)
+            if part.data_end > part.begin:
+                self.walked = WalkedSegment(last.segment, end.found.chain) if end.found.chain else None
+                return [*parts, part, *torn]
+            if part.torn_end:
+                torn.insert(0, part)
+        return torn
+
+    def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
+        """End a range where its segment's records end, or its torn tail, if that becomes rows."""
+        root = Path(part.segment.path).parent.parent
+        is_live = end.tail is not None and is_lock_held(root)
+        self._is_live = self._is_live or is_live
+        self._note_end(end, is_live=is_live)
+        if end.is_foreign or (part.is_cut and end.found.reason is StopReason.TORN):
+            # No writer leaves a record that runs past its file.
+            return replace(part, end=part.segment.end_offset, data_end=part.segment.end_offset, is_last=True)
+        is_shown = self._options.is_permissive and end.tail is not None and not is_live and self._has_lock(root)
+        torn_end = part.begin + end.tail_end if is_shown else 0
+        return replace(
+            part, end=max(end.end_offset, torn_end), data_end=end.end_offset, torn_end=torn_end, is_last=True
+        )
+
+    def _has_lock(self, root: Path) -> bool:
+        """Return whether there is a lock to go by; note it if not, for then the log may be being written."""
+        is_there = (root / LOCK_FILE).exists()
+        if not is_there:
+            self._note(
+                f"the bytes after the log's end are not returned as a row, because no file {root / LOCK_FILE} "
+                f"shows that nobody is "
+                f"writing them. If this is a copy, create an empty file of that name to see them."
+            )
+        return is_there
+
+    def _is_behind(self, part: ReadRange) -> bool:
+        """Return whether the whole range lies behind what is asked for."""
+        return self._options.end.physical is not None and self._options.end.physical <= part.begin
+
+    def _note_end(self, end: SegmentEnd, *, is_live: bool) -> None:
+        found = end.found
+        where = f"at offset {end.end_offset} of {end.segment.path}"
+        if is_live:
+            text = f"the log ends {where}, where a record may be in progress: another process holds the store's lock."
+            self._notes.append(text)
+            _log.info(text)
+        elif end.tail is not None:
+            reason = f"{end.tail.size} bytes there are no record" if not found.reason.is_damage else found.reason.value
+            self._note(f"the log ends {where}: {reason}; no newer record follows.")
+        if found.stale >= 0:
+            stale = end.segment.start_offset + found.stale
+            text = f"the log ends {where}; the records from offset {stale} on are older, so they are not data."
+            self._notes.append(text)
+            _log.info(text)
+
+    def _found_end(self) -> FoundEnd | None:
+        """Return where the log ends; of a live one without what is being written."""
+        found = FoundEnd.of(self._ends) if self._ends else None
+        return replace(found, tails=()) if found is not None and self._is_live else found
+
+    def _coverage(self) -> Coverage:
+        """Say what was checked until now: all but the last segment is checked when it is read."""
+        is_walked = bool(self._ends)
+        return Coverage.of(
+            {
+                Check.SEGMENT_SIZES: True,
+                Check.LENGTHS_OF_LAST_SEGMENT: is_walked,
+                Check.LAST_BODY_CHECKSUMS: is_walked and self._options.verify_crc,
+                Check.LENGTHS: False,
+                Check.BODY_CHECKSUMS: False,
+                Check.PROPERTY_CHECKSUMS: False,
+            }
+        )
+
+    def _clip(self, part: ReadRange) -> ReadRange:
+        """Narrow a range to the physical offsets asked for."""
+        begin, end = self._options.start.physical or 0, self._options.end.physical
+        return replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
+
+    def _within_time(self, parts: list[ReadRange]) -> list[ReadRange]:
+        """Leave out segments that can't have rows, by the store times of their first records."""
+        if self._options.starting_timestamp is None and self._options.ending_timestamp is None:
+            return parts
+        times = [_first_store_timestamp(part.segment) for part in parts]
+        timed = zip_longest(parts, times, times[1:])
+        placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
+        return [part for part in placed if part.may_hold(self._options)]
+
+
+def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
+    return zip_longest(segments, segments[1:])
+
+
+def _has_record(segment: Segment) -> bool:
+    with open_segment(segment) as opened:
+        return _begins_with_record(opened.raw, segment.start_offset)
+
+
+def _begins_with_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
+    return check_record(raw.data, 0, start_offset).reason is None
+
+
+def _first_store_timestamp(segment: Segment) -> int | None:
+    """Read the store time of a segment's first record, in ms; None if it can't be told."""
+    with open_segment(segment) as opened:
+        if not _begins_with_record(opened.raw, segment.start_offset):
+            return None
+        time = int(store_timestamps(opened.raw, np.zeros(1, np.int64))[0])
+    return time if time > 0 else None
+
+
+def _split(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
+    """Split ranges evenly, until none is too large and there are enough."""
+    lengths = [part.end - part.begin for part in parts]
+    counts = [-(-length // (options.max_partition_bytes or length)) for length in lengths]
+    _raise_counts(counts, lengths, options.min_partitions or 0)
+    for part, length, wanted in zip(parts, lengths, counts, strict=True):
+        count = min(wanted, max(length // MIN_RECORD_SIZE, 1))
+        cuts = [part.begin + length * cut // count for cut in range(count + 1)]
+        yield from (replace(part, begin=begin, end=end) for begin, end in pairwise(cuts))
+
+
+def _raise_counts(counts: list[int], lengths: Sequence[int], wanted: int) -> None:
+    """Split what has the largest pieces, again and again, until there are enough; none gets smaller than a record."""
+    pieces = [(-length / count, at) for at, (length, count) in enumerate(zip(lengths, counts, strict=True))]
+    heapq.heapify(pieces)
+    for _ in range(wanted - sum(counts)):
+        if not pieces or -pieces[0][0] < 2 * MIN_RECORD_SIZE:
+            return
+        at = pieces[0][1]
+        counts[at] += 1
+        heapq.heapreplace(pieces, (-lengths[at] / counts[at], at))

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store's files say of the release that wrote it, where that decides how properties are read.
+
+No file of a store names its release. But releases differ in traces that they leave, and three of these tell on which
+side of RocketMQ 4.9.1 a store was last served, where the parser of properties changed:
+
+* ``abort.bak``, which the start of a broker leaves since 5.0 (``MixAll.string2File``);
+* the count of slots in an index file, which up to 4.7.0 is raised by every put (``IndexFile.putKey``);
+* the bytes after a blank record, which up to 4.9.0 are those of a buffer that still holds the record before it
+  (``CommitLog.DefaultAppendMessageCallback.doAppend``).
+
+A store without these traces says nothing, so no answer is no proof. Little is read, and none of the log's records but
+one for each of a few segments.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.errors import StoreError
+from store_core.files.abort_file import AbortFile
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY
+from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
+from store_core.format.properties import PropertyParser
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.queue.index.index_build import INDEX_DTYPE
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
+from store_core.queue.index.index_slots import SLOT_SIZE
+from store_core.store.config.index_sizes import IndexSizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from store_core.files.file_system import OpenFile
+    from store_core.files.segment_source import Segment
+
+__all__ = ["release_note"]
+
+_USUAL_SLOTS: Final = 5_000_000
+_USUAL_INDEX_SIZE: Final = INDEX_HEADER_SIZE + SLOT_SIZE * _USUAL_SLOTS + INDEX_DTYPE.itemsize * 20_000_000
+"""Bytes of an index file, unless a broker's configuration says otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
+
+_MOST_FILES: Final = 2
+"""Index files that are looked at, the newest first."""
+
+_MOST_SEGMENTS: Final = 4
+"""Segments that are looked at, the newest first: the one being written and one made ahead say nothing."""
+
+_MOST_NAMES: Final = 1 << 12
+"""Names of index files that are looked at: a bound for hostile stores."""
+
+_MOST_ENTRIES: Final = 4096
+"""Last entries of an index file that are read: 80 KiB. Of 100 000 keys in 5 million slots, some 80 there share one."""
+
+_FEWEST_SHARED: Final = 2
+"""Entries that must share a slot. While a broker puts one, its file may count one slot too many."""
+
+_SMALL_INDEX: Final = 1 << 15
+"""Bytes of an index file of unknown sizes that is searched for them."""
+
+_TAIL: Final = 1 << 16
+"""Bytes at the end of a segment in which its blank record is looked for."""
+
+_BLANK: Final = unit_dtype(BLANK_RECORD)
+_BLANK_MAGIC: Final = int(MagicCode.BLANK).to_bytes(4, "big", signed=True)
+_START: Final = unit_dtype(replace(MESSAGE_HEAD, fields=MESSAGE_HEAD.fields[:7]))
+"""The first fields of a record, up to and with its physical offset."""
+_LAST_OF_OLD_PARSER: Final = next(
+    name for name in reversed(RELEASES) if PropertyParser.of_release(name) is PropertyParser.EXACT_PAIR
+)
+
+
+def release_note(segments: Sequence[Segment], release: str) -> str | None:
+    """Return what to say if a store looks like one whose properties the given release reads differently.
+
+    What is missing, can't be read or makes no sense says nothing.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Those of the log, in its order. The store's other files are looked for beside a directory ``commitlog``.
+    release : str
+        The option's value, one of `RELEASES`.
+    """
+    directories = dict.fromkeys(Path(segment.path).parent for segment in segments)
+    roots = [directory.parent for directory in directories if directory.name == COMMIT_LOG]
+    later = next(_backups(roots), None)
+    if PropertyParser.of_release(release) is PropertyParser.EXACT_PAIR:
+        return None if later is None else _note(later, "RocketMQ 5", release, DEFAULT_RELEASE)
+    if later is not None:
+        return None
+    earlier = next(_shared_slots(roots), None) or next(_repeated_records(segments), None)
+    return None if earlier is None else _note(earlier, "RocketMQ 4.9.0 or earlier", release, _LAST_OF_OLD_PARSER)
+
+
+def _note(evidence: str, writer: str, release: str, other: str) -> str:
+    return (
+        f"the store looks as if {writer} had written it: {evidence}. It is read with release={release}, but releases "
+        f"up to 4.9.0 read some properties differently from later ones: they lose a value that holds the byte 1, "
+        f"wholly or from that byte on, and keep a property without a name. To read it as {writer} does, write "
+        f"release={other}."
+    )
+
+
+def _backups(roots: Iterable[Path]) -> Iterator[str]:
+    """Find what the start of a broker leaves since 5.0."""
+    for root in roots:
+        path = AbortFile(root, OsFileSystem()).backup_path
+        if os.path.isfile(path):  # noqa: PTH113 -- no error without permission
+            yield f"{path} is there, which brokers create since 5.0"
+
+
+# ----------------------------------------------------------------------------------------------------------- the index
+
+
+def _shared_slots(roots: Iterable[Path]) -> Iterator[str]:
+    """Find an index file that counts entries for slots."""
+    for root in roots:
+        paths = _index_files(root / INDEX_DIRECTORY)
+        for path in paths[:_MOST_FILES]:
+            counted = _count_of(path, is_full=path != paths[0])
+            if counted is None:
+                continue
+            if counted:
+                yield (
+                    f"{path} counts {counted} slots in use for as many entries, though entries share slots, as "
+                    f"RocketMQ did up to 4.7.0"
+                )
+            break
+
+
+def _index_files(directory: Path) -> list[Path]:
+    """List index files, the newest first."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_NAMES)]
+    except OSError:
+        return []
+    return [directory / name for name in sorted(filter(str.isdecimal, names), reverse=True)]
+
+
+def _count_of(path: Path, *, is_full: bool) -> int | None:
+    """Return how many slots an index file counts, if it counts entries; 0 if it counts slots, None if it can't tell."""
+    try:
+        file = OsFileSystem().open(path, writable=False)
+        size = path.stat().st_size
+        header = IndexHeader.from_bytes(file.read(INDEX_HEADER_SIZE, 0))
+        entries = header.index_count - 1
+        if 0 <= header.hash_slot_count < entries:
+            return 0
+        if header.hash_slot_count != entries:
+            return None
+        slots = _slots_of(path, size, header, is_full=is_full)
+        return entries if slots is not None and _share_slots(file, slots, entries) else None
+    except (OSError, ValueError, StoreError):  # ValueError: mapped while it was made shorter
+        return None
+
+
+def _slots_of(path: Path, size: int, header: IndexHeader, *, is_full: bool) -> int | None:
+    """Return the number of slots that an index file was made with: a full one, a usual one and a small one tell."""
+    if is_full:
+        slots, rest = divmod(size - INDEX_HEADER_SIZE - INDEX_DTYPE.itemsize * header.index_count, SLOT_SIZE)
+        return slots if slots > 0 and not rest else None
+    if size == _USUAL_INDEX_SIZE:
+        return _USUAL_SLOTS
+    found = IndexSizes.of_file(path, OsFileSystem(), is_full=False) if size <= _SMALL_INDEX else None
+    return None if found is None else found.slots
+
+
+def _share_slots(file: OpenFile, slots: int, last: int) -> bool:
+    """Return whether the last entries of an index file are sound, and some of them are not the first of their slot."""
+    first = max(1, last - _MOST_ENTRIES + 1)
+    count = last - first + 1
+    start = INDEX_HEADER_SIZE + SLOT_SIZE * slots + INDEX_DTYPE.itemsize * first
+    stored = file.read(INDEX_DTYPE.itemsize * count, start) if count > 0 else b""
+    if len(stored) < INDEX_DTYPE.itemsize * max(count, 1):
+        return False
+    entries = np.frombuffer(stored, INDEX_DTYPE)
+    before = entries["previous_index"]
+    is_sound = (entries["key_hash"] >= 0) & (entries["time_diff"] >= 0)
+    is_sound &= (before >= 0) & (before < np.arange(first, last + 1))
+    return bool(is_sound.all()) and int(np.count_nonzero(before)) >= _FEWEST_SHARED
+
+
+# -------------------------------------------------------------------------------------------------------- blank records
+
+
+def _repeated_records(segments: Sequence[Segment]) -> Iterator[str]:
+    """Ask the newest closed segment whether its last bytes repeat the record before its blank one."""
+    for segment in segments[: -_MOST_SEGMENTS - 1 : -1]:
+        blank = _blank_record(segment)
+        if len(blank) < _START.itemsize:
+            continue  # none, as in a segment that is being written, or too short to tell
+        if _is_repeated(segment, blank):
+            yield (
+                f"in {segment.path} the bytes after the blank record at offset {segment.end_offset - len(blank)} "
+                f"repeat the record before it, as RocketMQ left them up to 4.9.0"
+            )
+        return
+
+
+def _read(segment: Segment, position: int, count: int) -> bytes:
+    """Read bytes of a segment, as far as they are there."""
+    try:
+        return OsFileSystem().open(Path(segment.path), writable=False).read(count, position)
+    except (OSError, StoreError):
+        return b""
+
+
+def _blank_record(segment: Segment) -> bytes:
+    """Return the record near a segment's end that has a blank one's magic code and the length of all that is left."""
+    tail = _read(segment, max(0, segment.size - _TAIL), _TAIL)
+    at = len(tail)
+    while (at := tail.rfind(_BLANK_MAGIC, 0, at)) >= 0:
+        start = at - field_position(_BLANK, "magic_code")
+        if start >= 0 and int.from_bytes(tail[start:at], "big") == len(tail) - start:
+            return tail[start:]
+    return b""
+
+
+def _is_repeated(segment: Segment, blank: bytes) -> bool:
+    """Return whether what follows a blank record's fields is what the record before it has in that place.
+
+    That record was written to the start of the buffer, with its physical offset; the blank one then overwrote its
+    first bytes. What a cut of the log left can't look like that: it lies where the offset in it says.
+    """
+    position = int(np.frombuffer(blank, _START, 1)["physical_offset"][0]) - segment.start_offset
+    if not 0 <= position < segment.size - len(blank):
+        return False
+    record = _read(segment, position, len(blank))
+    if len(record) < len(blank):
+        return False
+    head = np.frombuffer(record, _START, 1)[0]
+    size = int(head["total_size"])
+    is_before = head["magic_code"] == MagicCode.MESSAGE_V1 and position + size == segment.size - len(blank)
+    return bool(is_before) and record[_BLANK.itemsize : size] == blank[_BLANK.itemsize : size]

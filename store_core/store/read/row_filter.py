@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows the options ask for, told from a few columns, before the others are decoded."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.format.columnar.arrow_slices import true_mask
+from store_core.format.filter.sql92_columns import evaluate_maps
+from store_core.format.filter.sql92_failure import failure_of
+from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from store_core.format.filter.message_selector import MessageSelector
+    from store_core.format.filter.sql92_expression import Sql92Expression
+    from store_core.store.read.read_options import ReadOptions
+    from store_core.store.read.stored_topics import TopicWatch
+
+    _Mask = npt.NDArray[np.bool_]
+    _Predicate = Callable[[pa.RecordBatch], _Mask]
+
+__all__ = ["RowFilter"]
+
+_FIRST: Final = np.iinfo(np.int64).min
+_LAST: Final = np.iinfo(np.int64).max
+
+
+class RowFilter:
+    """The filter of topics, queues, tags, keys, queue offsets, and of a consumer.
+
+    Parameters
+    ----------
+    options : ReadOptions
+    watch : TopicWatch, optional
+        Sees the topics of all rows that are looked at.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        What `select` looks at; empty if every row is asked for.
+    error_count : int
+        Rows that a consumer's SQL92 expression failed on, among those that all else asks for; they are left out.
+    first_error : str
+        Where the first of them is, and why; empty without any.
+    """
+
+    def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:
+        selector = options.selector
+        self._rules = tuple(_rules(options, selector))
+        self._sql = None if selector is None else selector.sql
+        names = [name for names, _ in self._rules for name in names]
+        self.columns = tuple(dict.fromkeys([*names, "properties"] if self._sql else names))
+        self.error_count = 0
+        self.first_error = ""
+        self._watch = watch
+
+    def select(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> _Mask:
+        """Return which rows are asked for, shape (rows,).
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows with the filter's columns.
+        offsets : numpy.ndarray
+            int64, shape (rows,): where they are, as physical offsets.
+        """
+        mask = np.ones(batch.num_rows, np.bool_)
+        if self._watch is not None and self._watch.unseen:
+            self._watch.see(batch.column("topic"))
+        for _, rule in self._rules:
+            mask &= rule(batch)
+        return mask if self._sql is None else self._evaluated(self._sql, batch, mask, offsets)
+
+    def error_text(self, where: str) -> str:
+        """Return what to say of the rows that the expression failed on, and where they are."""
+        return (
+            f"the filter failed on {self.error_count} messages {where}, which therefore do not match, as in "
+            f"RocketMQ's broker; the first "
+            f"is {self.first_error}"
+        )
+
+    def _evaluated(
+        self, sql: Sql92Expression, batch: pa.RecordBatch, mask: _Mask, offsets: npt.NDArray[np.int64]
+    ) -> _Mask:
+        """Evaluate an expression on the rows that all other rules leave."""
+        properties = batch.column("properties")
+        verdicts = evaluate_maps(sql, properties if mask.all() else properties.filter(pa.array(mask)))
+        self.error_count += verdicts.error_count
+        if verdicts.error_count and not self.first_error:
+            row = int(np.flatnonzero(mask)[verdicts.first_error])
+            reason = failure_of(sql, dict(properties[row].as_py() or ()))
+            self.first_error = f"at offset {offsets[row]}, {reason}"
+        mask[mask] = verdicts.matches
+        return mask
+
+
+def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
+    """Yield the columns each rule looks at, and the rule."""
+    if options.topic:
+        yield ("topic",), _one_of("topic", pa.array(options.topic, pa.string()))
+    if options.topics_pattern is not None:
+        yield ("topic",), _topic_matches(re.compile(options.topics_pattern))
+    if options.queue_id:
+        yield ("queue_id",), _one_of("queue_id", pa.array(options.queue_id, pa.int32()))
+    if options.tag:
+        yield ("tags",), _one_of("tags", pa.array(options.tag, pa.string()))
+    if options.key is not None:
+        yield ("keys", "unique_key"), _has_key(options.key)
+    if selector is not None:
+        yield ("sys_flag",), _is_queued
+        if not selector.is_all and selector.sql is None:
+            yield ("tags",), _one_of("tags", pa.array(sorted(selector.tags.tags), pa.string()))
+    if options.start.queues or options.end.queues:
+        yield ("topic", "queue_id", "queue_offset"), _QueueBounds(options)
+
+
+def _one_of(column: str, values: pa.Array) -> _Predicate:
+    """Make the rule that a column has one of some values; a null has none of them."""
+    return lambda batch: true_mask(pc.is_in(batch.column(column), value_set=values))
+
+
+def _is_queued(batch: pa.RecordBatch) -> _Mask:
+    """Report which records are in a queue, where alone a consumer finds them: not prepared and rolled-back ones."""
+    kinds = batch.column("sys_flag").to_numpy(zero_copy_only=False) & TRANSACTION_MASK
+    mask: _Mask = np.isin(kinds, [kind.value for kind in TransactionType if kind.is_queued])
+    return mask
+
+
+def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
+    """Make the rule that a pattern matches the whole topic; each distinct topic is tried once a batch."""
+
+    def rule(batch: pa.RecordBatch) -> _Mask:
+        topics = batch.column("topic").dictionary_encode()
+        matches = [pattern.fullmatch(topic) is not None for topic in topics.dictionary.to_pylist()]
+        mask: _Mask = np.array(matches, np.bool_)[topics.indices.to_numpy()]
+        return mask
+
+    return rule
+
+
+def _has_key(key: str) -> _Predicate:
+    """Make the rule that a message has a key, in the way RocketMQ indexes keys: each word of KEYS, and UNIQ_KEY."""
+
+    def rule(batch: pa.RecordBatch) -> _Mask:
+        mask = true_mask(pc.equal(batch.column("unique_key"), key))
+        keys = batch.column("keys")
+        hits = true_mask(pc.equal(pc.list_flatten(keys), key))
+        mask[pc.list_parent_indices(keys).to_numpy()[hits]] = True
+        return mask
+
+    return rule
+
+
+class _QueueBounds:
+    """The rule that queue offsets lie within bounds, which each named queue has for itself; both ends inclusive."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._bounds: dict[str, dict[int, tuple[int, int]]] = {}
+        for topic, queue, offset in options.start.queues:
+            self._bounds.setdefault(topic, {})[queue] = (offset, _LAST)
+        for topic, queue, offset in options.end.queues:
+            queues = self._bounds.setdefault(topic, {})
+            queues[queue] = (queues.get(queue, (_FIRST, _LAST))[0], offset - 1)
+
+    def __call__(self, batch: pa.RecordBatch) -> _Mask:
+        topics = batch.column("topic").dictionary_encode()
+        codes = topics.indices.to_numpy()
+        mask = np.ones(batch.num_rows, np.bool_)
+        for code, topic in enumerate(topics.dictionary.to_pylist()):
+            if topic in self._bounds:
+                rows = np.flatnonzero(codes == code)
+                mask[rows] = self._within(topic, batch, rows)
+        return mask
+
+    def _within(self, topic: str, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> _Mask:
+        queue_ids = batch.column("queue_id").to_numpy()[rows]
+        offsets = batch.column("queue_offset").to_numpy()[rows]
+        mask = np.ones(rows.size, np.bool_)
+        for queue, (first, last) in self._bounds[topic].items():
+            mask &= (queue_ids != queue) | ((offsets >= first) & (offsets <= last))
+        return mask

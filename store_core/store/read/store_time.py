@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points in time as options of reading: text or Python's values, and the time zone that those without one are in."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from store_core.errors import InvalidOptionError
+from store_core.store.read.option_checks import is_integer, parse_integer, refuse_value, shown_option
+
+__all__ = ["local_time", "parse_zone", "store_time"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_LONG: Final = 2**63 - 1
+_EXPECTED: Final = "ms since 1970, or a time in ISO 8601 such as 2024-05-01T12:00:00Z"
+_SECONDS: Final = range(10**9, 10**10)
+"""Numbers of ten digits: as seconds the years 2001 to 2286, as ms January to April 1970."""
+
+_UTC_NAMES: Final = ("Z", "UTC", "GMT", "UT")
+_OFFSET: Final = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{1,2}:[0-9]{2}:[0-9]{2}|[0-9]{4}|[0-9]{6})"
+)
+"""What Spark takes: ``ZoneId.of`` of Java 17, and hours or minutes of one digit beside a colon."""
+
+_ALIKE: Final = 0.8
+"""How alike names of zones must be to be suggested; short names such as CST are alike without meaning the same."""
+
+_LARGEST_OFFSET: Final = timedelta(hours=18)
+"""That of Java's ``ZoneOffset``."""
+
+
+def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
+    """Return a store time in ms since 1970; finer times are rounded up to the next ms.
+
+    A local time that clocks skip is taken as that much later, and the first is meant of one that they show twice: as
+    Java's ``LocalDateTime.atZone`` decides, and so Spark. A ``datetime`` with ``fold=1`` means the second.
+
+    Parameters
+    ----------
+    name : str
+        Of the option.
+    value : object
+        ms, ISO 8601, a ``datetime`` or a ``date``, which means its midnight.
+    zone : tzinfo, optional
+        What times without a zone are in.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the value is none of these, has no zone where none is given, or is a number of ten digits, which may be
+        seconds.
+    """
+    local = local_time(name, value)
+    if local is None:
+        return _milliseconds(name, value)
+    if local.utcoffset() is None:
+        local = local.replace(tzinfo=_known_zone(name, value, zone))
+    return -((_EPOCH - local) // _MILLISECOND)
+
+
+def local_time(name: str, value: object) -> datetime | None:
+    """Return what a clock and a calendar show at the time that is meant; None for a number.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the value is text, and neither a number nor ISO 8601.
+    """
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime.combine(value, time())
+    if not isinstance(value, str) or is_integer(value):
+        return None
+    try:
+        return datetime.fromisoformat(value.strip())
+    except ValueError:
+        refuse_value(name, value, _EXPECTED)
+
+
+def _milliseconds(name: str, value: object) -> int:
+    number = parse_integer(name, value, -_LONG - 1, _LONG, _EXPECTED)
+    if number in _SECONDS:
+        seconds, milliseconds = (_EPOCH + number * unit for unit in (timedelta(seconds=1), _MILLISECOND))
+        raise InvalidOptionError(
+            f"{shown_option(name)}: {number} may be seconds or ms since 1970. For {_iso(seconds)} write "
+            f"{number * 1000}; for {_iso(milliseconds)} write that"
+        )
+    return number
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
+
+
+def _known_zone(name: str, value: object, zone: tzinfo | None) -> tzinfo:
+    if zone is not None:
+        return zone
+    text = value.strip() if isinstance(value, str) else str(value)
+    text = text if ":" in text else f"{text}T00:00"
+    raise InvalidOptionError(
+        f"{shown_option(name)}: {value!r} has no time zone. Write '{text}Z' for UTC or '{text}+08:00' for that offset, "
+        f"or name its zone by {shown_option('time_zone')}, such as Asia/Shanghai"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- time zones
+
+
+def parse_zone(name: str, value: object) -> tzinfo:
+    """Return a time zone, from its name, from an offset in one of the forms that Spark takes, or from a ``tzinfo``.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is none of these, or the machine does not know the name.
+    """
+    if isinstance(value, tzinfo):
+        return value
+    if not isinstance(value, str):
+        refuse_value(name, value, "a time zone such as 'Asia/Shanghai' or '+08:00'")
+    text = value.strip()
+    if text in _UTC_NAMES:
+        return UTC
+    match = _OFFSET.fullmatch(text)
+    if match is not None:
+        return _fixed_zone(name, value, match)
+    try:
+        return ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        raise _unknown_zone(name, text) from None
+
+
+def _fixed_zone(name: str, value: object, match: re.Match[str]) -> tzinfo:
+    parts = match[2].split(":") if ":" in match[2] else re.findall("..?", match[2])
+    hours, minutes, seconds = (int(part) for part in (*parts, "0", "0")[:3])
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if offset > _LARGEST_OFFSET or max(minutes, seconds) >= 60:  # noqa: PLR2004 -- of an hour, and of a minute
+        refuse_value(name, value, "an offset of at most 18:00 hours")
+    return timezone(-offset if match[1] == "-" else offset)
+
+
+def _unknown_zone(name: str, text: str) -> InvalidOptionError:
+    """Make the error for a name that is no zone; short ones such as CST, which Java knows, mean several zones."""
+    known = {zone.lower(): zone for zone in available_timezones()}
+    near = difflib.get_close_matches(text.lower(), known, 1, _ALIKE)
+    hint = f"; did you mean {known[near[0]]!r}?" if near else ""
+    without = "" if known else " This machine has no database of time zones: pip install tzdata."
+    return InvalidOptionError(
+        f"{shown_option(name)}: expected a region such as 'Asia/Shanghai' or an offset such as '+08:00', "
+        f"found {text!r}{hint}{without}"
+    )

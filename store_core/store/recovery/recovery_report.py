@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What opening a store found, decided and did, in words for those who run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.found_end import FoundEnd
+
+if TYPE_CHECKING:
+    from store_core.files.overlay_file_system import FileChange
+    from store_core.format.record.scan import StopReason
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["RecoveryDecision", "RecoveryReport", "recovery_coverage"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDecision:
+    """One thing that a recovery decided.
+
+    Attributes
+    ----------
+    what : str
+        What is done, e.g. ``"ended the log at 12345"``.
+    where : str
+        File, directory or queue.
+    why : str
+        The rule, and what it was applied to.
+    """
+
+    what: str
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} in {self.where}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a store found.
+
+    Attributes
+    ----------
+    last_exit_ok : bool
+        Whether the store was closed, and no ``abort`` file left.
+    files : int
+        Segments of the commit log, after recovery.
+    records : int
+        Records that were checked: those from `start_offset` on.
+    min_offset, max_offset : int
+        Physical offsets between which the log lies after recovery, as RocketMQ counts (``getMaxPhyOffset``): the next
+        record goes to `max_offset`, which is where a new file begins if a blank record closed the one before.
+    recovery_end_offset : int
+        One past the last record that this release keeps; see ADR 0005.
+    end : FoundEnd
+        Where the log ended before anything was cut, and what lay after that; other reports say the same of it.
+    coverage : Coverage
+        What was checked, and what was not.
+    reason : StopReason or None
+        Why it ends there; None without a file.
+    truncated_files : int
+        Segments behind the end, which were deleted.
+    notes : tuple of str
+        What an operator should know besides `decisions`: files that were passed over, units that were refused.
+    release : str
+        Whose rules were followed.
+    start_offset : int
+        Where the check of the log began.
+    queues_cover : int
+        How far the queues covered the log when they were loaded; -1 without units.
+    dispatched : int
+        Records that were given to queues and index while the log was checked.
+    caught_up : int
+        Bytes of the log that were given to them afterwards, before the store was ready.
+    reput_from_offset : int
+        Where dispatching goes on.
+    confirm_offset : int
+        What release 5.3 notes in the checkpoint; else -1.
+    refused_units : int
+        Records that got no unit in a queue, see `ConsumeQueueStore.refused`.
+    decisions : tuple of RecoveryDecision
+        In the order in which they were made.
+    refusal : str
+        Why the store can't be opened; empty if it can.
+    changes : tuple of FileChange
+        What opening it does to its files, of a store that is opened for reading or not at all. Of one that is open for
+        writing this is not kept.
+    """
+
+    last_exit_ok: bool = True
+    files: int = 0
+    records: int = 0
+    min_offset: int = -1
+    max_offset: int = 0
+    recovery_end_offset: int = 0
+    end: FoundEnd = field(default_factory=FoundEnd)
+    coverage: Coverage = field(default_factory=Coverage)
+    reason: StopReason | None = None
+    truncated_files: int = 0
+    notes: tuple[str, ...] = ()
+    release: str = DEFAULT_RELEASE
+    start_offset: int = 0
+    queues_cover: int = -1
+    dispatched: int = 0
+    caught_up: int = 0
+    reput_from_offset: int = 0
+    confirm_offset: int = -1
+    refused_units: int = 0
+    decisions: tuple[RecoveryDecision, ...] = ()
+    refusal: str = ""
+    changes: tuple[FileChange, ...] = ()
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last sound record, whatever damage lies before it: physical offset, before anything was cut."""
+        return self.end.end_offset
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the store can't be opened."""
+        return bool(self.refusal)
+
+    def __str__(self) -> str:
+        exit_ = "closed" if self.last_exit_ok else "not closed (there is an abort file)"
+        lines = [f"RocketMQ {self.release}: the store was {exit_}", *map(str, self.decisions), *self.notes]
+        if self.refusal:
+            return "\n".join([*lines, f"refused: {self.refusal}"])
+        lines += [*map(str, self.end.tails), *self._lost()]
+        lines.append(
+            f"log {self.min_offset} to {self.max_offset} in {self.files} files, {self.records} records checked"
+        )
+        return "\n".join([*lines, *self.coverage.lines, *map(str, self.changes)])
+
+    def _lost(self) -> list[str]:
+        """Say what a recovery cuts although it can be read."""
+        if self.recovery_end_offset >= self.end_offset:
+            return []
+        ends = f"the last sound record ends at {self.end_offset}, and this recovery ends the log at"
+        return [f"{ends} {self.recovery_end_offset}: what is between them is truncated, and can be read until then"]
+
+
+def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:
+    """Say what a recovery checks, which is what the release checks.
+
+    Parameters
+    ----------
+    rules : QueueRules
+    is_whole : bool
+        Whether the check begins at the log's first segment.
+    """
+    earlier = {} if is_whole else {Check.LENGTHS_OF_EARLIER_SEGMENTS: False}
+    has_property_crc = rules.features.has_property_crc and rules.check_crc and rules.verify_property_crc
+    return Coverage.of(
+        {
+            Check.SEGMENT_SIZES: True,
+            Check.LENGTHS: True,
+            **earlier,
+            Check.BODY_CHECKSUMS: rules.check_crc,
+            Check.PROPERTY_CHECKSUMS: has_property_crc,
+            Check.PLACES: False,
+            Check.QUEUES: False,
+            Check.INDEX: False,
+        }
+    )

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From which file on a log is checked when a store is opened."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from store_core.format.layout import MagicCode, field_position, head_dtype
+from store_core.format.sys_flag import MessageSysFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store_core.files.mapped_file import MappedFile
+    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.store.state.store_checkpoint import StoreCheckpoint
+
+__all__ = ["StartFile", "abnormal_start", "normal_start"]
+
+_LAST_FILES: Final = 3
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+_V6_BORN: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_MAGIC: Final = field_position(head_dtype(), "magic_code")
+_SYS_FLAG: Final = field_position(head_dtype(), "sys_flag")
+_STORE_TIMESTAMPS: Final = {bits: field_position(head_dtype(bits), "store_timestamp") for bits in (0, _V6_BORN)}
+
+
+class StartFile(NamedTuple):
+    """Number of a file in its list, and the rule that led to it."""
+
+    number: int
+    why: str
+
+
+def normal_start(files: Sequence[MappedFile], features: ReleaseRules, queues_cover: int) -> StartFile:
+    """Choose the file from which a log is checked that was closed.
+
+    Up to 5.3.1 that is the third last one. From 5.3.2 on it is the newest that starts at or before the offset up to
+    which the queues cover the log, else the oldest. RocketMQ: ``CommitLog.recoverNormally``.
+    """
+    if not features.recovers_from_queues_cover:
+        return StartFile(max(0, len(files) - _LAST_FILES), "after a clean exit the last three files are checked")
+    for index in range(len(files) - 1, 0, -1):
+        if files[index].file_from_offset <= queues_cover:
+            return StartFile(index, f"the queues cover the log up to {queues_cover}, and it is the file of that offset")
+    return StartFile(0, f"the queues cover the log up to {queues_cover}, and no later file starts at or before that")
+
+
+def abnormal_start(files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint) -> StartFile:
+    """Choose the file from which a log is checked that was not closed.
+
+    That is the newest whose first record was stored before all that the checkpoint vouches for, else the oldest.
+    RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``.
+    """
+    uses_index = rules.is_index_enabled and rules.is_index_safe
+    limit = checkpoint.min_timestamp_index if uses_index else checkpoint.min_timestamp
+    for index in range(len(files) - 1, -1, -1):
+        stored = _first_store_timestamp(files[index], rules.features)
+        if stored and stored <= limit:
+            return StartFile(index, f"its first record, of {stored}, is not later than the checkpoint's {limit} ms")
+    return StartFile(0, f"no file begins with a record that is not later than the checkpoint's {limit} ms")
+
+
+def _first_store_timestamp(file: MappedFile, features: ReleaseRules) -> int:
+    """Read the store time of what a file begins with, if that calls itself a message; 0 if not."""
+    view = file.select(0)
+    if view is None or len(view) < _STORE_TIMESTAMPS[_V6_BORN] + _I64.size:
+        return 0
+    magic = _I32.unpack_from(view, _MAGIC)[0]
+    if magic != MagicCode.MESSAGE_V1 and not (magic == MagicCode.MESSAGE_V2 and features.has_message_version_2):
+        return 0
+    bits = _I32.unpack_from(view, _SYS_FLAG)[0] & _V6_BORN if features.stores_ipv6_hosts else 0
+    stored: int = _I64.unpack_from(view, _STORE_TIMESTAMPS[bits])[0]
+    return stored

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening a store: what is loaded, where the log is found to end, and what is done about the rest.
+
+============================  ===========================  =========================  =================================
+rule                          4.3.0                        4.9.7                      5.3.3
+============================  ===========================  =========================  =================================
+start file, clean exit        third last                   third last                 newest that the queues reach
+start file, ``abort`` left    newest whose first record is older than the checkpoint vouches for; else the first
+dispatched, clean exit        nothing                      nothing                    records behind what queues cover
+dispatched, ``abort`` left    every record found           every record found         every record found
+queues cut at the log's end   after ``abort`` only         if they reach it           if they reach it
+order of cutting              log, queues                  log, queues                queues, log
+no segment at all             queues deleted after         queues deleted             queues deleted
+                              ``abort`` only
+then dispatching starts at    the log's end                where the queues end,      the log's end
+                                                           before the store is up
+============================  ===========================  =========================  =================================
+
+RocketMQ: ``DefaultMessageStore.load`` and ``recover``, ``CommitLog.recoverNormally`` and ``recoverAbnormally``.
+
+Two things are done otherwise. What lies behind the end of the log, or of a queue, in its last file becomes zeros.
+RocketMQ leaves it there, and the restart after next may take it for messages again. And where 4.3.0, after a crash,
+counts a record of the wrong size as a message of the topic with no name, the queue of that topic is kept in memory:
+4.3.0 writes a file that its next start takes for a queue of the topic "0".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import SegmentLayoutError
+from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.store.dispatch.dispatcher import select_rows
+from store_core.store.recovery.log_recovery import FollowedLog, find_end_of_files, follow_log_for_recovery
+from store_core.store.recovery.recovery_gate import RecoveryGate
+from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
+from store_core.store.recovery.recovery_start import abnormal_start, normal_start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from store_core.errors import StoreError
+    from store_core.files.mapped_file import MappedFile
+    from store_core.format.columnar.chain import Chain
+    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
+    from store_core.queue.index.index_service import IndexService
+    from store_core.queue.queue_rules import QueueRules
+    from store_core.store.dispatch.dispatcher import Dispatcher
+    from store_core.store.dispatch.reput import ReputMessageService
+    from store_core.store.put.commit_log import CommitLog
+    from store_core.store.recovery.recovery_start import StartFile
+    from store_core.store.state.store_checkpoint import StoreCheckpoint
+
+__all__ = ["StoreRecovery"]
+
+_NAMED_FILES: Final = 5
+
+
+class StoreRecovery:
+    """Loads a store and brings log, queues and index to one end.
+
+    Parameters
+    ----------
+    log : CommitLog
+    queues : ConsumeQueueStore
+    index : IndexService
+    checkpoint : StoreCheckpoint
+    dispatcher : Dispatcher
+    rules : QueueRules
+
+    Attributes
+    ----------
+    report : RecoveryReport
+        What was found and done so far.
+    """
+
+    def __init__(  # noqa: PLR0913 -- what is to be brought to one end
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        checkpoint: StoreCheckpoint,
+        dispatcher: Dispatcher,
+        rules: QueueRules,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._dispatcher = dispatcher
+        self._rules = rules
+        self._decisions: list[RecoveryDecision] = []
+        self._notes: list[str] = []
+        self._is_cut = False
+        self._has_nameless = False
+        self.report = RecoveryReport(release=rules.release)
+
+    def run(self, *, last_exit_ok: bool) -> RecoveryReport:
+        """Load and recover.
+
+        Steps: 1. load the segments; 2. load the queues; 3. read the checkpoint; 4. load the index; 5. find where each
+        queue ends; 6. choose the segment from which the log is checked; 7. check it, and dispatch by the rule of the
+        release; 8. cut queues and log, and clear what lies behind their ends; 9. learn from the queues which index
+        comes next in each.
+
+        Everything is done in an order that another recovery repairs if this one is interrupted: the log is cut last
+        file first, and nothing vouches for what was dispatched before it is on disk.
+
+        Parameters
+        ----------
+        last_exit_ok : bool
+            Whether no ``abort`` file was left.
+
+        Raises
+        ------
+        SegmentLayoutError, UnsupportedStoreError
+            If the release refuses to load the store; nothing is changed then.
+        OSError
+            As the system says.
+        """
+        self._note(last_exit_ok=last_exit_ok)
+        self._load(last_exit_ok=last_exit_ok)
+        cover = self._queues.recover()
+        self._note(queues_cover=cover)
+        if self._log.mapped_file_queue.mapped_files:
+            self._recover_log(cover, last_exit_ok=last_exit_ok)
+        else:
+            self._recover_nothing(last_exit_ok=last_exit_ok)
+        self._queues.clear_tails()
+        if not last_exit_ok or self._is_cut:
+            self._bring_to_disk()
+        self._recover_queue_offsets()
+        if self._rules.features.loads_delay_levels_after_recovery:
+            self._make_schedule_queues()
+        return self.finish()
+
+    def catch_up(self, reput: ReputMessageService) -> RecoveryReport:
+        """Set where dispatching goes on, and dispatch what a release dispatches before it is up.
+
+        Release 4.3 goes on at the end of the log, 5.3 too, unless ``recheckReputOffsetFromCq`` is set. With that, and
+        in 4.9 always, what the queues do not cover is dispatched first, and their first indexes are found anew.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If there is a hole in what is to be dispatched.
+        OSError
+            As the system says.
+        """
+        log, features = self._log, self._rules.features
+        rechecks = features.has_recheck_of_queues_cover and log.config.recheck_reput_offset_from_cq
+        if not (features.dispatches_uncovered_at_start or rechecks):
+            is_confirmed = features.starts_dispatch_at_confirmed_offset
+            reput.reput_from_offset = log.confirm_offset if is_confirmed else log.max_offset
+            return self.finish(reput.reput_from_offset)
+        start = reput.reput_from_offset = max(self._queues.max_physical_offset, log.min_offset, 0)
+        if reput.behind < 0:
+            why = f"a unit ends at {start}, behind the log; nothing is dispatched until the log has grown past that"
+            self._decide("stopped dispatching", "consumequeue", why)
+        elif reput.behind:
+            dispatched = self._dispatcher.dispatched
+            reput.catch_up()
+            count, end = self._dispatcher.dispatched - dispatched, reput.reput_from_offset
+            release = self._rules.release
+            why = f"the queues covered the log up to {start}, and release {release} dispatches the rest before it is up"
+            self._decide(f"dispatched {count} records from {start} to {end}", "consumequeue", why)
+            self._note(caught_up=end - start)
+        self._recover_queue_offsets()
+        return self.finish(reput.reput_from_offset)
+
+    def _note(self, **found: object) -> None:
+        self.report = replace(self.report, **found)  # type: ignore[arg-type]  # fields of the report
+
+    def _decide(self, what: str, where: object, why: str) -> None:
+        self._decisions.append(RecoveryDecision(what, str(where), why))
+        self._note(decisions=tuple(self._decisions))
+
+    def finish(self, reput_from_offset: int = 0) -> RecoveryReport:
+        """Complete the report by what is there now."""
+        queue = self._log.mapped_file_queue
+        units = (
+            f"no unit for the record at {unit.physical_offset} in queue {unit.queue_id} of topic {unit.topic[:100]!r}: "
+            f"{unit.reason}"
+            for unit in self._queues.refused
+        )
+        self._note(
+            files=len(queue.mapped_files),
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+            dispatched=self._dispatcher.dispatched,
+            reput_from_offset=reput_from_offset,
+            refused_units=self._queues.refused_count,
+            notes=(*self._notes, *self._queues.notes, *units),
+        )
+        return self.report
+
+    def refuse(self, error: StoreError) -> RecoveryReport:
+        """Complete the report of a store that can't be opened."""
+        self._note(refusal=str(error), notes=(*self._notes, *self._queues.notes))
+        return self.report
+
+    def truncate(self, offset: int) -> None:
+        """End queues and log at an offset while the store is open, and learn the queues' next indexes anew.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        self._queues.truncate_dirty(offset)
+        queue = self._log.mapped_file_queue
+        queue.flushed_where = min(queue.flushed_where, offset)
+        queue.committed_where = min(queue.committed_where, offset)
+        queue.truncate_dirty_files(offset, clear_tail=True)
+        self._checkpoint.confirm_physical_offset = min(self._checkpoint.confirm_physical_offset, offset)
+        self._queues.clear_tails()
+        self._bring_to_disk()
+        self._recover_queue_offsets()
+
+    def _bring_to_disk(self) -> None:
+        """Bring to disk what a killed process may have left in memory only, which counts as flushed, and what was cut.
+
+        A cut that is lost brings units back, which then point into messages that were put since.
+        """
+        self._queues.force()
+        self._log.mapped_file_queue.force(self.report.start_offset)
+
+    # ---- loading
+
+    def _load(self, *, last_exit_ok: bool) -> None:
+        notes = list(self._log.load())
+        notes += self._log.mapped_file_queue.check_self()
+        self._queues.load()
+        self._checkpoint.load()
+        notes += self._index.load(last_exit_ok, self._checkpoint.index_msg_timestamp)
+        self._notes = notes
+        if not self._index.is_load_ok:
+            raise SegmentLayoutError(f"RocketMQ {self._rules.release} refuses to load such a store: {notes[-1]}")
+
+    def _make_schedule_queues(self) -> None:
+        """Make the queues of all delay levels, without files (4.9: ``ScheduleMessageService.correctDelayOffset``)."""
+        for level in range(len(self._rules.delay_levels)):
+            self._queues.find_or_create(SCHEDULE_TOPIC, level)
+
+    # ---- the log
+
+    def _recover_log(self, cover: int, *, last_exit_ok: bool) -> None:
+        queue = self._log.mapped_file_queue
+        files = queue.mapped_files
+        start = (
+            normal_start(files, self._rules.features, cover)
+            if last_exit_ok
+            else abnormal_start(files, self._rules, self._checkpoint)
+        )
+        self._tell_start(files[start.number], start)
+        confirmed = self._log.confirm_offset
+        found, chains = find_end_of_files(files, verify_crc=self._rules.check_crc)
+        end = self._scan(files[start.number :], cover, chains, last_exit_ok=last_exit_ok)
+        del chains  # they show the bytes of files, which are cut below
+        kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
+        self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
+        self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
+        if self._rules.features.keeps_confirmed_offset:
+            self._confirm(end, files[start.number].file_from_offset, confirmed, last_exit_ok=last_exit_ok)
+        if self._rules.features.cuts_queues_before_log:
+            self._queues.flush()
+            self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
+            self._cut_log(end)
+        else:
+            self._cut_log(end)
+            self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
+
+    def _tell_start(self, file: MappedFile, start: StartFile) -> None:
+        self._note(start_offset=file.file_from_offset)
+        if start.number:
+            self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
+
+    def _scan(
+        self, files: tuple[MappedFile, ...], cover: int, chains: Mapping[str, Chain], *, last_exit_ok: bool
+    ) -> FollowedLog:
+        # A release that knows no delay levels yet gives units of delayed messages the hash of their tags.
+        features = self._rules.features
+        rules = replace(self._rules, delay_levels=()) if features.loads_delay_levels_after_recovery else self._rules
+        gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
+        on_half = self._dispatch_empty if features.goes_on_after_odd_size and not last_exit_ok else None
+        end = follow_log_for_recovery(files, rules, gate.take, on_half, chains)
+        self._dispatcher.write_back()
+        if gate.left_out is not None:
+            self._decide(
+                f"left out the record at {gate.left_out}",
+                "its queue",
+                f"queues cover the log up to {cover}, and release {self._rules.release} dispatches only what "
+                f"starts behind that: the queue's later messages are one index too early",
+            )
+        return end
+
+    def _dispatch_empty(self, size: int) -> None:
+        """Do as release 4.3 after a crash, at a record whose parts do not add up to its size."""
+        self._dispatcher.dispatch_nameless(size)
+        if not self._has_nameless:
+            self._has_nameless = True
+            why = (
+                f"a record claims {size} bytes and its parts come to others; after a crash release "
+                f"{self._rules.release} counts it as a message there, pointing to offset 0. The queue is kept in memory"
+            )
+            self._decide("counted one message", "queue 0 of the topic with no name", why)
+
+    def _confirm(self, end: FollowedLog, start_offset: int, confirmed: int, *, last_exit_ok: bool) -> None:
+        """Note in the checkpoint where the last record starts; 5.3 takes it for what replicas have confirmed."""
+        without = confirmed if last_exit_ok else start_offset
+        offset = end.last_record if end.last_record is not None else without
+        self._checkpoint.confirm_physical_offset = offset
+        self._note(confirm_offset=offset)
+
+    def _cut_log(self, end: FollowedLog) -> None:
+        """End the log, and say so if that is more than its unwritten rest."""
+        queue = self._log.mapped_file_queue
+        before = queue.mapped_files
+        if end.reason is None or end.reason.is_damage:
+            self._is_cut = True
+            self._decide(f"ended the log at {end.end_offset}", end.path, end.why)
+        queue.truncate_dirty_files(end.end_offset, clear_tail=True)
+        queue.flushed_where = queue.committed_where = end.end_offset
+        gone = before[len(queue.mapped_files) :]
+        self._note(truncated_files=len(gone))
+        if gone:
+            names = ", ".join(file.path.name for file in gone[:_NAMED_FILES])
+            more = f" and {len(gone) - _NAMED_FILES} more" if len(gone) > _NAMED_FILES else ""
+            where = f"{gone[0].path.parent}: {names}{more}"
+            self._decide(f"deleted {len(gone)} segments", where, f"they are beyond the log's end, {end.end_offset}")
+
+    def _recover_nothing(self, *, last_exit_ok: bool) -> None:
+        """Do what is to be done without a single segment."""
+        features = self._rules.features
+        self._note(confirm_offset=self._checkpoint.confirm_physical_offset if features.keeps_confirmed_offset else -1)
+        if not len(self._queues):
+            return
+        where = self._log.mapped_file_queue.paths.paths[0]
+        if last_exit_ok and not features.deletes_queues_of_lost_log:
+            self._decide(
+                f"kept {len(self._queues)} queues",
+                where,
+                f"the log is gone; release {self._rules.release} does not look at that",
+            )
+            return
+        self._queues.destroy_all()
+        self._decide(f"deleted {len(self._queues)} queues", where, "the log has no segments, so they point nowhere")
+
+    # ---- the queues
+
+    def _cut_queues(self, cover: int, end: FollowedLog, *, last_exit_ok: bool) -> None:
+        by_cover = self._rules.features.cuts_queues_by_cover
+        is_cut = cover >= end.end_offset if by_cover else not last_exit_ok
+        if is_cut:
+            dropped = self._queues.truncate_dirty(end.end_offset)
+            if dropped:
+                self._is_cut = True
+                self._decide(
+                    f"cut {len(dropped)} queues",
+                    "consumequeue",
+                    f"they reached to {cover}, and the log ends at {end.end_offset}",
+                )
+        elif not by_cover and cover >= end.end_offset:
+            self._decide(
+                "left the queues as they are",
+                "consumequeue",
+                f"they reach to {cover}, behind the log's end at {end.end_offset}; release "
+                f"{self._rules.release} cuts them after a crash only, and serves what they point at",
+            )
+
+    def _recover_queue_offsets(self) -> None:
+        """Learn from the queues which index comes next in each, and where each begins (``recoverTopicQueueTable``).
+
+        A queue without units starts at 0, whatever indexes its messages in the log have.
+        """
+        table, light = self._queues.queue_offsets(), self._queues.light_queue_offsets()
+        self._queues.correct_min_offset(self._log.min_offset)
+        if self._rules.features.counts_unconfirmed_records and self._rules.is_duplication_enabled:
+            self._compensate(table)
+        self._log.queue_offsets.replace(table, light)
+
+    def _compensate(self, table: dict[tuple[str, int], int]) -> None:
+        """Take records behind the confirmed offset into account, which are in no queue yet (``compensateForHA``)."""
+        confirmed = max(self._checkpoint.confirm_physical_offset, 0)
+
+        def take(batch: DispatchBatch) -> None:
+            later = select_rows(batch, batch.starts + start >= confirmed)
+            for request in later.requests() if later is not None else ():
+                table[request.topic, request.queue_id] = request.consume_queue_offset + 1
+
+        for file in self._log.mapped_file_queue.mapped_files:
+            start = file.file_from_offset
+            if file.end_offset > confirmed:
+                follow_log_for_recovery([file], self._rules, take)

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records on disk that nobody finds yet, and the one write or rename that makes all of them found.
+
+==============================  ======================================  ==========================================
+where                           hidden until then                       what makes them found
+==============================  ======================================  ==========================================
+`UnseenTail`: after the last    in the filler of a blank record         the first record's head, eight bytes, over
+record of the last segment                                              that of the blank record
+`UnseenSegments`, no log yet    in a directory of their own             its rename to ``commitlog``
+`UnseenSegments`, one           in a directory of its own               its rename; the segment before was closed
+                                                                        by a blank record already
+`UnseenSegments`, several       first in a directory of their own; then the blank record, eight bytes, that closes
+                                after the unclosed segment before       the segment before
+==============================  ======================================  ==========================================
+
+Before that, a log ends where it ended, for RocketMQ of every release and for readers of this package; after it, all
+records are there. Between the renames of several segments and their blank record, readers see a log with a hole, and
+refuse it; recovery after a crash deletes these segments, if it starts before the hole: so the caller rewinds the
+checkpoint first.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from store_core.files.file_system import write_all
+from store_core.files.segment_file import file_name_of
+from store_core.files.worker_thread import WorkerThread
+from store_core.format.columnar.encoded_batch import complete_batch
+from store_core.format.layout import BLANK_SIZE
+from store_core.format.segment_room import blank_head, fill_segments, has_room
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from store_core.files.file_system import FileSystem, OpenFile
+    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.store.put.log_place import LogPlace
+
+__all__ = ["HEAD_SIZE", "UnseenRecords", "UnseenSegments", "UnseenTail", "WrittenRows"]
+
+HEAD_SIZE: Final = BLANK_SIZE
+"""Bytes that distinguish a record from a blank one: size and magic code."""
+
+_SECTOR: Final = 512
+_PIECE: Final = 1 << 20
+_MOST_WAITING: Final = 2
+"""Batches that wait for the thread that writes, beside the one it is at."""
+
+_SYNC_BYTES: Final = 32 << 20
+"""Bytes after which the disk begins to take them, while more are written; `prepare` waits for it."""
+
+
+class WrittenRows(NamedTuple):
+    """Records of a batch that lie end to end in one segment.
+
+    Attributes
+    ----------
+    physical_offset : int
+        Of the first one.
+    rows : slice
+        Which rows of the batch.
+    """
+
+    physical_offset: int
+    rows: slice
+
+
+class UnseenRecords(Protocol):
+    """Records that are being hidden: `write` all, `prepare`, `publish`."""
+
+    @property
+    def begin_offset(self) -> int:
+        """Physical offset of the first record."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset after the last record."""
+        ...
+
+    @property
+    def new_segments(self) -> int:
+        """How many segments are made for them."""
+        ...
+
+    def write(
+        self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
+    ) -> list[WrittenRows]:
+        """Write the next records, completed by `encoded_batch.complete_batch`; return where they lie."""
+        ...
+
+    def prepare(self) -> None:
+        """Bring all to disk, still hidden."""
+        ...
+
+    def publish(self) -> None:
+        """Make all of them found, durably."""
+        ...
+
+    def discard(self) -> None:
+        """Leave the log as it was; also when `publish` failed.
+
+        Raises
+        ------
+        OSError
+            As the system says; whether the records are found by the next recovery is open then.
+        """
+        ...
+
+
+class UnseenTail:
+    """Records after the last one of the last segment, in the filler of a blank record.
+
+    Steps: 1. a blank record closes the segment, for the time being, and is brought to disk; 2. the records go after
+    its head, but for the first eight bytes; 3. they are brought to disk; 4. `publish` writes these eight bytes over the
+    blank record's.
+
+    A broker that takes over after a crash between 2 and 4 goes on where the blank record begins, and leaves what
+    follows: as RocketMQ does with everything it cuts off. A store opened by this package clears it.
+    """
+
+    @staticmethod
+    def fits(place: LogPlace, size: int) -> bool:
+        """Return whether records of so many bytes can be hidden after the last one.
+
+        The head that makes them found must lie in one sector, so that a machine that loses its power writes all of it
+        or nothing.
+        """
+        return has_room(size, place.room) and place.position % _SECTOR <= _SECTOR - HEAD_SIZE
+
+    def __init__(self, place: LogPlace, file: OpenFile) -> None:
+        self._place = place
+        self._file = file
+        self._stop = place.position
+        self._head = b""
+        self.begin_offset = place.end_offset
+        self.new_segments = 0
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset after the last record."""
+        return self.begin_offset + self._stop - self._place.position
+
+    def write(
+        self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
+    ) -> list[WrittenRows]:
+        """Write the next records."""
+        if not self._head:
+            self._hide()
+        written = WrittenRows(self.end_offset, slice(0, len(batch)))
+        records = complete_batch(batch, slice(0, len(batch)), self.end_offset, queue_offsets, times)
+        held_back = 0 if self._head else HEAD_SIZE
+        self._head = self._head or bytes(records[:HEAD_SIZE])
+        self._stop += len(records)
+        write_all(self._file, records[held_back:], self._stop - len(records) + held_back)
+        return [written]
+
+    def _hide(self) -> None:
+        write_all(self._file, memoryview(blank_head(self._place.room)), self._place.position)
+        self._file.sync()
+
+    def prepare(self) -> None:
+        """Bring all to disk, still hidden."""
+        self._file.sync()
+
+    def publish(self) -> None:
+        """Write the first record's head."""
+        write_all(self._file, memoryview(self._head), self._place.position)
+        self._file.sync()
+
+    def discard(self) -> None:
+        """Overwrite all of it with zeros, the first bytes first."""
+        zeros, stop = memoryview(bytes(_PIECE)), max(self._stop, self._place.position + HEAD_SIZE)
+        for position in range(self._place.position, stop, _PIECE):
+            write_all(self._file, zeros[: stop - position], position)
+        self._file.sync()
+
+
+class UnseenSegments:
+    """Records in new segments, laid out as RocketMQ would, from a segment's start on.
+
+    Parameters
+    ----------
+    place : LogPlace
+    work : Path
+        A directory for the segments, on the log's file system; it must not hold any.
+    file_system : FileSystem
+    """
+
+    def __init__(self, place: LogPlace, work: Path, file_system: FileSystem) -> None:
+        self._place = place
+        self._work = work
+        self._file_system = file_system
+        self._files: list[OpenFile] = []
+        self._position = 0
+        self._renamed = 0
+        self._unsynced = 0
+        self._writer = WorkerThread("write", _MOST_WAITING)
+        self._syncer = ThreadPoolExecutor(1, "sync")
+        self._syncing: Future[None] | None = None
+        self.begin_offset = place.next_start
+
+    @property
+    def new_segments(self) -> int:
+        """How many segments are made."""
+        return len(self._files)
+
+    @property
+    def _room(self) -> int:
+        return self._place.file_size - self._position if self._files else 0
+
+    @property
+    def _current_start(self) -> int:
+        return self.begin_offset + (len(self._files) - 1) * self._place.file_size
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset after the last record."""
+        return self._current_start + self._position if self._files else self.begin_offset
+
+    def write(
+        self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
+    ) -> list[WrittenRows]:
+        """Write the next records; a segment without room for the next one is closed by a blank record."""
+        written = []
+        for number, rows in enumerate(fill_segments(batch.starts, self._room, self._place.file_size)):
+            if number:
+                self._next_segment()
+            if rows.start < rows.stop:
+                written.append(WrittenRows(self.end_offset, rows))
+                self._write_behind(complete_batch(batch, rows, self.end_offset, queue_offsets, times))
+        return written
+
+    def _write_behind(self, records: memoryview) -> None:
+        """Have a thread write records, while the next ones are completed; what failed before is raised."""
+        self._sync_behind()
+        self._writer.take(write_all, self._files[-1], records, self._position)
+        self._position += len(records)
+        self._unsynced += len(records)
+
+    def _sync_behind(self) -> None:
+        """Have a thread sync the file if it is time; what failed before is raised."""
+        if self._unsynced >= _SYNC_BYTES and (self._syncing is None or self._syncing.done()):
+            self._wait_for_sync()
+            self._syncing = self._syncer.submit(self._files[-1].sync)
+            self._unsynced = 0
+
+    def _wait_for_sync(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.result()
+
+    def _next_segment(self) -> None:
+        self._writer.wait()
+        if self._files:
+            write_all(self._files[-1], memoryview(blank_head(self._room)), self._position)
+        else:
+            self._file_system.make_directories(self._work)
+        file = self._file_system.open(self._work / self._name(len(self._files)), create=True)
+        self._files.append(file)
+        self._position = 0
+        file.grow(self._place.file_size)
+
+    def prepare(self) -> None:
+        """Bring all to disk, and, before one segment alone, close the one before."""
+        self._writer.wait()
+        self._writer.close()
+        self._wait_for_sync()
+        self._syncer.shutdown()
+        for file in self._files:
+            file.sync()
+        self._file_system.sync_directory(self._work)
+        if len(self._files) == 1:
+            self._close_last()
+
+    def _close_last(self) -> None:
+        self._write_head(memoryview(blank_head(self._place.room)))
+
+    def _write_head(self, head: memoryview) -> None:
+        if self._place.last_path is None:
+            return
+        last = self._file_system.open(self._place.last_path)
+        write_all(last, head, self._place.position)
+        last.sync()
+        last.close()
+
+    def publish(self) -> None:
+        """Bring the segments to their places; of several, the blank record before them is what counts."""
+        if self._place.last_path is None:
+            self._file_system.make_directories(self._place.directory.parent)
+            self._file_system.rename(self._work, self._place.directory)
+            self._renamed = len(self._files)
+            self._file_system.sync_directory(self._place.directory.parent)
+            return
+        for number in range(len(self._files)):
+            name = self._name(number)
+            if self._file_system.status(self._place.directory / name) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._place.directory / name))
+            self._file_system.rename(self._work / name, self._place.directory / name)
+            self._renamed = number + 1
+        self._file_system.sync_directory(self._place.directory)
+        if len(self._files) > 1:
+            self._close_last()
+
+    def discard(self) -> None:
+        """Delete the segments, the last first; a blank record that closed the one before becomes zeros."""
+        self._writer.close()
+        self._syncer.shutdown()
+        for number in reversed(range(len(self._files))):
+            directory = self._place.directory if number < self._renamed else self._work
+            self._file_system.remove(directory / self._name(number))
+        if self._files and self._place.last_path is not None:
+            self._write_head(memoryview(bytes(HEAD_SIZE)))
+        if self._renamed:
+            self._file_system.sync_directory(self._place.directory)
+
+    def _name(self, number: int) -> str:
+        return file_name_of(self.begin_offset + number * self._place.file_size)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far log, queues and index were safe when the store last said so."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from store_core.files.file_system import write_all
+from store_core.format.layout import CHECKPOINT, unit_dtype
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem, OpenFile
+
+__all__ = ["CHECKPOINT_FILE", "CHECKPOINT_SIZE", "StoreCheckpoint"]
+
+CHECKPOINT_FILE: Final = "checkpoint"
+"""Name below the store root (RocketMQ: ``StorePathConfigHelper.getStoreCheckpoint``)."""
+
+CHECKPOINT_SIZE: Final = 4096
+"""Bytes of the file (RocketMQ maps one ``OS_PAGE_SIZE``)."""
+
+_DTYPE: Final = unit_dtype(CHECKPOINT)
+_SIZE_BEFORE_5: Final = sum(np.dtype(field.type).itemsize for field in CHECKPOINT.fields[:3])
+_MARGIN_MS: Final = 3000
+"""How far recovery goes back before the timestamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
+
+
+class StoreCheckpoint:
+    """The ``checkpoint`` file (RocketMQ: ``StoreCheckpoint``): abnormal recovery starts from it.
+
+    Values are set freely and reach the disk by `flush`, both from any thread. A file that is not there counts as all
+    zero.
+
+    Attributes
+    ----------
+    physic_msg_timestamp : int
+        Store time of the last record that a thorough flush, or a group commit, covered; ms.
+    logics_msg_timestamp, index_msg_timestamp : int
+        The same for the queues and the index; ms.
+    master_flushed_offset, confirm_physical_offset : int
+        Kept by releases with `ReleaseRules.keeps_confirmed_offset`; the others leave these bytes as they are.
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem, release: str = DEFAULT_RELEASE) -> None:
+        self.path = root / CHECKPOINT_FILE
+        self._file_system = file_system
+        self._file: OpenFile | None = None
+        self._lock = Lock()
+        self._flushed: bytes | None = None
+        self._size = _DTYPE.itemsize if rules_of(release).keeps_confirmed_offset else _SIZE_BEFORE_5
+        self.physic_msg_timestamp = 0
+        self.logics_msg_timestamp = 0
+        self.index_msg_timestamp = 0
+        self.master_flushed_offset = 0
+        self.confirm_physical_offset = 0
+
+    def load(self) -> Self:
+        """Read the values, as many as the release knows.
+
+        Raises
+        ------
+        OSError
+            As the system says.
+        """
+        if self._file_system.status(self.path) is None:
+            return self
+        stored = self._file_system.open(self.path, writable=False).read(self._size, 0)
+        values = np.frombuffer(stored.ljust(_DTYPE.itemsize, b"\0"), _DTYPE, 1)[0]
+        for field in CHECKPOINT.fields:
+            setattr(self, field.name, int(values[field.name]))
+        return self
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there are values that `flush` has not brought to disk."""
+        return self._flushed != self._encoded()
+
+    def _encoded(self) -> bytes:
+        values = np.zeros((), _DTYPE)
+        for field in CHECKPOINT.fields:
+            values[field.name] = getattr(self, field.name)
+        return values.tobytes()[: self._size]
+
+    def flush(self) -> None:
+        """Write the values, durably.
+
+        Steps: 1. open or create the file, and lengthen it to 4,096 bytes; 2. write the values, which lie in one sector;
+        3. sync the file; 4. the first time, sync the directory. After a crash the old values are there, or the new.
+
+        Raises
+        ------
+        OSError
+            As the system says; the file is tried anew by the next flush.
+        """
+        with self._lock:
+            values = self._encoded()
+            file = self._file or self._file_system.open(self.path, create=True)
+            file.grow(CHECKPOINT_SIZE)
+            write_all(file, memoryview(values), 0)
+            file.sync()
+            if self._file is None:
+                self._file_system.sync_directory(self.path.parent)
+                self._file = file
+            self._flushed = values
+
+    def close(self) -> None:
+        """Let go of the file, without a flush."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    @property
+    def min_timestamp(self) -> int:
+        """Store time before which log and queues are surely on disk, ms; recovery starts at a file older than this."""
+        return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _MARGIN_MS)
+
+    @property
+    def min_timestamp_index(self) -> int:
+        """The same with the index (``messageIndexSafe``), ms."""
+        return min(self.min_timestamp, self.index_msg_timestamp)

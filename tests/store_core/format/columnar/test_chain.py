@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain, once its records are measured, is what following lengths one by one gives; kept or not, from any record."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.columnar import chain as module
+from store_core.format.columnar.chain import Chain, Place
+from store_core.format.damage.walk_start import find_walk_starts
+from store_core.format.record.scan import follow_chain
+from store_core.format.segment_view import SegmentView
+from tests.builders import BODY_LENGTH_AT, MAGIC_AT
+from tests.segment import Segment
+from tests.strategies import Log, layouts, logs, mutated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store_core.format.columnar.chain import Run
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WINDOW", 300)
+
+
+def chain_of(log: Log) -> Chain:
+    return Chain(SegmentView(np.frombuffer(log.data, np.uint8), log.start_offset))
+
+
+def starts_of(runs: Iterator[Run] | tuple[Run, ...]) -> list[int]:
+    return [start for run in runs for start in run.starts.tolist()]
+
+
+def damaged_log(at: int, value: int) -> tuple[Log, int]:
+    """Make a log of twenty records; one of them has a wrong field. Return also where that one starts."""
+    log = Segment().append(*[b"body"] * 20)
+    struct.pack_into(">i", log.data, log.starts[12] + at, value)
+    return Log(bytes(log.data), 0, log.starts), log.starts[12]
+
+
+@given(mutated(logs() | layouts()))
+def test_the_sound_part_of_a_chain_is_the_definition(log: Log) -> None:
+    expected = follow_chain(memoryview(log.data), start_offset=log.start_offset)
+    sound = chain_of(log).followed().sound_part()
+
+    assert starts_of(sound.kept) == expected.starts.tolist()
+    assert sound.stop == expected.stop
+    assert sound.place == Place(expected.stop, int(expected.starts[-1]) if expected.starts.size else -1)
+
+
+@given(mutated(logs() | layouts()), st.data())
+def test_a_kept_chain_has_the_runs_of_one_that_is_followed(log: Log, data: st.DataObject) -> None:
+    chain = chain_of(log)
+    begin = data.draw(st.sampled_from([0, *log.starts]) | st.integers(0, len(log.data)))
+    end = data.draw(st.none() | st.integers(0, len(log.data) + 20))
+    window = data.draw(st.none() | st.integers(1, 500))
+    kept, followed = list(chain.followed().runs(begin, end)), list(chain.runs(begin, end, window=window))
+
+    assert starts_of(tuple(kept)) == starts_of(tuple(followed))
+    assert [run.stop for run in kept[-1:]] == [run.stop for run in followed[-1:]]
+    for run, following in itertools.pairwise(kept):
+        assert run.stop == following.starts[0]
+
+
+@given(mutated(logs() | layouts()), st.integers(0, 400))
+def test_the_kept_part_before_a_position_is_found(log: Log, end: int) -> None:
+    chain = chain_of(log).followed()
+
+    assert chain.starts_before(end).tolist() == [start for start in starts_of(chain.kept) if start < end]
+
+
+def test_a_chain_that_may_break_soon_is_followed_in_steps_that_double() -> None:
+    log = Segment().append(*[bytes(3)] * 20)  # records of 100 bytes
+    sizes = [run.size for run in chain_of(Log(bytes(log.data))).runs(window=100)]
+
+    assert len(log.data) == 2000
+    assert sizes == [100, 200, 300, 300, 300, 300, 300, 200]
+
+
+def test_a_record_whose_parts_do_not_add_up_ends_the_sound_part_and_not_the_chain() -> None:
+    log, broken = damaged_log(BODY_LENGTH_AT, 3)
+    chain = chain_of(log).followed()
+
+    assert starts_of(chain.kept) == log.starts
+    assert chain.sound_part().stop == broken
+
+
+def test_a_chain_that_is_sound_is_its_own_sound_part() -> None:
+    log = Segment().append(*[b"body"] * 20)
+    chain = chain_of(Log(bytes(log.data))).followed()
+
+    assert chain.sound_part() is chain
+
+
+def test_a_chain_breaks_where_there_is_no_magic_code() -> None:
+    log, broken = damaged_log(MAGIC_AT, 1)
+
+    assert chain_of(log).followed().stop == broken
+
+
+@pytest.mark.parametrize("at", [BODY_LENGTH_AT, MAGIC_AT])
+def test_a_walk_begins_at_the_record_before_a_position_unless_a_broken_one_is_in_the_way(at: int) -> None:
+    log, broken = damaged_log(at, 3)
+    starts = find_walk_starts(chain_of(log).followed(), range(len(log.data)))
+
+    for begin, start in enumerate(starts):
+        before = [place for place in log.starts if place < begin]
+        assert start == (before[-1] if before and begin <= broken else None)
+
+
+def test_no_walk_begins_in_a_segment_without_records() -> None:
+    assert find_walk_starts(chain_of(Log(bytes(200))).followed(), [0, 10, 200]) == [None, None, None]

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoding many records gives what decoding each of them gives: rows, faults and their words."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.errors import CorruptRecordError, UnsafeSizeError
+from store_core.format.columnar import faults
+from store_core.format.columnar.decode_batch import DecodedBatch, decode_batch
+from store_core.format.columnar.lockstep import chain
+from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
+from store_core.format.compression import BodyTooLargeError, expand_body
+from store_core.format.layout import MagicCode
+from store_core.format.properties import PropertyParser
+from store_core.format.record.decode import decode_message, decode_topic
+from store_core.format.record.scan import check_record
+from store_core.format.sys_flag import CompressionType
+from tests.segment import Segment
+from tests.strategies import Log, logs, mutated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from store_core.format.message import MessageExt
+
+Row = dict[str, Any]
+
+ALL = tuple(column.name for column in COLUMNS)
+SHARED = [name for name in ALL if name not in {"segment", "compression", "_corrupt_record", "properties_string"}]
+FILE = "00000000000000000000"
+parsers = st.sampled_from(PropertyParser)
+column_sets = st.just(ALL) | st.just(DEFAULT_COLUMNS) | st.lists(st.sampled_from(ALL), min_size=1, unique=True)
+
+
+def as_array(data: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+def decoded(log: Log, starts: npt.NDArray[np.int64], columns: Sequence[str] = ALL, **how: Any) -> DecodedBatch:  # noqa: ANN401
+    return decode_batch(as_array(log.data), starts, columns, segment=FILE, start_offset=log.start_offset, **how)
+
+
+def batch_rows(batch: pa.RecordBatch) -> list[Row]:
+    """Return the rows of a batch; timestamps in µs."""
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        columns[name] = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    return pa.RecordBatch.from_pydict(columns).to_pylist() if columns else []
+
+
+# --- the definition, record by record ---
+
+
+def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
+    row = {name: getattr(message, name) for name in SHARED}
+    row["properties"] = list(message.properties.items())
+    row["segment"] = FILE
+    row["transaction_type"] = message.transaction_type.name
+    row["_corrupt_record"] = None
+    for name in ("store_timestamp", "born_timestamp"):
+        row[name] = max(-LAST_MS, min(LAST_MS, row[name])) * 1000
+    try:
+        row["compression"] = message.compression.name
+    except ValueError:
+        row["compression"] = None
+    if decompress and row["compression"] is not None:
+        row["body"] = expanded(message) if is_whole(message) else None
+    return row
+
+
+def stored_properties(log: Log, start: int) -> bytes:
+    """Cut the properties out of a sound record."""
+    spans = check_record(memoryview(log.data), start, log.start_offset).spans
+    assert spans is not None
+    return log.data[spans.properties_start : spans.properties_stop]
+
+
+LAST_MS = (1 << 63) // 1000
+
+
+def expanded(message: MessageExt) -> bytes:
+    """Expand a body as RocketMQ does: one of no bytes is not touched."""
+    return expand_body(message.body, message.compression) if message.body else b""
+
+
+def is_whole(message: MessageExt) -> bool:
+    try:
+        expanded(message)
+    except ValueError:
+        return False
+    return True
+
+
+def scalar_problems(log: Log, start: int, columns: Sequence[str], *, verify_crc: bool, decompress: bool) -> list[str]:
+    """Return the problems that a record has for a reader of these columns; none if it is a row."""
+    data = memoryview(log.data)
+    sound = check_record(data, start, log.start_offset)
+    if sound.spans is None:
+        return [problem_of(log, start, verify_crc=False)]
+    problems = []
+    if "topic" in columns:
+        problems += topic_problems(log, start)
+    crc = check_record(data, start, log.start_offset, verify_crc=True)
+    if "body" in columns and verify_crc and crc.reason is not None:
+        problems.append(problem_of(log, start, verify_crc=True))
+    message = readable_message(log, start)
+    try:
+        is_damaged = "body" in columns and decompress and not is_whole(message)
+        _ = message.compression
+    except ValueError:
+        if "compression" in columns or ("body" in columns and decompress):
+            problems.append("unknown compression type")
+    else:
+        if is_damaged:
+            problems.append("compressed body")
+    return problems
+
+
+def problem_of(log: Log, start: int, *, verify_crc: bool) -> str:
+    with pytest.raises(CorruptRecordError) as caught:
+        decode_message(memoryview(log.data), start, log.start_offset, file=FILE, verify_crc=verify_crc)
+    return str(caught.value)
+
+
+def topic_problems(log: Log, start: int) -> list[str]:
+    spans = check_record(memoryview(log.data), start, log.start_offset).spans
+    assert spans is not None
+    try:
+        decode_topic(log.data[spans.topic_start : spans.topic_stop], log.start_offset + start, FILE)
+    except CorruptRecordError as error:
+        return [str(error)]
+    return []
+
+
+def readable_message(log: Log, start: int, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> MessageExt:
+    """Decode a sound record whatever its topic: one that is not UTF-8 is read as question marks."""
+    data = bytearray(log.data)
+    spans = check_record(memoryview(log.data), start, log.start_offset).spans
+    assert spans is not None
+    if topic_problems(log, start):
+        data[spans.topic_start : spans.topic_stop] = b"?" * (spans.topic_stop - spans.topic_start)
+    return decode_message(memoryview(data), start, log.start_offset, parser=parser, verify_crc=False)
+
+
+def assert_decodes_as_each(
+    log: Log, starts: npt.NDArray[np.int64], columns: Sequence[str], parser: PropertyParser, **how: bool
+) -> None:
+    """Compare rows and faults with those of each record by itself."""
+    actual = decoded(log, starts, columns, parser=parser, **how)
+    problems = {start: scalar_problems(log, start, columns, **how) for start in starts.tolist()}
+    sound = [start for start, found in problems.items() if not found]
+    rows = [
+        scalar_row(readable_message(log, start, parser), decompress=how["decompress"])
+        | {"properties_string": stored_properties(log, start)}
+        for start in sound
+    ]
+
+    assert actual.positions.tolist() == sound
+    assert [{name: row[name] for name in columns} for row in rows] == batch_rows(actual.batch)
+    assert [fault.position for fault in actual.faults] == [start for start, found in problems.items() if found]
+    for fault in actual.faults:
+        assert any(str(fault.error).startswith(problem) for problem in problems[fault.position])
+        assert fault.error.offset == log.start_offset + fault.position
+
+
+@given(logs(), column_sets, parsers, st.booleans(), st.booleans())
+def test_batch_decode_equals_the_decode_of_each(
+    log: Log, columns: Sequence[str], parser: PropertyParser, verify_crc: bool, decompress: bool
+) -> None:
+    starts = np.array(log.starts, np.int64)
+
+    assert_decodes_as_each(log, starts, columns, parser, verify_crc=verify_crc, decompress=decompress)
+
+
+@given(mutated(logs()), column_sets, parsers, st.booleans(), st.booleans())
+def test_batch_decode_equals_the_decode_of_each_on_broken_logs(
+    log: Log, columns: Sequence[str], parser: PropertyParser, verify_crc: bool, decompress: bool
+) -> None:
+    starts = chain(as_array(log.data), start_offset=log.start_offset).starts
+
+    assert_decodes_as_each(log, starts, columns, parser, verify_crc=verify_crc, decompress=decompress)
+
+
+@given(logs(), parsers, st.data())
+def test_any_selection_of_records_decodes_as_each(log: Log, parser: PropertyParser, data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(log.starts), max_size=len(log.starts)))
+    starts = np.array(log.starts, np.int64)[np.array(chosen, np.bool_)]
+
+    assert_decodes_as_each(log, starts, ALL, parser, verify_crc=True, decompress=False)
+
+
+@given(logs(), column_sets, st.booleans())
+def test_a_batch_is_valid_arrow_of_the_schema_asked_for(log: Log, columns: Sequence[str], nullable: bool) -> None:
+    batch = decoded(log, np.array(log.starts, np.int64), columns, nullable=nullable).batch
+
+    batch.validate(full=True)
+    assert batch.schema == arrow_schema(columns, nullable=nullable)
+
+
+# --- one by one ---
+
+
+def bodies_of(log: Segment, columns: Sequence[str] = ("body",), **how: Any) -> list[bytes]:  # noqa: ANN401
+    batch = decoded(Log(bytes(log.data), log.start_offset), np.array(log.starts, np.int64), columns, **how).batch
+    bodies: list[bytes] = batch.column("body").to_pylist()
+    return bodies
+
+
+def faults_of(log: Segment, columns: Sequence[str], **how: Any) -> list[tuple[int, int, str]]:  # noqa: ANN401
+    found = decoded(Log(bytes(log.data), log.start_offset), np.array(log.starts, np.int64), columns, **how).faults
+    return [(fault.position, fault.size, fault.error.problem) for fault in found]
+
+
+def test_no_records_make_an_empty_batch_with_all_columns() -> None:
+    result = decoded(Log(b""), np.empty(0, np.int64))
+
+    assert result.batch.num_rows == 0
+    assert result.batch.schema == arrow_schema(ALL)
+    assert (result.positions.size, result.faults, result.pending.size) == (0, (), 0)
+
+
+def test_a_body_nobody_asks_for_is_not_checked() -> None:
+    log = Segment().append(b"one").append(b"two", crc=1)
+
+    assert faults_of(log, ["topic", "queue_id"]) == []
+    assert faults_of(log, ["body"]) == [(log.starts[1], len(log.data) - log.starts[1], "bad body CRC")]
+    assert bodies_of(log) == [b"one"]
+
+
+def test_a_checksum_is_not_looked_at_with_verify_crc_off() -> None:
+    log = Segment().append(b"one").append(b"two", crc=1)
+
+    assert bodies_of(log, verify_crc=False) == [b"one", b"two"]
+
+
+def test_a_topic_nobody_asks_for_may_be_any_bytes() -> None:
+    log = Segment().append(b"one").append(b"two", topic=b"\xff").append(b"three")
+
+    assert bodies_of(log) == [b"one", b"two", b"three"]
+    assert faults_of(log, ["topic", "body"]) == [
+        (log.starts[1], log.starts[2] - log.starts[1], "topic is not UTF-8"),
+    ]
+
+
+def test_a_compression_type_nobody_asks_for_may_be_any_number() -> None:
+    log = Segment().append(b"one", sys_flag=0x401)
+
+    assert bodies_of(log) == [b"one"]
+    assert faults_of(log, ["compression"]) == [(0, len(log.data), "unknown compression type")]
+    assert faults_of(log, ["body"], decompress=True) == [(0, len(log.data), "unknown compression type")]
+
+
+def test_decompression_leaves_other_bodies_and_the_sys_flag_as_they_are() -> None:
+    log = Segment().append(b"plain").append(packed := pack(b"unpacked" * 9), sys_flag=0x301).append(b"plain too")
+
+    assert bodies_of(log) == [b"plain", packed, b"plain too"]
+    assert bodies_of(log, decompress=True) == [b"plain", b"unpacked" * 9, b"plain too"]
+    flags = decoded(Log(bytes(log.data)), np.array(log.starts), ["sys_flag", "body"], decompress=True).batch["sys_flag"]
+    assert flags.to_pylist() == [0, 0x301, 0]
+
+
+def test_an_empty_body_is_empty_even_if_it_says_that_it_is_compressed() -> None:
+    """As in RocketMQ 5.3.3, ``MessageDecoder.decode``: a body of no bytes is not touched."""
+    log = Segment().append(b"", sys_flag=1).append(b"", sys_flag=0x101).append(b"", sys_flag=0x201)
+
+    assert bodies_of(log, decompress=True) == [b"", b"", b""]
+
+
+def test_a_compressed_body_that_expands_too_far_is_a_fault_that_says_so() -> None:
+    log = Segment().append(pack(bytes(65 << 20)), sys_flag=1).append(b"two")
+    found = decoded(Log(bytes(log.data)), np.array(log.starts), ["body"], decompress=True)
+
+    assert isinstance(found.faults[0].error, UnsafeSizeError)
+    assert "decompress=false" in str(found.faults[0].error)
+    assert found.batch["body"].to_pylist() == [b"two"]
+
+
+def pack(body: bytes) -> bytes:
+    return zlib.compress(body, 9)
+
+
+@pytest.mark.parametrize("room", [0, 1, 99, 100, 101, 250, 10_000])
+def test_expanded_bodies_come_in_several_batches_when_they_need_too_much_room(
+    monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(faults, "_EXPANDED_BATCH", room)
+    log = Segment().append(b"plain")
+    for number in range(7):
+        log.append(pack(bytes([number]) * 100), sys_flag=1)
+    log.append(b"broken", sys_flag=1).append(b"plain").append(b"damaged", crc=1)
+    pending, bodies, damaged = np.array(log.starts, np.int64), [], []
+    rounds = 0
+    while pending.size:
+        found = decoded(Log(bytes(log.data)), pending, ["body"], decompress=True)
+        assert found.pending.size < pending.size
+        bodies += found.batch["body"].to_pylist()
+        damaged += [fault.position for fault in found.faults]
+        pending, rounds = found.pending, rounds + 1
+
+    assert bodies == [b"plain", *(bytes([number]) * 100 for number in range(7)), b"plain"]
+    assert sorted(damaged) == [log.starts[8], log.starts[10]]
+    assert (rounds == 1) is (room > 700)
+
+
+@pytest.mark.parametrize("sys_flag", [0x10, 0x20, 0x30])
+def test_records_at_the_very_end_of_a_file_may_claim_wider_heads_than_there_are_bytes(sys_flag: int) -> None:
+    log = Segment().append(b"one").append(b"", topic="").put(36, ">i", sys_flag)
+    found = decoded(Log(bytes(log.data)), np.array(log.starts, np.int64))
+
+    assert [fault.error.problem for fault in found.faults] == ["record lengths do not add up"]
+    assert found.batch["body"].to_pylist() == [b"one"]
+
+
+def test_times_beyond_arrows_range_become_its_first_and_last() -> None:
+    log = Segment().append(b"", store_timestamp=(1 << 63) - 1, born_timestamp=-(1 << 63))
+    batch = decoded(Log(bytes(log.data)), np.array(log.starts, np.int64)).batch
+
+    assert batch["store_timestamp"].cast(pa.int64()).to_pylist() == [LAST_MS * 1000]
+    assert batch["born_timestamp"].cast(pa.int64()).to_pylist() == [-LAST_MS * 1000]
+
+
+def test_mixed_widths_and_versions_stay_in_the_order_of_the_log() -> None:
+    log = Segment()
+    for number in range(40):
+        born = "::1" if number % 2 else "10.0.0.1"
+        store = "::2" if number % 3 else "10.0.0.2"
+        log.append(b"%d" % number, version=1 + number % 4 // 3, born_host=(born, number), store_host=(store, number))
+    found = decoded(Log(bytes(log.data)), np.array(log.starts, np.int64))
+
+    assert found.batch["body"].to_pylist() == [b"%d" % number for number in range(40)]
+    assert [host.rpartition(":")[2] for host in found.batch["born_host"].to_pylist()] == [str(n) for n in range(40)]
+    assert set(found.batch["magic_code"].to_pylist()) == {int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2)}
+
+
+def test_bodies_larger_than_their_bound_are_refused_before_they_are_made() -> None:
+    with pytest.raises(BodyTooLargeError, match="more than 10 bytes"):
+        expand_body(pack(bytes(11)), CompressionType.ZLIB, 10)

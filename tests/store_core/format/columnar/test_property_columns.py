@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of many records as columns give what the parser gives for each."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
+from store_core.format.columnar.uniform_properties import AlikeProperties
+from store_core.format.properties import PropertyParser, decode_text, parse_properties, split_keys
+from tests import strategies
+
+parsers = st.sampled_from(PropertyParser)
+plain_lists = st.lists(strategies.same_names, max_size=8)
+alike_lists = st.integers(1, 5).flatmap(
+    lambda width: st.lists(
+        st.text("ab é", min_size=width, max_size=width).map(lambda value: f"TAGS\x01{value}\x02é\x01x{value}".encode()),
+        max_size=8,
+    )
+)
+mixed_lists = st.lists(strategies.properties | st.just(b""), max_size=8)
+names = st.sampled_from(["TAGS", "KEYS", "a", "é", "not there", ""])
+
+
+def columns(rows: list[bytes], parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> PropertyColumns:
+    return PropertyColumns(pa.array(rows, pa.binary()), parser)
+
+
+def maps(rows: list[bytes], parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> list[list[tuple[str, str]]]:
+    array = columns(rows, parser).map()
+    array.validate(full=True)
+    found: list[list[tuple[str, str]]] = array.to_pylist()
+    return found
+
+
+@given(plain_lists | alike_lists | mixed_lists, parsers)
+def test_maps_equal_what_the_parser_makes_of_each_row(rows: list[bytes], parser: PropertyParser) -> None:
+    expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
+
+    assert maps(rows, parser) == expected
+
+
+@given(plain_lists | alike_lists | mixed_lists, parsers, names)
+def test_a_property_equals_what_the_parser_makes_of_each_row(
+    rows: list[bytes], parser: PropertyParser, name: str
+) -> None:
+    expected = [parse_properties(decode_text(row), parser).get(name) for row in rows]
+    found = columns(rows, parser).value(name)
+    found.validate(full=True)
+
+    assert found.to_pylist() == expected
+
+
+@pytest.mark.parametrize("parser", PropertyParser)
+@pytest.mark.parametrize("row", [b"TAGS\x01TagA\x02a\x01b\x02", "é\x01ä\x02KEYS\x01b".encode()])
+def test_a_row_that_differs_in_one_byte_from_the_others_parses_as_by_itself(row: bytes, parser: PropertyParser) -> None:
+    assert AlikeProperties.of(pa.array([row] * 3, pa.binary())) is not None
+
+    for at in range(len(row)):
+        for byte in (0, 1, 2, ord("z"), 0x80, 0xC3):
+            rows = [row, row[:at] + bytes([byte]) + row[at + 1 :], row]
+            expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
+
+            assert maps(rows, parser) == expected
+
+
+@given(st.lists(st.binary(max_size=12).map(lambda row: bytes(byte % 4 for byte in row)), max_size=6), parsers)
+def test_rows_of_separators_and_little_else_parse_as_each(rows: list[bytes], parser: PropertyParser) -> None:
+    expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
+
+    assert maps(rows, parser) == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_rows_without_properties_have_empty_maps(count: int) -> None:
+    assert maps([b""] * count) == [[]] * count
+    assert columns([b""] * count).value("TAGS").to_pylist() == [None] * count
+
+
+def test_rows_with_and_without_a_last_separator_mix() -> None:
+    assert maps([b"a\x01b", b"a\x01b\x02", b"", b"a\x01b\x02c\x01d"]) == [
+        [("a", "b")],
+        [("a", "b")],
+        [],
+        [("a", "b"), ("c", "d")],
+    ]
+
+
+def test_a_row_does_not_reach_into_the_next() -> None:
+    assert maps([b"a\x01", b"b\x02", b"a", b"\x01b\x02", b"c\x01d\x02"]) == [[], [], [], [], [("c", "d")]]
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 200])
+def test_of_a_name_that_comes_twice_the_last_value_wins_however_far_apart(count: int) -> None:
+    between = b"".join(b"n%d\x01v\x02" % number for number in range(count - 2))
+    found = maps([b"TAGS\x01first\x02" + between + b"TAGS\x01last\x02", b"TAGS\x01x\x02"])[0]
+
+    assert found[0] == ("TAGS", "last")
+    assert len(found) == count - 1
+
+
+def test_names_that_begin_alike_are_different() -> None:
+    rows = [b"TAGS\x01A\x02TAGS2\x01B\x02", b"TAGS2\x01B\x02TAGS\x01A\x02"]
+
+    assert columns(rows).value("TAGS").to_pylist() == ["A", "A"]
+    assert columns(rows).value("TAG").to_pylist() == [None, None]
+
+
+def test_rows_with_names_of_equal_lengths_in_another_order_are_told_apart() -> None:
+    rows = [b"TAGS\x01A\x02KEYS\x01B\x02", b"KEYS\x01B\x02TAGS\x01A\x02"]
+
+    assert columns(rows).value("TAGS").to_pylist() == ["A", "A"]
+    assert columns(rows).value("KEYS").to_pylist() == ["B", "B"]
+
+
+@pytest.mark.parametrize("row", [b"a\x01\xff\x02", b"\xff\x01b\x02", b"a\x01\xed\xa0\x80\x02", b"a\x01b\xc3\x02"])
+def test_malformed_names_and_values_are_replaced_as_by_the_parser(row: bytes) -> None:
+    expected = list(parse_properties(decode_text(row)).items())
+
+    assert maps([b"a\x01b\x02", row, b"a\x01b\x02"]) == [[("a", "b")], expected, [("a", "b")]]
+
+
+def test_values_may_be_as_long_as_a_properties_field() -> None:
+    row = b"a\x01" + b"v" * 32_765
+
+    assert maps([row, row]) == [[("a", "v" * 32_765)]] * 2
+
+
+@given(st.lists(st.none() | st.text(" ab\té", max_size=9), max_size=8))
+def test_keys_of_many_rows_split_as_those_of_each(rows: list[str | None]) -> None:
+    expected = [None if row is None else split_keys(row) for row in rows]
+    found = split_key_column(pa.array(rows, pa.string()))
+    found.validate(full=True)
+
+    assert found.to_pylist() == expected

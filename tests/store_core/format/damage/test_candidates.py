@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidates are what searching one by one would find, whatever the bytes are full of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.damage import candidates, salvage
+from store_core.format.damage.candidates import CandidateFinder
+from store_core.format.damage.salvage import Salvage
+from store_core.format.record.scan import RecordCheck, check_record
+from store_core.format.segment_view import SegmentView
+from tests.segment import Segment
+from tests.strategies import Log, layouts, mutated
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MAGIC = b"\xda\xa3\x20\xa7"
+
+
+def found_in(raw: npt.NDArray[np.uint8], start_offset: int, begin: int = 0) -> list[int]:
+    """Ask for candidates until there are no more."""
+    finder = CandidateFinder(SegmentView(raw, start_offset))
+    found = []
+    position = finder.next(begin)
+    while position is not None:
+        found.append(position)
+        position = finder.next(position + 1)
+    return found
+
+
+def looked_for(raw: npt.NDArray[np.uint8], start_offset: int, begin: int = 0) -> list[int]:
+    """Look at every position."""
+    checks = ((position, check_record(raw.data, position, start_offset)) for position in range(begin, raw.size))
+    return [position for position, check in checks if check.reason is None]
+
+
+@given(log=mutated(layouts()), block=st.integers(1, 500), data=st.data())
+def test_candidates_are_what_looking_everywhere_finds(log: Log, block: int, data: st.DataObject) -> None:
+    raw = np.frombuffer(log.data[:3000], np.uint8)
+    begin = data.draw(st.integers(0, raw.size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "_BLOCK", block)
+        patch.setattr(candidates, "_SEARCH_CHUNK", 2 * block)
+
+        assert looked_for(raw, log.start_offset, begin) == found_in(raw, log.start_offset, begin)
+
+
+def test_magic_codes_all_over_damage_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a hostile segment would take hours."""
+    log = Segment().append(b"one").append(MAGIC * 50_000).put(0, ">i", 1).append(b"two")
+    seen = []
+
+    def count_checks(
+        data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False
+    ) -> RecordCheck:
+        seen.append(position)
+        return check_record(data, position, start_offset, verify_crc=verify_crc)
+
+    monkeypatch.setattr(salvage, "check_record", count_checks)
+    found = list(Salvage(SegmentView(np.frombuffer(bytes(log.data), np.uint8))).parts())
+
+    assert len(found) == 3
+    assert len(seen) < 20

@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.columnar.chain import Place, Run
+from store_core.format.damage.salvage import Damage, Salvage
+from store_core.format.record.scan import StopReason, follow_chain
+from store_core.format.segment_view import SegmentView
+from tests.builders import (
+    BODY_AT,
+    BODY_LENGTH_AT,
+    FIRST_STORE_TIMESTAMP,
+    MAGIC_AT,
+    PHYSICAL_OFFSET_AT,
+    SIZE_AT,
+    STORE_TIMESTAMP_AT,
+    LogBuilder,
+    Record,
+)
+from tests.strategies import Log, layouts, logs, mutated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.format.record.scan import Scan
+
+SIZE = 4096
+START = 8192
+
+
+class Walked:
+    """What is found in bytes, flattened."""
+
+    def __init__(
+        self,
+        data: bytes,
+        start_offset: int = START,
+        *,
+        until: int | None = None,
+        next_data: Callable[[int], int] = lambda position: position,
+        **options: bool,
+    ) -> None:
+        self.walk = Salvage(SegmentView(np.frombuffer(data, np.uint8), start_offset, next_data), **options)
+        self.parts = list(self.walk.parts(until=until))
+        self.starts = [start for part in self.parts if isinstance(part, Run) for start in part.starts.tolist()]
+        self.damage = [(part.begin, part.end) for part in self.parts if isinstance(part, Damage)]
+        self.reasons = [part.check.reason for part in self.parts if isinstance(part, Damage)]
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    """Ten records of different sizes in a segment that is not full."""
+    log = LogBuilder(SIZE, START)
+    for number in range(10):
+        log.append(b"body %d " % number * (number + 1))
+    return log
+
+
+def segment(log: LogBuilder) -> bytes:
+    (data,) = log.segments().values()
+    return data
+
+
+def places(log: LogBuilder) -> list[int]:
+    return [record.physical_offset - START for record in log.records]
+
+
+def without(log: LogBuilder, *numbers: int) -> list[int]:
+    return [place for number, place in enumerate(places(log)) if number not in numbers]
+
+
+def break_field(log: LogBuilder, number: int, at: int, value: int) -> None:
+    log.patch(log.records[number].physical_offset + at, struct.pack(">i", value))
+
+
+# --------------------------------------------------------------------------------------------------- nothing is broken
+
+
+def test_sound_records_are_one_run_that_ends_at_the_blank_record(log: LogBuilder) -> None:
+    end = log.end - START
+    log.roll()
+    walked = Walked(segment(log))
+
+    assert walked.starts == places(log)
+    assert walked.damage == []
+    assert (walked.walk.stop, walked.walk.reason) == (end, StopReason.END_OF_FILE)
+
+
+def test_bytes_that_end_with_a_record_have_no_damage(log: LogBuilder) -> None:
+    walked = Walked(segment(log)[: log.end - START])
+
+    assert walked.starts == places(log)
+    assert walked.damage == []
+    assert walked.walk.reason is StopReason.LIMIT
+
+
+def test_no_bytes_have_no_parts() -> None:
+    assert Walked(b"").parts == []
+
+
+def test_what_is_behind_the_blank_record_is_no_data(log: LogBuilder) -> None:
+    stale = log.truncate(log.records[5].physical_offset)
+    log.append_raw(struct.pack(">iI", log.room, 0xCBD43194))
+    log.append_raw(stale[8:])
+
+    assert Walked(segment(log)).starts == places(log)
+
+
+@pytest.mark.parametrize("zeros", [1, 7, 90])
+def test_a_few_zeros_that_can_be_no_record_end_a_segment(log: LogBuilder, zeros: int) -> None:
+    assert Walked(segment(log)[: log.end - START + zeros]).damage == []
+
+
+# ---------------------------------------------------------------------------------------------------- one broken record
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [
+        (SIZE_AT, 0, StopReason.BAD_SIZE),
+        (SIZE_AT, -5, StopReason.BAD_SIZE),
+        (SIZE_AT, 90, StopReason.BAD_SIZE),
+        (SIZE_AT, 2**31 - 1, StopReason.TORN),
+        (SIZE_AT, 140, StopReason.SIZE_MISMATCH),
+        (MAGIC_AT, 0x12345678, StopReason.BAD_MAGIC),
+        (MAGIC_AT, 0, StopReason.BAD_MAGIC),
+        (PHYSICAL_OFFSET_AT + 4, 3, StopReason.WRONG_OFFSET),
+        (BODY_LENGTH_AT, -1, StopReason.SIZE_MISMATCH),
+        (BODY_LENGTH_AT, 2**31 - 1, StopReason.SIZE_MISMATCH),
+        (BODY_LENGTH_AT, 1000, StopReason.SIZE_MISMATCH),
+    ],
+)
+def test_one_wrong_field_costs_one_record(log: LogBuilder, at: int, value: int, reason: StopReason) -> None:
+    break_field(log, 4, at, value)
+    log.roll()
+    walked = Walked(segment(log))
+
+    assert walked.starts == without(log, 4)
+    assert walked.damage == [(places(log)[4], places(log)[5])]
+    assert walked.reasons == [reason]
+
+
+@pytest.mark.parametrize("filler", [b"\0", b"\xff", b"\xda\xa3\x20\xa7"])
+def test_overwritten_records_cost_only_those(log: LogBuilder, filler: bytes) -> None:
+    begin, end = log.records[3].physical_offset + 20, log.records[6].physical_offset + 30
+    log.patch(begin, (filler * SIZE)[: end - begin])
+    log.roll()
+    walked = Walked(segment(log))
+
+    assert walked.starts == without(log, 3, 4, 5, 6)
+    assert walked.damage == [(places(log)[3], places(log)[7])]
+
+
+def test_damage_at_both_ends_is_found(log: LogBuilder) -> None:
+    log.flip(log.records[0].physical_offset + MAGIC_AT)
+    log.flip(log.records[9].physical_offset + MAGIC_AT)
+    log.roll()
+    walked = Walked(segment(log))
+
+    assert walked.starts == without(log, 0, 9)
+    assert walked.damage == [(0, places(log)[1]), (places(log)[9], log.records[9].end - START)]
+
+
+def test_zeros_in_a_closed_segment_are_damage_to_its_end(log: LogBuilder) -> None:
+    walked = Walked(segment(log))
+
+    assert walked.damage == [(log.end - START, SIZE)]
+    assert walked.reasons == [StopReason.UNWRITTEN]
+    assert not walked.parts[-1].is_followed  # type: ignore[union-attr]  # it is damage
+
+
+def test_a_broken_blank_record_costs_nothing_but_itself(log: LogBuilder) -> None:
+    end = log.end
+    log.roll()
+    log.flip(end + MAGIC_AT)
+
+    assert Walked(segment(log)).damage == [(end - START, SIZE)]
+
+
+def test_a_segment_of_garbage_is_one_damage() -> None:
+    assert Walked(b"garbage " * 512).damage == [(0, SIZE)]
+
+
+# ------------------------------------------------------------------------------------------- blank records of odd sizes
+
+
+@pytest.mark.parametrize("size", [0, -1, 8, 100_000])
+def test_a_blank_record_of_a_wrong_size_ends_the_segment(log: LogBuilder, size: int) -> None:
+    end = log.append_raw(struct.pack(">iI", size, 0xCBD43194)) - START
+    walked = Walked(segment(log))
+
+    assert walked.damage == []
+    assert (walked.walk.stop, walked.walk.reason) == (end, StopReason.END_OF_FILE)
+
+
+@pytest.mark.parametrize("size", [0, -1, 8, 100_000])
+def test_a_blank_record_of_a_wrong_size_is_damage_if_newer_records_follow(log: LogBuilder, size: int) -> None:
+    log.patch(log.records[4].physical_offset, struct.pack(">iI", size, 0xCBD43194))
+    log.roll()
+    walked = Walked(segment(log))
+
+    assert walked.starts == without(log, 4)
+    assert walked.reasons == [StopReason.END_OF_FILE]
+
+
+def test_stale_records_do_not_make_damage_of_a_blank_record(log: LogBuilder) -> None:
+    stale = log.truncate(log.records[5].physical_offset)
+    log.append(log.records[-1], store_timestamp=FIRST_STORE_TIMESTAMP + 10_000)
+    log.append_raw(struct.pack(">iI", 0, 0xCBD43194))
+    log.append_raw(stale[log.end - log.records[-1].physical_offset :])
+
+    assert Walked(segment(log)).starts == places(log)
+
+
+# ------------------------------------------------------------------------------------------------------ hostile bodies
+
+
+def decoys(log: LogBuilder, count: int = 3, **fields: Any) -> bytes:  # noqa: ANN401 -- those of Record
+    """Make a body of whole records that claim the very places they will have."""
+    body = b""
+    for _ in range(count):
+        body += Record(b"decoy", physical_offset=log.end + BODY_AT + len(body), **fields).encode()
+    return body
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(SIZE_AT, 0), (SIZE_AT, 2**31 - 1), (SIZE_AT, 200), (MAGIC_AT, 1), (PHYSICAL_OFFSET_AT, 1)],
+)
+def test_records_in_the_body_of_a_broken_record_are_not_taken_for_data(log: LogBuilder, at: int, value: int) -> None:
+    log.append(decoys(log, store_timestamp=2**40))
+    log.append_all(b"after", b"the", b"end")
+    break_field(log, 10, at, value)
+    log.roll()
+
+    assert Walked(segment(log)).starts == without(log, 10)
+
+
+def test_records_in_a_body_that_was_not_written_to_its_end_are_not_taken_for_data(log: LogBuilder) -> None:
+    record = log.append(decoys(log, store_timestamp=2**40) + b"the part that is missing")
+    log.patch(record.end - 30, bytes(30))
+    walked = Walked(segment(log), only_newer=True, is_growing=True)
+
+    assert walked.starts == without(log, 10)
+    assert not walked.parts[-1].is_followed  # type: ignore[union-attr]  # it is damage
+
+
+# ------------------------------------------------------------------------------------------------------- stale records
+
+
+def with_stale_tail(log: LogBuilder, gap: int) -> list[int]:
+    """Move the write position back, append newer records, and leave the old ones behind; gives the sound places."""
+    keep = log.records[3].physical_offset
+    stale = log.truncate(keep)
+    log.append_all(b"new", b"newer", store_timestamp=FIRST_STORE_TIMESTAMP + 10_000)
+    sound = places(log)
+    log.append_raw(bytes(gap))
+    log.append_raw(stale[log.end - keep :])
+    return sound
+
+
+def test_older_records_behind_the_write_position_are_passed_over(log: LogBuilder) -> None:
+    sound = with_stale_tail(log, 8)
+    walked = Walked(segment(log), only_newer=True)
+
+    assert walked.starts == sound
+    assert walked.walk.stale > sound[-1]
+
+
+def test_a_newer_record_among_stale_ones_is_found_and_its_chain_followed(log: LogBuilder) -> None:
+    newer, following = log.records[8:]
+    log.patch(newer.physical_offset + STORE_TIMESTAMP_AT, struct.pack(">q", FIRST_STORE_TIMESTAMP + 20_000))
+    sound = with_stale_tail(log, 8)
+    found = [newer.physical_offset - START, following.physical_offset - START]
+
+    assert Walked(segment(log), only_newer=True).starts == [*sound, *found]
+
+
+def test_older_records_count_where_they_can_not_be_stale(log: LogBuilder) -> None:
+    log.patch(log.records[2].physical_offset + STORE_TIMESTAMP_AT, struct.pack(">q", 2**40))
+    log.flip(log.records[3].physical_offset + MAGIC_AT)
+    log.roll()
+
+    assert Walked(segment(log)).starts == without(log, 3)
+
+
+def test_a_search_reads_only_where_there_may_be_data(log: LogBuilder) -> None:
+    asked: list[int] = []
+
+    def next_data(position: int) -> int:
+        asked.append(position)
+        return SIZE
+
+    walked = Walked(segment(log), only_newer=True, next_data=next_data)
+
+    assert walked.damage == [(log.end - START, SIZE)]
+    assert len(asked) == 1
+
+
+# ----------------------------------------------------------------------------------------------------- growing segments
+
+
+def test_a_record_that_a_writer_finishes_meanwhile_is_no_damage(log: LogBuilder) -> None:
+    raw = np.frombuffer(bytearray(segment(log)), np.uint8)
+    begin, end = places(log)[5], places(log)[6]
+    record = raw[begin:end].copy()
+    raw[begin:end] = 0
+
+    def finish(position: int) -> int:
+        raw[begin:end] = record
+        return position
+
+    parts = list(Salvage(SegmentView(raw, START, finish), only_newer=True, is_growing=True).parts())
+    starts = [start for part in parts if isinstance(part, Run) for start in part.starts.tolist()]
+
+    assert starts == places(log)
+
+
+# ----------------------------------------------------------------------------------------------- it costs what it may
+
+
+def test_damage_everywhere_costs_no_more_than_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows: list[int] = []
+
+    def counted(data: memoryview, begin: int, end: int, start_offset: int) -> Scan:
+        windows.append(end - begin)
+        return follow_chain(data, begin, end, start_offset)
+
+    monkeypatch.setattr("store_core.format.damage.salvage.follow_chain", counted)
+    data = bytearray()
+    for _ in range(3000):
+        data += Record(b"x", physical_offset=START + len(data)).encode() + b"#"
+    walked = Walked(bytes(data))
+
+    assert len(walked.starts) == 3000
+    assert len(walked.damage) == 3000
+    assert len(windows) <= 3001
+    assert max(windows) <= 4096
+
+
+def test_bodies_are_read_twice_at_most_even_if_they_are_nested_a_thousand_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+
+    def counted(body: memoryview) -> int:
+        read.append(len(body))
+        return -1
+
+    monkeypatch.setattr("store_core.format.record.scan.body_crc", counted)
+    count, head = 1000, BODY_AT
+    data = bytearray(b"garbage!")
+    tail = b"body" + struct.pack(">bh", 0, 0)
+    for number in range(count):  # each claims all that follows as its body; only their checksums are wrong
+        rest = (count - 1 - number) * head + len(b"body")
+        record = Record(b"", physical_offset=START + len(data), crc=7).encode()[: head - 4]
+        data += struct.pack(">i", head + rest + 3) + record[4:] + struct.pack(">i", rest)
+    walked = Walked(bytes(data + tail))
+
+    assert walked.starts == []
+    assert walked.damage == [(0, len(data) + len(tail))]
+    assert 0 < sum(read) <= 2 * len(data)
+
+
+# ----------------------------------------------------------------------------------------------------------- for all
+
+
+@given(logs() | layouts())
+def test_as_long_as_nothing_is_broken_the_walk_is_the_chain(log: Log) -> None:
+    chain = follow_chain(memoryview(log.data), start_offset=log.start_offset)
+    walked = Walked(log.data, log.start_offset)
+
+    assert walked.starts[: chain.starts.size] == chain.starts.tolist()
+    if not chain.reason.is_damage and chain.reason is not StopReason.UNWRITTEN:
+        assert walked.damage == []
+
+
+@given(mutated(logs() | layouts()), st.booleans(), st.booleans())
+def test_parts_are_sound_and_leave_nothing_out(log: Log, only_newer: bool, is_growing: bool) -> None:
+    walked = Walked(log.data, log.start_offset, only_newer=only_newer, is_growing=is_growing)
+    position = 0
+    for part in walked.parts:
+        if isinstance(part, Run):
+            chain = follow_chain(memoryview(log.data), position, part.stop, log.start_offset)
+            assert part.starts.tolist() == chain.starts.tolist()
+            position = part.stop
+        else:
+            assert part.begin == position
+            assert part.begin < part.end
+            position = part.end
+    assert walked.walk.stop <= position <= len(log.data)
+
+
+@given(mutated(logs() | layouts()), st.data())
+def test_a_walk_that_stops_early_sees_the_same(log: Log, data: st.DataObject) -> None:
+    until = data.draw(st.integers(0, len(log.data)))
+    whole = Walked(log.data, log.start_offset)
+    part = Walked(log.data, log.start_offset, until=until)
+
+    assert part.starts == [start for start in whole.starts if start < until]
+    assert part.damage == [damage for damage in whole.damage if damage[0] < until]
+
+
+@given(mutated(logs() | layouts()), st.booleans(), st.data())
+def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer: bool, data: st.DataObject) -> None:
+    segment = SegmentView(np.frombuffer(log.data, np.uint8), log.start_offset)
+    sound = [
+        Place(),
+        *(part.place for part in Salvage(segment, only_newer=only_newer).parts() if isinstance(part, Run)),
+    ]
+    place = data.draw(st.sampled_from(sound))
+    whole = Walked(log.data, log.start_offset, only_newer=only_newer)
+    rest = list(Salvage(segment, only_newer=only_newer).parts(place))
+
+    assert [start for part in rest if isinstance(part, Run) for start in part.starts.tolist()] == [
+        start for start in whole.starts if start >= place.position
+    ]
+    assert [(part.begin, part.end) for part in rest if isinstance(part, Damage)] == [
+        damage for damage in whole.damage if damage[0] >= place.position
+    ]

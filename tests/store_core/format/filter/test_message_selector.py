@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Selectors read subscriptions as RocketMQ's clients do, and ask queue units and records what they can tell."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core import CorruptRecordError, FilterError, MessageSelector
+from store_core.format.filter.message_filter import MessageFilter
+from store_core.format.filter.message_selector import TagSubscription
+from store_core.format.java_hash import hash_code
+from tests.builders import BODY_AT, Record
+
+CLASH = ("Aa", "BB")
+"""Two texts of one hash."""
+
+
+def record(**properties: str) -> memoryview:
+    return memoryview(Record(b"body", properties=properties).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("TagA", {"TagA"}),
+        ("TagA || TagB", {"TagA", "TagB"}),
+        (" TagA||TagB || ||TagA", {"TagA", "TagB"}),
+        ("||TagA", {"TagA"}),
+        ("|||TagA", {"|TagA"}),
+        ("* || TagA", {"*", "TagA"}),
+        (" * ", {"*"}),
+        ("a | b", {"a | b"}),
+        ("\tTagA\n\x00||\u2003TagB", {"TagA", "\u2003TagB"}),
+        (" ", set()),
+        (" || ", set()),
+    ],
+)
+def test_tags_are_cut_as_clients_cut_them(text: str, tags: set[str]) -> None:
+    found = TagSubscription.parse(text)
+
+    assert tags == set(found.tags)
+    assert {hash_code(tag) for tag in tags} == set(found.codes)
+    assert not found.is_all
+
+
+@pytest.mark.parametrize("text", ["*", ""])
+def test_a_star_and_nothing_stand_for_all_messages(text: str) -> None:
+    selector = MessageSelector.by_tag(text)
+
+    assert selector == MessageSelector.NONE
+    assert selector.is_all
+    assert selector.matches({})
+
+
+@pytest.mark.parametrize("text", ["||", "||||"])
+def test_separators_alone_are_refused(text: str) -> None:
+    with pytest.raises(FilterError, match="found only separators"):
+        MessageSelector.by_tag(text)
+
+
+def test_a_queue_unit_is_compared_by_hash_and_a_message_by_its_tags() -> None:
+    selector = MessageSelector.by_tag(f"{CLASH[0]} || TagB")
+
+    assert selector.is_matched_by_consume_queue(hash_code(CLASH[1]))
+    assert not selector.matches({"TAGS": CLASH[1]})
+    assert selector.matches({"TAGS": "TagB"})
+    assert not selector.matches({"TAGS": "TagB || TagC"})
+    assert not selector.matches({})
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_only_the_lower_half_of_a_tags_code_counts(code: int) -> None:
+    selector = MessageSelector.by_tag("TagA")
+
+    assert ((code - hash_code("TagA")) % 2**32 == 0) == selector.is_matched_by_consume_queue(code)
+    assert selector.is_matched_by_consume_queue((code >> 32 << 32) + hash_code("TagA") % 2**32)
+
+
+def test_a_lost_tags_code_matches_every_subscription() -> None:
+    assert MessageSelector.by_tag("TagA").is_matched_by_consume_queue(None)
+    assert MessageSelector.by_tag(" || ").is_matched_by_consume_queue(None)
+    assert not MessageSelector.by_tag(" || ").is_matched_by_consume_queue(0)
+
+
+def test_tags_are_not_asked_of_the_record_again() -> None:
+    assert MessageSelector.by_tag("TagA").is_matched_by_commit_log(record(TAGS="TagB"))
+
+
+@pytest.mark.parametrize(("value", "matches"), [("6", True), ("5", False), (None, None)])
+def test_an_expression_is_asked_of_the_properties(value: str | None, *, matches: bool | None) -> None:
+    selector = MessageSelector.by_sql("a > 5")
+    properties = {} if value is None else {"a": value}
+
+    assert matches is selector.matches(properties)
+    assert (matches is True) == selector.is_matched_by_commit_log(record(**properties))
+    assert selector.is_matched_by_consume_queue(hash_code("TagA"))
+
+
+def test_what_an_expression_fails_on_is_an_error_of_the_message_and_no_match_of_the_record() -> None:
+    selector = MessageSelector.by_sql("a > 5")
+
+    with pytest.raises(FilterError, match="expected a whole number of 32 bits, found 'x'"):
+        selector.matches({"a": "x"})
+    assert not selector.is_matched_by_commit_log(record(a="x"))
+
+
+def test_an_expression_is_compiled_and_records_are_read_by_the_rules_of_the_release() -> None:
+    stored = memoryview(Record(properties=b"a\x01b\x01c\x02").encode())
+
+    assert MessageSelector.by_sql("a IS NULL", "4.3").is_matched_by_commit_log(stored)
+    assert MessageSelector.by_sql("a CONTAINS 'b'", "5.3").is_matched_by_commit_log(stored)
+    assert not MessageSelector.by_sql("a CONTAINS 'b'", "4.9").is_matched_by_commit_log(stored)
+
+
+@pytest.mark.parametrize("text", ["", "a >", "/* only */"])
+def test_an_expression_that_does_not_compile_is_refused_when_it_is_given(text: str) -> None:
+    with pytest.raises(FilterError):
+        MessageSelector.by_sql(text)
+
+
+def test_a_selector_can_be_made_by_the_name_of_its_language() -> None:
+    assert MessageSelector.of("SQL92", "a > 5") == MessageSelector.by_sql("a > 5")
+    assert MessageSelector.of("TAG", "TagA") == MessageSelector.by_tag("TagA")
+    with pytest.raises(FilterError, match="expected a filter type of TAG, SQL92, found 'SQL'"):
+        MessageSelector.of("SQL", "a > 5")
+
+
+@pytest.mark.parametrize(
+    "selector", [MessageSelector.NONE, MessageSelector.by_tag("A"), MessageSelector.by_sql("a > 5")]
+)
+def test_selectors_are_filters_and_pickle(selector: MessageSelector) -> None:
+    assert isinstance(selector, MessageFilter)
+    assert selector == pickle.loads(pickle.dumps(selector))  # noqa: S301 -- our own
+
+
+@pytest.mark.parametrize("size", [0, 7, BODY_AT, 95])
+def test_bytes_that_are_no_record_are_an_error(size: int) -> None:
+    with pytest.raises(CorruptRecordError):
+        MessageSelector.by_sql("a > 5").is_matched_by_commit_log(record(a="6")[:size])

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One record into one message: records that RocketMQ wrote, byte for byte, and errors that tell where and what."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from store_core.errors import CorruptRecordError
+from store_core.format import layout
+from store_core.format.message import MessageExt
+from store_core.format.properties import PropertyParser
+from store_core.format.record.decode import decode_message, decode_topic
+from store_core.format.record.scan import StopReason, check_record
+from store_core.format.sys_flag import CompressionType, TransactionType
+from tests.builders import BODY_AT, MAGIC_AT, SIZE_AT
+from tests.segment import Segment
+from tests.strategies import Log, logs, mutated
+
+MAGIC_V1, MAGIC_V2 = -626843481, -626843477
+
+# Written by RocketMQ 5.3.3, but for the second one, by 4.9.4.
+PLAIN = bytes.fromhex("""
+0000007bdaa320a7516fa58a000000010000000000000000000000000000000000000000000000000000018bcfe568000a010203000015b3
+000001a1fd5f54777f00000100002a9f00000000000000000000000000000005626f64793006546f7069634100154b455953016b31206b32
+0254414753015461674102""")
+PROPERTY_CRC = bytes.fromhex("""
+00000081daa320a755bc801d000000000000000000000000000000000000000000000000000000000000018bcfe568000a010203000015b3
+000001a1fd63dc867f00000100002a9f00000000000000000000000000000003010203015400224b455953016b02544147530141025f5f43
+5243333223013634363633353634373102""")
+IPV6 = bytes.fromhex(
+    """
+00000085daa320a755bc801d000000000000000000000000000000000000000000000000000000300000018bcfe5680020010db800000000
+00000000000000020000004d000001a1fd63ea68fe80000000000000000000000000000100002a9f000000000000000000000000000000030
+102030154000e4b455953016b0254414753014102""".replace("\n", "")
+)
+INNER_BATCH = bytes.fromhex(
+    """
+000000c8daa320a7051ebb1100000000000000000000000000000001000000000000009f000000c00000018bcfe568007f00000100000001
+000001a1fd68e0537f0000010000000200000000000000000000000000000052000000290000000000000000000000000000000262300011
+574149540174727565025441475301410200000029000000000000000000000000000000026231001157414954017472756502544147530
+141020242510019494e4e45525f42415345013102494e4e45525f4e554d013202""".replace("\n", "")
+)
+
+
+def plain_message(**changes: object) -> MessageExt:
+    fields: dict[str, object] = {
+        "topic": "TopicA",
+        "queue_id": 1,
+        "queue_offset": 0,
+        "physical_offset": 0,
+        "store_size": 123,
+        "store_timestamp": 0x1A1FD5F5477,
+        "born_timestamp": 1700000000000,
+        "store_host": "127.0.0.1:10911",
+        "born_host": "10.1.2.3:5555",
+        "body": b"body0",
+        "body_crc": 0x516FA58A,
+        "flag": 0,
+        "sys_flag": 0,
+        "reconsume_times": 0,
+        "prepared_transaction_offset": 0,
+        "magic_code": MAGIC_V1,
+        "msg_id": "7F00000100002A9F0000000000000000",
+        "properties": {"KEYS": "k1 k2", "TAGS": "TagA"},
+    }
+    return MessageExt(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def decode(record: bytes, start_offset: int = 0) -> MessageExt:
+    return decode_message(memoryview(record), 0, start_offset)
+
+
+def test_a_plain_record_of_rocketmq() -> None:
+    message = decode(PLAIN)
+
+    assert message == plain_message()
+    assert len(PLAIN) == message.store_size == 123
+    assert (message.tags, message.keys, message.tags_code) == ("TagA", ["k1", "k2"], 2598919)
+
+
+def test_the_same_record_without_a_last_separator() -> None:
+    """As 4.9.4 wrote it: one byte of properties less."""
+    shorter = bytearray(PLAIN[:-1])
+    struct.pack_into(">i", shorter, SIZE_AT, 122)
+    struct.pack_into(">h", shorter, BODY_AT + 5 + 1 + 6, 0x14)
+
+    assert decode(bytes(shorter)) == plain_message(store_size=122)
+
+
+def test_a_record_of_rocketmq_with_property_crc() -> None:
+    message = decode(PROPERTY_CRC)
+
+    assert message.store_size == len(PROPERTY_CRC) == 129
+    assert message.body == b"\1\2\3"
+    assert message.properties == {"KEYS": "k", "TAGS": "A", "__CRC32#": "6466356471"}
+
+
+def test_a_record_of_rocketmq_with_ipv6_hosts() -> None:
+    message = decode(IPV6)
+
+    assert message.store_size == len(IPV6) == 133
+    assert (message.born_host, message.store_host) == ("[2001:db8::2]:77", "[fe80::1]:10911")
+    assert message.sys_flag == 0x30
+    assert message.msg_id == "FE80000000000000000000000000000100002A9F0000000000000000"
+    assert message.properties == {"KEYS": "k", "TAGS": "A"}
+
+
+def test_an_inner_batch_of_rocketmq_is_one_message() -> None:
+    message = decode(INNER_BATCH, start_offset=159)
+
+    assert message.store_size == len(INNER_BATCH) == 200
+    assert (message.topic, message.sys_flag, message.queue_offset) == ("BQ", 0xC0, 1)
+    assert message.properties == {"INNER_BASE": "1", "INNER_NUM": "2"}
+    assert len(message.body) == 0x52
+
+
+def test_a_v2_record_of_rocketmq() -> None:
+    """The record with property CRC, its topic 130 times `t`; the CRC's digits are those that 5.3.3 wrote."""
+    record = bytearray(PROPERTY_CRC)
+    record[MAGIC_AT : MAGIC_AT + 4] = bytes.fromhex("daa320ab")
+    record[BODY_AT + 3 : BODY_AT + 5] = bytes.fromhex("0082") + b"t" * 130
+    record[:4] = bytes.fromhex("00000103")
+    record = record.replace(b"6466356471", b"8074819910")
+    message = decode(bytes(record))
+
+    assert len(record) == message.store_size == 0x103
+    assert (message.magic_code, message.topic) == (MAGIC_V2, "t" * 130)
+    assert message.properties["__CRC32#"] == "8074819910"
+
+
+def test_a_blank_record_of_rocketmq() -> None:
+    rest = bytes.fromhex("000003eccbd43194").ljust(0x3EC, b"\0")
+
+    assert check_record(memoryview(rest), 0).reason is StopReason.END_OF_FILE
+    with pytest.raises(CorruptRecordError, match="blank record at offset 3092"):
+        decode(rest, start_offset=3092)
+
+
+def test_a_unit_of_the_queue_extension_of_rocketmq() -> None:
+    unit = bytes.fromhex("00170000000000000041000001a1fd68fbae0003010203")
+    head = np.frombuffer(unit, layout.unit_dtype(layout.CONSUME_QUEUE_EXT_UNIT), 1)[0]
+
+    assert head.tolist() == (23, 65, 0x1A1FD68FBAE, 3)
+    assert len(unit) == head["size"]
+
+
+def test_a_filler_unit_of_rocketmq() -> None:
+    filler = np.frombuffer(bytes.fromhex("00000000000000007fffffff0000000000000000"), np.uint8)
+
+    assert filler.view(layout.unit_dtype(layout.CONSUME_QUEUE_UNIT))[0].tolist() == (0, 0x7FFFFFFF, 0)
+
+
+# --- what the fields mean ---
+
+
+def test_integers_are_signed() -> None:
+    log = Segment().append(
+        b"", flag=-1, queue_id=-2, queue_offset=-3, reconsume_times=-4, prepared_transaction_offset=-5
+    )
+    message = decode(bytes(log.data))
+
+    assert (message.flag, message.queue_id, message.queue_offset) == (-1, -2, -3)
+    assert (message.reconsume_times, message.prepared_transaction_offset) == (-4, -5)
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "kind", "is_queued"),
+    [
+        (0, TransactionType.NOT_TYPE, True),
+        (4, TransactionType.PREPARED_TYPE, False),
+        (8, TransactionType.COMMIT_TYPE, True),
+        (12 | 1, TransactionType.ROLLBACK_TYPE, False),
+    ],
+)
+def test_transaction_type_is_two_bits_of_the_sys_flag(sys_flag: int, kind: TransactionType, is_queued: bool) -> None:
+    message = decode(bytes(Segment().append(b"", sys_flag=sys_flag).data))
+
+    assert message.transaction_type is kind
+    assert message.transaction_type.is_queued is is_queued
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "kind"),
+    [
+        (0, CompressionType.NONE),
+        (0x300, CompressionType.NONE),
+        (1, CompressionType.ZLIB),
+        (0x101, CompressionType.LZ4),
+        (0x201, CompressionType.ZSTD),
+        (0x301, CompressionType.ZLIB),
+    ],
+)
+def test_compression_type_counts_only_on_compressed_bodies(sys_flag: int, kind: CompressionType) -> None:
+    assert decode(bytes(Segment().append(b"", sys_flag=sys_flag).data)).compression is kind
+
+
+@pytest.mark.parametrize("sys_flag", [0x401, 0x501, 0x601, 0x701])
+def test_compression_types_above_three_are_refused(sys_flag: int) -> None:
+    message = decode(bytes(Segment().append(b"", sys_flag=sys_flag).data))
+
+    with pytest.raises(ValueError, match=str(sys_flag >> 8)):
+        _ = message.compression
+
+
+def test_properties_that_are_not_there_are_none() -> None:
+    message = decode(bytes(Segment().append(b"").data))
+
+    assert (message.tags, message.keys, message.unique_key, message.tags_code) == (None, None, None, 0)
+    assert message.properties == {}
+
+
+def test_properties_are_read_by_the_rules_of_the_release() -> None:
+    data = memoryview(bytes(Segment().append(b"", properties=b"\x01x\x02a\x01b\x01c\x02").data))
+
+    assert decode_message(data, 0, parser=PropertyParser.FIRST_SEPARATOR).properties == {"a": "b\x01c"}
+    assert decode_message(data, 0, parser=PropertyParser.EXACT_PAIR).properties == {"": "x"}
+
+
+def test_malformed_properties_are_replaced_not_refused() -> None:
+    message = decode(bytes(Segment().append(b"", properties=b"a\x01\xffb\x02TAGS\x01\xed\xa0\x80\x02").data))
+
+    assert message.properties == {"a": "\ufffdb", "TAGS": "\ufffd"}
+
+
+# --- errors ---
+
+
+def test_an_error_names_file_offset_expected_found_and_bytes() -> None:
+    log = Segment(start_offset=1 << 30).append(b"one", b"two").put(MAGIC_AT, ">i", 0)
+    start = log.starts[1]
+
+    with pytest.raises(CorruptRecordError) as caught:
+        decode_message(memoryview(log.data), start, 1 << 30, file="00000000001073741824")
+    error = caught.value
+
+    assert (error.problem, error.file, error.offset) == ("bad magic code", "00000000001073741824", (1 << 30) + start)
+    assert (error.expected, error.found) == ("0xdaa320a7 or 0xdaa320ab", "0x00000000")
+    assert error.next_bytes == bytes(log.data[start : start + 16])
+    assert str(error).startswith(
+        f"bad magic code at offset {(1 << 30) + start} of 00000000001073741824: expected 0xdaa320a7 or 0xdaa320ab, "
+        "found 0x00000000; next bytes 00 00 00"
+    )
+
+
+def test_an_error_survives_pickling() -> None:
+    with pytest.raises(CorruptRecordError) as caught:
+        decode(bytes(Segment().append(b"one").shrink(1).data))
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 -- our own bytes
+
+    assert str(copy) == str(caught.value)
+    assert (copy.problem, copy.offset, copy.next_bytes) == (
+        caught.value.problem,
+        caught.value.offset,
+        caught.value.next_bytes,
+    )
+
+
+def test_a_wrong_checksum_is_an_error_only_where_it_is_asked_for() -> None:
+    data = memoryview(bytes(Segment().append(b"one", crc=7).data))
+
+    assert decode_message(data, 0, verify_crc=False).body == b"one"
+    with pytest.raises(CorruptRecordError, match="bad body CRC at offset 0 of <memory>: expected body CRC 7, found"):
+        decode_message(data, 0)
+
+
+@pytest.mark.parametrize("topic", [b"\xff", b"orders\xc3", b"\xed\xa0\x80"])
+def test_a_topic_that_is_not_utf8_is_an_error(topic: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="topic is not UTF-8 at offset 0"):
+        decode(bytes(Segment().append(b"", topic=topic).data))
+    with pytest.raises(CorruptRecordError, match="topic is not UTF-8 at offset 77 of file"):
+        decode_topic(topic, 77, "file")
+
+
+def message_or_error(log: Log, start: int) -> MessageExt | CorruptRecordError:
+    try:
+        return decode_message(memoryview(log.data), start, log.start_offset)
+    except CorruptRecordError as error:
+        return error
+
+
+@given(mutated(logs()))
+def test_broken_bytes_raise_nothing_but_errors_that_say_where(log: Log) -> None:
+    for start in log.starts:
+        match message_or_error(log, start):
+            case CorruptRecordError(offset=offset):
+                assert offset == log.start_offset + start
+            case message:
+                assert message.physical_offset == log.start_offset + start
+                assert message.store_size <= len(log.data) - start

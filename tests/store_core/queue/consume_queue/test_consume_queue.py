@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Putting units into a queue one by one, and reading them."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.errors import SegmentLayoutError
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, CqUnit
+from tests.store_core.queue.consume_queues import (
+    FILE_SIZE,
+    RELEASES,
+    UNITS,
+    QueueMaker,
+    Unit,
+    put_all,
+    records,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+    from store_core.queue.queue_rules import Release
+
+BLANK = (0, 2**31 - 1, 0)
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> QueueMaker:
+    return QueueMaker(tmp_path / "T" / "0")
+
+
+@pytest.fixture
+def queue(maker: QueueMaker) -> ConsumeQueue:
+    return maker.new()
+
+
+def indexes(queue: ConsumeQueue) -> list[int]:
+    return [unit.queue_offset for unit in queue.iterate_from(queue.min_offset_in_queue)]
+
+
+def stored(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
+    return [unit[1:] for unit in queue.iterate_from(0)]
+
+
+def request(unit: Unit) -> DispatchRequest:
+    return DispatchRequest("T", 0, unit.physical_offset, unit.size, unit.tags_code, 1, unit.queue_offset)
+
+
+# ---- the unit
+
+
+def test_a_unit_is_twenty_bytes() -> None:
+    assert (20, 20) == (CQ_STORE_UNIT_SIZE, UNIT_DTYPE.itemsize)
+
+
+def test_a_unit_is_offset_size_and_tags_code_in_big_endian(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    queue.put_message_position_info(0x0102030405060708, 0x11121314, -2, 0)
+
+    expected = bytes.fromhex("0102030405060708 11121314 fffffffffffffffe")
+    assert expected == maker.file_bytes()[0][:20]
+
+
+def test_a_file_size_that_is_no_multiple_of_the_unit_is_rounded_up(maker: QueueMaker) -> None:
+    maker.rules = replace(maker.rules, consume_queue_file_size=FILE_SIZE - 19)
+
+    assert FILE_SIZE == maker.new().mapped_file_queue.file_size
+
+
+# ---- putting
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_units_fill_file_after_file(tmp_path: Path, release: Release) -> None:
+    maker = QueueMaker(tmp_path, release)
+    queue = maker.new()
+    units = records(2 * UNITS + 3)
+
+    assert all(put_all(queue, units))
+    assert [0, FILE_SIZE, 2 * FILE_SIZE] == list(maker.file_bytes())
+    assert [unit[:3] for unit in units] == stored(queue)
+    assert (0, 2 * UNITS + 3) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
+
+
+def test_a_queue_without_units_has_no_bounds(queue: ConsumeQueue) -> None:
+    assert (0, 0, -1) == (queue.min_offset_in_queue, queue.max_offset_in_queue, queue.max_physical_offset)
+    assert queue.get_index_buffer(0) is None
+    assert queue.last_unit is None
+
+
+@pytest.mark.parametrize(
+    ("release", "covered", "next_size", "is_put"),
+    [
+        ("4.3", 1000, 50, False),  # it starts where the last one starts
+        ("4.3", 1000, 500, False),
+        ("4.9", 1100, 100, False),
+        ("4.9", 1100, 101, True),  # it ends behind the last one's end
+        ("5.3", 1100, 100, False),
+        ("5.3", 1100, 101, True),
+    ],
+)
+def test_a_covered_record_is_not_put_again(
+    tmp_path: Path, release: Release, covered: int, next_size: int, is_put: bool
+) -> None:
+    queue = QueueMaker(tmp_path, release).new()
+    queue.put_message_position_info(1000, 100, 0, 0)
+
+    assert covered == queue.max_physical_offset
+    assert queue.put_message_position_info(1000, next_size, 0, 1)
+    assert 1 + is_put == queue.max_offset_in_queue
+
+
+@pytest.mark.parametrize("first", [13, 10, 1, 29])
+def test_a_queue_begins_at_the_index_of_its_first_unit(queue: ConsumeQueue, maker: QueueMaker, first: int) -> None:
+    put_all(queue, records(3, first))
+
+    assert first // UNITS * FILE_SIZE == min(maker.file_bytes())
+    assert (first, first + 3) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
+    assert list(range(first, first + 3)) == indexes(queue)
+    assert first * CQ_STORE_UNIT_SIZE == queue.mapped_file_queue.flushed_where
+
+
+def test_what_lies_before_the_first_unit_points_nowhere(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    put_all(queue, records(1, 13))
+
+    assert [BLANK] * 3 == [unit[1:] for unit in maker.opened().iterate_from(10)][:3]
+
+
+def test_only_a_queue_without_files_begins_in_the_middle(queue: ConsumeQueue) -> None:
+    put_all(queue, records(UNITS))
+    put_all(queue, records(1, 25))
+
+    assert (0, UNITS + 1) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
+
+
+def test_an_index_before_the_end_is_taken_for_a_repetition(queue: ConsumeQueue) -> None:
+    put_all(queue, records(5))
+
+    assert queue.put_message_position_info(9000, 100, 0, 4)
+    assert 5 == queue.max_offset_in_queue
+
+
+def test_index_0_is_never_compared(queue: ConsumeQueue) -> None:
+    put_all(queue, records(5))
+
+    assert queue.put_message_position_info(9000, 100, 0, 0)
+    assert (9000, 100, 0) == stored(queue)[5]
+
+
+def test_a_unit_behind_a_gap_goes_to_the_end_and_is_counted(queue: ConsumeQueue) -> None:
+    put_all(queue, records(5))
+    put_all(queue, records(2, 8))
+
+    assert [unit[:3] for unit in records(2, 8)] == stored(queue)[5:]
+    assert 2 == queue.misplaced
+
+
+def test_a_record_whose_end_overflows_is_taken_for_a_covered_one(queue: ConsumeQueue) -> None:
+    assert queue.put_message_position_info(2**63 - 1, 10, 0, 0)
+    assert 0 == queue.max_offset_in_queue
+
+
+@pytest.mark.parametrize("queue_offset", [-1, -(2**63), 2**62, 2**63 - 1, (2**63 - 1) // 20])
+@pytest.mark.parametrize("count", [0, 3])
+def test_an_index_without_a_position_is_refused(
+    queue: ConsumeQueue, maker: QueueMaker, queue_offset: int, count: int
+) -> None:
+    put_all(queue, records(count))
+    before = state_of(queue), maker.file_bytes()
+
+    assert not queue.put_message_position_info(9000, 100, 0, queue_offset)
+    assert not queue.put_message_position_info_wrapper(request(Unit(9000, 100, 0, queue_offset)))
+    assert str(queue_offset) in str(queue.refusal_of(queue_offset))
+    assert before == (state_of(queue), maker.file_bytes())
+    assert ([], 0) == (maker.clock.slept, maker.errors)
+
+
+def test_the_largest_index_fills_one_file_and_then_the_queue_is_full(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    last = (2**63 - 1) // FILE_SIZE * UNITS - 1
+    assert queue.put_message_position_info(9000, 100, 0, last)
+
+    assert [(last - UNITS + 1) * CQ_STORE_UNIT_SIZE] == list(maker.file_bytes())
+    assert last + 1 == queue.max_offset_in_queue
+    assert not queue.put_message_position_info(9100, 100, 0, 0)
+    assert 1 == len(maker.file_bytes())
+
+
+def test_a_far_index_costs_one_file(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    put_all(queue, [Unit(1000, 100, 0, 2**58 + 7)])
+
+    assert {FILE_SIZE} == {len(data) for data in maker.file_bytes().values()}
+    assert 1 == len(maker.file_bytes())
+
+
+# ---- failures
+
+
+def test_a_unit_is_tried_thirty_times_a_second_apart(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    put_all(queue, records(2))
+    before = state_of(queue)
+    maker.disk.fail("write", errno.EIO, times=1000)
+
+    assert not queue.put_message_position_info_wrapper(request(records(3)[2]))
+    assert [1.0] * 30 == maker.clock.slept
+    assert 1 == maker.errors
+    assert before == state_of(queue)
+
+
+def test_a_unit_that_failed_is_put_by_a_later_try(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    units = records(3)
+    put_all(queue, units[:2])
+    maker.disk.fail("write", errno.ENOSPC, times=4)
+
+    assert queue.put_message_position_info_wrapper(request(units[2]))
+    assert ([1.0] * 4, 0) == (maker.clock.slept, maker.errors)
+    assert [unit[:3] for unit in units] == stored(queue)
+
+
+@pytest.mark.parametrize("operation", ["open", "grow", "write"])
+def test_a_queue_that_could_not_begin_begins_by_a_later_try(tmp_path: Path, operation: str) -> None:
+    sound, failing = QueueMaker(tmp_path / "sound"), QueueMaker(tmp_path / "failing")
+    failing.disk.fail(operation, errno.ENOSPC, times=2)
+    queues = sound.new(), failing.new()
+    for queue in queues:
+        assert queue.put_message_position_info_wrapper(request(records(1, 13)[0]))
+
+    assert state_of(queues[0]) == state_of(queues[1])
+    assert sound.file_bytes() == failing.file_bytes()
+
+
+def test_nothing_is_tried_while_queues_must_not_be_written(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    maker.is_writable = False
+
+    assert not queue.put_message_position_info_wrapper(request(records(1)[0]))
+    assert (0, 1, []) == (queue.max_offset_in_queue, maker.errors, maker.clock.slept)
+
+
+# ---- the extension
+
+
+class Extension:
+    """Remembers what it was asked."""
+
+    def __init__(self, address: int | None) -> None:
+        self.address = address
+        self.asked: list[tuple[str, object]] = []
+
+    def load(self) -> tuple[str, ...]:
+        return ("extension",)
+
+    def recover(self) -> None:
+        self.asked.append(("recover", None))
+
+    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int | None:
+        self.asked.append(("put", (tags_code, store_timestamp, bit_map)))
+        return self.address
+
+    def truncate_by_min_address(self, address: int) -> None:
+        self.asked.append(("min", address))
+
+    def truncate_by_max_address(self, address: int) -> None:
+        self.asked.append(("max", address))
+
+    def flush(self, least_pages: int) -> bool:
+        self.asked.append(("flush", least_pages))
+        return False
+
+    def destroy(self) -> None:
+        self.asked.append(("destroy", None))
+
+    def close(self) -> None:
+        self.asked.append(("close", None))
+
+
+@pytest.mark.parametrize(("address", "tags_code"), [(-(2**63) + 20, -(2**63) + 20), (None, 7), (-(2**31), 7)])
+def test_the_tags_code_gives_way_to_an_address(maker: QueueMaker, address: int | None, tags_code: int) -> None:
+    ext = Extension(address)
+    queue = maker.new(ext=ext)
+    queue.put_message_position_info_wrapper(request(Unit(1000, 100, 7, 0)))
+
+    assert [("put", (7, 1, b""))] == ext.asked
+    assert [(1000, 100, tags_code)] == stored(queue)
+
+
+def test_the_extension_is_opened_cut_flushed_and_closed_with_its_queue(maker: QueueMaker) -> None:
+    ext = Extension(-(2**63) + 20)
+    queue = maker.new(ext=ext)
+    queue.put_message_position_info_wrapper(request(Unit(1000, 100, 7, 0)))
+    ext.asked.clear()
+    again = maker.new(ext=ext)
+
+    assert ("extension",) == again.load()
+    again.recover()
+    again.min_logic_offset = -1
+    again.correct_min_offset(1000)
+    assert not again.flush(0)
+    again.close()
+    again.truncate_dirty_logic_files(0)
+    again.destroy()
+    assert [
+        ("recover", None),
+        ("max", -(2**63) + 20),
+        ("min", -(2**63) + 20),
+        ("flush", 0),
+        ("close", None),
+        ("max", 1),
+        ("destroy", None),
+    ] == ext.asked
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize(("index", "count"), [(0, 10), (9, 1), (10, 10), (19, 1), (20, 3), (22, 1), (23, None)])
+def test_an_index_buffer_ends_with_its_file(queue: ConsumeQueue, index: int, count: int | None) -> None:
+    put_all(queue, records(23))
+    units = queue.get_index_buffer(index)
+
+    assert count == (None if units is None else len(units))
+    if units is not None:
+        assert 1000 + 100 * index == units["physical_offset"][0]
+
+
+@pytest.mark.parametrize("index", [12, -1, -(2**62), 2**62])
+def test_there_is_no_index_buffer_below_the_minimum_or_far_away(queue: ConsumeQueue, index: int) -> None:
+    put_all(queue, records(3, 13))
+
+    assert queue.get_index_buffer(index) is None
+
+
+def test_an_index_buffer_copies_nothing_and_outlives_its_file(queue: ConsumeQueue) -> None:
+    put_all(queue, records(2))
+    units = queue.get_index_buffer(0)
+    assert units is not None
+    queue.destroy()
+
+    assert not units.flags.owndata
+    assert not units.flags.writeable
+    assert [1000, 1100] == units["physical_offset"].tolist()
+
+
+def test_an_iteration_crosses_files_and_holes_between_them(maker: QueueMaker) -> None:
+    put_all(maker.new(), records(5 * UNITS + 1))
+    (maker.directory / f"{FILE_SIZE:020d}").unlink()
+    queue = maker.opened()
+
+    expected = [unit for unit in range(5 * UNITS + 1) if unit // UNITS != 1]
+    assert expected == [unit.queue_offset for unit in queue.iterate_from(0)]
+    assert [8, 20, 30, 40, 50] == [first for first, _ in queue.buffers_from(8)]
+    assert [10, 20, 30] == [queue.roll_next_file(index) for index in (0, 10, 29)]
+
+
+def test_units_put_during_an_iteration_are_left_for_the_next(queue: ConsumeQueue) -> None:
+    put_all(queue, records(2))
+    iteration = queue.iterate_from(0)
+    first = next(iteration)
+    put_all(queue, records(2, 2))
+
+    assert [0, 1] == [first.queue_offset, *(unit.queue_offset for unit in iteration)]
+
+
+def test_the_last_unit_is_the_newest(queue: ConsumeQueue) -> None:
+    put_all(queue, records(UNITS))
+
+    assert CqUnit(9, 1900, 100, 63) == queue.last_unit
+
+
+# ---- life
+
+
+def test_a_queue_is_loaded_as_it_was_left(maker: QueueMaker) -> None:
+    queue = maker.new()
+    put_all(queue, records(13))
+    queue.flush(0)
+    queue.flush(0)
+    queue.mapped_file_queue.committed_where = queue.mapped_file_queue.flushed_where
+    queue.close()
+
+    assert state_of(queue) == state_of(maker.opened())
+
+
+def test_a_destroyed_queue_starts_again(queue: ConsumeQueue, maker: QueueMaker) -> None:
+    put_all(queue, records(3, 13))
+    queue.destroy()
+
+    assert not maker.directory.exists()
+    assert state_of(maker.new()) | {"flushed_where": 0} == state_of(queue)
+    assert all(put_all(queue, records(2)))
+    assert [0, 1] == indexes(queue)
+
+
+def test_flushing_says_whether_nothing_changed(queue: ConsumeQueue) -> None:
+    put_all(queue, records(2))
+
+    assert [False, True] == [queue.flush(0), queue.flush(0)]
+
+
+@pytest.mark.parametrize(("release", "loads"), [("4.3", True), ("4.9", False), ("5.3", False)])
+def test_a_short_file_ends_or_fails_the_load_by_release(tmp_path: Path, release: Release, loads: bool) -> None:
+    maker = QueueMaker(tmp_path, release)
+    put_all(maker.new(), records(13))
+    (tmp_path / f"{FILE_SIZE:020d}").write_bytes(bytes(40))
+
+    if loads:
+        queue = maker.new()
+        assert "40 bytes" in " ".join(queue.load())
+        queue.recover()
+        assert UNITS == queue.max_offset_in_queue
+    else:
+        with pytest.raises(SegmentLayoutError, match="40 bytes"):
+            maker.new().load()
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_queue_does_not_grow_into_units_of_a_file_it_did_not_load(tmp_path: Path, recovers: bool) -> None:
+    maker = QueueMaker(tmp_path, "4.3")
+    put_all(maker.new(), records(25))
+    (tmp_path / "00000000000000000100").mkdir()  # ends the list of files
+    queue = maker.opened()
+    assert UNITS == queue.max_offset_in_queue
+
+    if not recovers:
+        queue.clear_tail()
+    put_all(queue, records(1, UNITS))
+    if recovers:
+        queue.clear_tail()
+    assert bytes(FILE_SIZE - CQ_STORE_UNIT_SIZE) == (tmp_path / f"{FILE_SIZE:020d}").read_bytes()[CQ_STORE_UNIT_SIZE:]

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a queue begins and ends: after a restart, after the log was cut, after its files were deleted."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, pre_blank
+from tests.store_core.queue.consume_queues import (
+    FILE_SIZE,
+    RELEASES,
+    UNITS,
+    QueueMaker,
+    Unit,
+    put_all,
+    records,
+    state_of,
+    write_files,
+)
+
+if TYPE_CHECKING:
+    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+    from store_core.queue.queue_rules import Release
+
+Triple = tuple[int, int, int]
+BLANK: Final[Triple] = (0, 2**31 - 1, 0)
+ZERO: Final[Triple] = (0, 0, 0)
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> QueueMaker:
+    return QueueMaker(tmp_path / "T" / "0")
+
+
+def triples(count: int, first: int = 0) -> list[Triple]:
+    return [unit[:3] for unit in records(count, first)]
+
+
+def opened(maker: QueueMaker, units: list[Triple]) -> ConsumeQueue:
+    write_files(maker.directory, units)
+    return maker.opened()
+
+
+def is_valid(unit: Triple) -> bool:
+    return unit[0] >= 0 and unit[1] > 0
+
+
+# ---- recovery
+
+any_units = st.lists(
+    st.one_of(
+        st.builds(lambda size: (5000, size, 1), st.integers(1, 900)),
+        st.sampled_from([BLANK, (2**63 - 1, 5, 0), (7, 9, -(2**63))]),
+    ),
+    min_size=1,
+    max_size=55,
+)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@given(any_units, st.lists(st.tuples(st.integers(0, 54), st.sampled_from([ZERO, (-1, 5, 1), (5, 0, 1), (5, -9, 1)]))))
+@example([(5000, 1, 1)] * 4 * UNITS, [(UNITS, ZERO)])
+@example([(5000, 1, 1)] * 5 * UNITS, [(3, ZERO), (25, ZERO)])
+def test_a_queue_ends_at_the_first_invalid_unit_of_its_last_three_files(
+    release: Release, units: list[Triple], damage: list[tuple[int, Triple]]
+) -> None:
+    for index, unit in damage:
+        if index < len(units):
+            units[index] = unit
+    with tempfile.TemporaryDirectory() as directory:
+        maker = QueueMaker(Path(directory, "0"), release)
+        queue = opened(maker, units)
+
+        file_count = -(-len(units) // UNITS)
+        end, covered = end_of(units, file_count, release)
+        assert (end, covered) == (queue.max_offset_in_queue, queue.max_physical_offset)
+        assert end * CQ_STORE_UNIT_SIZE == queue.mapped_file_queue.flushed_where
+        # What lies behind the end is gone. Where files are gone, another restart looks at earlier ones.
+        state = state_of(queue)
+        again = end_of(units[:end], min(file_count, end // UNITS + 1), release)
+        queue = maker.opened()
+        assert again == (queue.max_offset_in_queue, queue.max_physical_offset)
+        assert again != (end, covered) or state == state_of(queue)
+
+
+def end_of(units: list[Triple], file_count: int, release: Release) -> tuple[int, int]:
+    """Find the end in the last three files, and what the last unit before it covers; -1 if none was looked at."""
+    looked_at = max(0, file_count - 3) * UNITS
+    padded = units + [ZERO] * (file_count * UNITS - len(units))
+    end = next((index for index in range(looked_at, len(padded)) if not is_valid(padded[index])), len(padded))
+    if end == looked_at:
+        return end, -1
+    start, size, _ = padded[end - 1]
+    return end, start if release == "4.3" else (start + size + 2**63) % 2**64 - 2**63
+
+
+@pytest.mark.parametrize("end", [0, 1023, 1024, 1025, 3071, 3072, 9_999, 10_000])
+def test_a_long_file_ends_where_it_ends(tmp_path: Path, end: int) -> None:
+    maker = QueueMaker(tmp_path)
+    maker.rules = replace(maker.rules, consume_queue_file_size=10_000 * CQ_STORE_UNIT_SIZE)
+    units = pre_blank(10_000)
+    units["store_size"][end : end + 1] = 0
+    (tmp_path / f"{0:020d}").write_bytes(units.tobytes())
+
+    assert end == maker.opened().max_offset_in_queue
+
+
+def test_damage_before_the_last_three_files_is_not_seen(maker: QueueMaker) -> None:
+    units = triples(4 * UNITS)
+    units[3] = ZERO
+
+    assert 4 * UNITS == opened(maker, units).max_offset_in_queue
+
+
+def test_recovery_tells_what_it_drops(maker: QueueMaker) -> None:
+    units = triples(3 * UNITS)
+    units[12] = (-5, 7, 0)
+    write_files(maker.directory, units)
+    queue = maker.new()
+    queue.load()
+    (note,) = queue.recover()
+
+    assert f"{FILE_SIZE:020d}" in note
+    assert "position -5 and size 7" in note
+    assert "1 later files" in note
+    assert [0, FILE_SIZE] == list(maker.file_bytes())
+
+
+def test_a_sound_end_is_no_news(maker: QueueMaker) -> None:
+    write_files(maker.directory, triples(13))
+    queue = maker.new()
+    queue.load()
+
+    assert () == queue.recover()
+
+
+def test_a_queue_without_files_recovers_to_nothing(maker: QueueMaker) -> None:
+    assert state_of(maker.new()) == state_of(maker.opened())
+
+
+def test_units_dropped_by_recovery_are_erased(maker: QueueMaker) -> None:
+    units = triples(UNITS)
+    units[4] = ZERO
+    queue = opened(maker, units)
+    queue.clear_tail()
+    assert bytes(6 * CQ_STORE_UNIT_SIZE) == maker.file_bytes()[0][4 * CQ_STORE_UNIT_SIZE :]
+
+    # RocketMQ finds the units 5 to 9 again here.
+    put_all(queue, [Unit(9000, 100, 0, 4)])
+    assert 5 == maker.opened().max_offset_in_queue
+
+
+def test_a_queue_that_must_not_be_written_stays_as_it_is_on_disk(maker: QueueMaker) -> None:
+    units = triples(3 * UNITS)
+    units[12] = ZERO
+    write_files(maker.directory, units)
+    before = maker.file_bytes()
+    queue = maker.opened(writable=False)
+    assert 12 == queue.max_offset_in_queue
+
+    queue.truncate_dirty_logic_files(1500)
+    queue.delete_expired_file(10**6)
+    assert 5 == queue.max_offset_in_queue
+    assert not queue.put_message_position_info(9000, 100, 0, 5)
+    queue.destroy()
+    assert before == maker.file_bytes()
+
+
+# ---- truncation
+
+
+@pytest.mark.parametrize(
+    ("release", "end", "count", "covered"),
+    [
+        # Units 0 to 24 point to 1000, 1100, ... 3400, and the log ends at 3500.
+        ("5.3", 3500, 25, 3500),
+        ("5.3", 3401, 25, 3500),
+        ("5.3", 3400, 24, 3400),
+        ("5.3", 3000, 20, 3000),
+        ("5.3", 2999, 20, 3000),
+        ("5.3", 1001, 1, 1100),
+        ("5.3", 1000, 0, 1000),
+        ("5.3", 0, 0, 0),
+        ("4.9", 3400, 24, 3400),
+        ("4.9", 1000, 0, 1000),
+        ("4.3", 3500, 25, 3400),
+        ("4.3", 3400, 24, 3300),
+        ("4.3", 1000, 0, 999),
+        ("4.3", 0, 0, -1),
+    ],
+)
+def test_units_that_point_behind_the_log_are_dropped(
+    tmp_path: Path, release: Release, end: int, count: int, covered: int
+) -> None:
+    maker = QueueMaker(tmp_path / "0", release)
+    queue = opened(maker, triples(25))
+    notes = queue.truncate_dirty_logic_files(end)
+
+    assert (count, covered) == (queue.max_offset_in_queue, queue.max_physical_offset)
+    assert (count < 25) == bool(notes)
+    assert triples(count) == [unit[1:] for unit in queue.iterate_from(0)]
+    if count:
+        assert count == maker.opened().max_offset_in_queue
+        assert not b"".join(maker.file_bytes().values())[count * CQ_STORE_UNIT_SIZE :].strip(b"\x00")
+    else:
+        assert {} == maker.file_bytes()
+
+
+@pytest.mark.parametrize(("release", "covered"), [("4.3", 4999), ("4.9", 5000), ("5.3", 5000)])
+def test_a_queue_without_files_keeps_where_the_log_ends(tmp_path: Path, release: Release, covered: int) -> None:
+    queue = QueueMaker(tmp_path, release).new()
+    queue.truncate_dirty_logic_files(5000)
+
+    assert covered == queue.max_physical_offset
+
+
+def test_a_file_of_zeros_keeps_one_bogus_unit(maker: QueueMaker) -> None:
+    queue = opened(maker, [*triples(UNITS), ZERO])
+    assert UNITS == queue.max_offset_in_queue
+
+    queue.truncate_dirty_logic_files(10**6)
+    assert (UNITS + 1, 0) == (queue.max_offset_in_queue, queue.max_physical_offset)
+
+
+def test_the_rest_of_a_queue_is_put_again_where_it_was(maker: QueueMaker) -> None:
+    queue = opened(maker, triples(25))
+    queue.truncate_dirty_logic_files(2350)
+    put_all(queue, records(25))
+
+    assert triples(25) == [unit[1:] for unit in queue.iterate_from(0)]
+
+
+def test_dropped_units_do_not_come_back(maker: QueueMaker) -> None:
+    """With RocketMQ 5.3.3 the units 4 to 8 come back, and point into records of other queues."""
+    queue = opened(maker, triples(9))
+    queue.truncate_dirty_logic_files(1300)
+    put_all(queue, [Unit(5000, 100, 0, 3)])
+
+    assert 4 == maker.opened().max_offset_in_queue
+
+
+# ---- the minimum
+
+
+def queue_from(maker: QueueMaker, units: list[Triple], min_logic_offset: int = 0) -> ConsumeQueue:
+    queue = opened(maker, units)
+    queue.min_logic_offset = min_logic_offset
+    return queue
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@given(count=st.integers(1, 35), min_physical_offset=st.integers(0, 5000))
+def test_the_minimum_is_the_first_unit_that_points_into_the_log(
+    release: Release, count: int, min_physical_offset: int
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        queue = queue_from(QueueMaker(Path(directory, "0"), release), triples(count))
+        queue.correct_min_offset(min_physical_offset)
+
+        live = max(0, -(-(min_physical_offset - 1000) // 100))
+        if live < min(count, UNITS):
+            expected = live
+        elif live >= count and release == "5.3":
+            expected = count  # all units point below the log: the queue keeps its numbers
+        else:
+            expected = 0  # none in the first file does: until that is deleted, nothing changes
+        assert expected == queue.min_offset_in_queue
+
+
+def test_a_deleted_first_file_lets_the_minimum_move(maker: QueueMaker) -> None:
+    queue = queue_from(maker, triples(35))
+
+    assert 2 == queue.delete_expired_file(1000 + 100 * 24)
+    assert 24 == queue.min_offset_in_queue
+    assert [2 * FILE_SIZE, 3 * FILE_SIZE] == list(maker.file_bytes())
+
+
+@pytest.mark.parametrize(
+    ("min_physical_offset", "deleted"),
+    [(1000 + 100 * 9, 0), (1001 + 100 * 9, 1), (1001 + 100 * 19, 2), (10**6, 3)],
+)
+def test_files_go_with_their_last_unit_but_never_the_last_file(
+    maker: QueueMaker, min_physical_offset: int, deleted: int
+) -> None:
+    queue = queue_from(maker, triples(4 * UNITS))
+
+    assert deleted == queue.delete_expired_file(min_physical_offset)
+    assert 4 - deleted == len(maker.file_bytes())
+
+
+def test_a_file_that_readers_hold_stays_until_they_had_a_minute(maker: QueueMaker) -> None:
+    queue = queue_from(maker, triples(3 * UNITS))
+    held = queue.mapped_file_queue.mapped_files[0]
+    assert held.hold()
+
+    assert 0 == queue.delete_expired_file(10**6)
+    maker.clock.advance(59)
+    assert 0 == queue.delete_expired_file(10**6)
+    maker.clock.advance(1)
+    assert 2 == queue.delete_expired_file(10**6)
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9"])
+def test_pre_fill_counts_as_live_before_5_0_even_in_the_process_that_made_it(tmp_path: Path, release: Release) -> None:
+    queue = QueueMaker(tmp_path, release).new()
+    put_all(queue, records(3, 13))
+    assert 13 == queue.min_offset_in_queue
+
+    queue.correct_min_offset(0)
+    assert 10 == queue.min_offset_in_queue
+
+
+def test_a_new_queue_keeps_its_first_index_until_the_next_restart(maker: QueueMaker) -> None:
+    queue = maker.new()
+    put_all(queue, records(3, 13))
+    queue.correct_min_offset(0)
+    assert 13 == queue.min_offset_in_queue
+
+    again = maker.opened()
+    again.correct_min_offset(0)
+    assert 12 == again.min_offset_in_queue  # the blank that halving met
+
+
+@pytest.mark.parametrize(
+    ("min_logic_offset", "min_physical_offset", "expected"),
+    [
+        (9 * 20, 1000, 9),  # the minimum points into the log already
+        (9 * 20, 10**6, 15),  # all is gone
+        (3 * 20, 1400, 4),
+        (15 * 20, 10**6, 15),  # it is the end already
+        (12 * 20, 2250, 12),  # behind the first file: not looked at
+    ],
+)
+def test_5_3_starts_at_the_present_minimum(
+    maker: QueueMaker, min_logic_offset: int, min_physical_offset: int, expected: int
+) -> None:
+    queue = queue_from(maker, triples(15), min_logic_offset)
+    queue.correct_min_offset(min_physical_offset)
+
+    assert expected == queue.min_offset_in_queue
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_empty_last_file_does_not_stop_the_search(tmp_path: Path, release: Release) -> None:
+    """RocketMQ 5.3.3 throws: it looks at the unit before the file's first."""
+    queue = queue_from(QueueMaker(tmp_path / "0", release), [*triples(UNITS), ZERO])
+    queue.correct_min_offset(1400)
+
+    assert 4 == queue.min_offset_in_queue

@@ -1,0 +1,703 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of all queues: what is loaded, where records go, what is refused, and how little it holds open."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+from store_core.queue.consume_queue.open_queues import MAX_OPEN_QUEUES
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.queue_rules import QueueRules
+from tests.budgets import budget
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.queue.golden_queues import answers_of, file_bytes
+
+if TYPE_CHECKING:
+    from store_core.queue.queue_rules import Release
+
+_RULES = QueueRules(
+    consume_queue_file_size=100,
+    batch_consume_queue_file_size=138,
+    batch_topics=frozenset({"B"}),
+    ext_file_size=100,
+    is_multi_dispatch_enabled=True,
+    is_lmq_enabled=True,
+)
+
+
+class _Maker:
+    """Makes tables over one directory, and notes what they report."""
+
+    def __init__(self, root: Path, rules: QueueRules = _RULES) -> None:
+        self.root = root
+        self.rules = rules
+        self.disk = FaultyFileSystem()
+        self.clock = FakeClock()
+        self.put_times: list[int] = []
+        self.errors = 0
+
+    def new(self, **options: Any) -> ConsumeQueueStore:  # noqa: ANN401 -- keywords of the class
+        return ConsumeQueueStore(
+            self.root, self.rules, self.disk, self.clock, self.put_times.append, self._note_error,
+            can_write=lambda: not self.errors, **options,
+        )  # fmt: skip
+
+    def _note_error(self) -> None:
+        self.errors += 1
+
+    def opened(self) -> ConsumeQueueStore:
+        queues = self.new()
+        queues.load()
+        queues.recover()
+        return queues
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> _Maker:
+    return _Maker(tmp_path)
+
+
+def _request(topic: str = "T", queue_id: int = 0, index: int = 0, start: int = 1000, **values: Any) -> DispatchRequest:  # noqa: ANN401 -- fields of a request
+    values.setdefault("message_base_offset", index)
+    return DispatchRequest(topic, queue_id, start, 100, 5, start * 10, index, **values)
+
+
+def _light(names: str, offsets: str, **values: Any) -> DispatchRequest:  # noqa: ANN401 -- fields of a request
+    return _request(properties={"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets, "x": "y"}, **values)
+
+
+def _starts(queues: ConsumeQueueStore, topic: str, queue_id: int = 0) -> list[int] | None:
+    """Return the positions of a queue's records; None without the queue."""
+    queue = queues.get(topic, queue_id)
+    if queue is None:
+        return None
+    return [unit.physical_offset for unit in queue.iterate_from(max(0, queue.min_offset_in_queue))]
+
+
+# ---- opening
+
+
+def test_queues_are_given_by_name_and_number(maker: _Maker) -> None:
+    queues = maker.new()
+    for topic, queue_id in (("b", 0), ("a", 10), ("a", 9), ("B", 1)):
+        queues.put(_request(topic, queue_id))
+    expected = [("B", 1), ("a", 9), ("a", 10), ("b", 0)]
+
+    assert [(queue.topic, queue.queue_id) for queue in queues.queues()] == expected
+    assert [(queue.topic, queue.queue_id) for queue in maker.opened().queues()] == expected
+    assert len(queues) == 4
+
+
+def test_a_batch_topic_has_batch_queues(maker: _Maker) -> None:
+    queues = maker.new()
+
+    assert isinstance(queues.find_or_create("B", 0), BatchConsumeQueue)
+    assert isinstance(queues.find_or_create("b", 0), ConsumeQueue)
+    assert queues.find_or_create("b", 0) is queues.get("b", 0)
+
+
+def test_a_queue_takes_no_place_on_disk_before_its_first_unit(maker: _Maker) -> None:
+    maker.new().find_or_create("T", 0)
+
+    assert list(maker.root.iterdir()) == []
+
+
+def test_what_is_no_queue_is_left_out_and_told(maker: _Maker) -> None:
+    maker.new().put(_request())
+    for name in ("T/x", "U/1_0", "-", "V/-1", "\x01/0"):
+        (maker.root / "consumequeue" / name).mkdir(parents=True)
+    (maker.root / "consumequeue" / "file").touch()
+    queues = maker.new()
+    notes = queues.load()
+
+    assert [(queue.topic, queue.queue_id) for queue in queues.queues()] == [("T", 0)]
+    assert [note.rpartition("consumequeue/")[2] for note in notes] == [
+        "\x01/0: the name holds '\\x01'",
+        "T/x: expected a number, the queue's id",
+        "U/1_0: expected a number, the queue's id",
+        "V/-1: a queue id is 0 to 2147483647",
+    ]
+    assert queues.notes == list(notes)
+
+
+def test_a_file_in_the_place_of_a_queue_is_an_empty_queue(maker: _Maker) -> None:
+    (maker.root / "consumequeue" / "T").mkdir(parents=True)
+    (maker.root / "consumequeue" / "T" / "3").touch()
+    queues = maker.opened()
+
+    assert queues.queue_offsets() == {("T", 3): 0}
+    assert "is a file" in queues.notes[0]
+
+
+def test_a_number_with_zeros_before_it_stands_for_the_queue_without(maker: _Maker) -> None:
+    (maker.root / "consumequeue" / "T" / "007").mkdir(parents=True)
+
+    assert maker.opened().queue_offsets() == {("T", 7): 0}
+
+
+@pytest.mark.parametrize(("folder", "topic"), [("consumequeue", "B"), ("batchconsumequeue", "T")])
+def test_queues_of_the_wrong_type_are_refused(maker: _Maker, folder: str, topic: str) -> None:
+    (maker.root / folder / topic / "0").mkdir(parents=True)
+
+    with pytest.raises(SegmentLayoutError, match=r"queue\.type"):
+        maker.new().load()
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9"])
+def test_release_4_does_not_look_at_batch_queues(tmp_path: Path, release: Release) -> None:
+    (tmp_path / "batchconsumequeue" / "T" / "0").mkdir(parents=True)
+    maker = _Maker(tmp_path, QueueRules(release=release))
+
+    assert maker.new().load() == ()
+
+
+def test_queues_in_a_rocksdb_are_named(maker: _Maker) -> None:
+    for name in ("CURRENT", "MANIFEST-000005", "000012.sst"):
+        path = maker.root / "consumequeue" / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+
+    with pytest.raises(UnsupportedStoreError, match="RocksDB"):
+        maker.new().load()
+
+
+def test_a_queue_that_the_release_refuses_is_told(maker: _Maker) -> None:
+    maker.new().put(_request())
+    (maker.root / "consumequeue" / "T" / "0" / f"{100:020d}").write_bytes(b"short")
+
+    with pytest.raises(SegmentLayoutError, match="expected a segment of 100 bytes, found 5"):
+        maker.new().load()
+
+
+def test_the_queue_that_is_farthest_says_how_far_queues_cover_the_log(maker: _Maker) -> None:
+    queues = maker.new()
+
+    assert queues.recover() == -1
+
+    queues.put(_request("T", start=1000))
+    queues.put(_request("U", start=1200))
+    queues.put(_request("B", start=1250))
+
+    assert maker.opened().max_physical_offset == 1300, "the end of a record in a simple queue"
+
+    queues.put(_request("B", index=1, start=1400))
+
+    assert maker.opened().max_physical_offset == 1400, "the start of one in a batch queue"
+
+
+# ---- where records go
+
+
+def test_prepared_and_rolled_back_messages_are_in_no_queue(maker: _Maker) -> None:
+    queues = maker.new()
+    for start, sys_flag in enumerate((0, 4, 8, 12)):
+        queues.put(_request(start=1000 * (start + 1), sys_flag=sys_flag))
+
+    assert _starts(queues, "T") == [1000, 3000]
+    assert maker.put_times == [10_000, 30_000]
+
+
+def test_a_light_message_is_in_its_own_queue_and_in_the_light_ones(maker: _Maker) -> None:
+    queues = maker.new()
+    queues.put(_light("%LMQ%a,%LMQ%b", "0,0", start=1000, queue_id=3))
+    queues.put(_light("%LMQ%b", "1", start=1100, queue_id=3, index=1))
+
+    assert _starts(queues, "T", 3) == [1000, 1100]
+    assert _starts(queues, "%LMQ%a") == [1000]
+    assert _starts(queues, "%LMQ%b") == [1000, 1100]
+    assert queues.light_queue_offsets() == {"%LMQ%a": 1, "%LMQ%b": 2}
+    assert queues.queue_offsets() == {("T", 3): 2, ("%LMQ%a", 0): 1, ("%LMQ%b", 0): 2}
+
+
+@pytest.mark.parametrize(("names", "offsets"), [("%LMQ%b,a", "0,"), ("a,%LMQ%b", ",0")])
+def test_a_list_of_light_and_other_queues_stops_nothing(maker: _Maker, names: str, offsets: str) -> None:
+    """RocketMQ 5.3.3 writes an empty index for the other queue; where that can't be read it dispatches no more."""
+    queues = maker.new()
+    queues.put(_light(names, offsets, start=1000))
+    queues.put(_light("%LMQ%c", "0", start=1100, index=1))
+
+    assert _starts(queues, "T") == [1000, 1100]
+    assert _starts(queues, "%LMQ%b") is None
+    assert _starts(queues, "%LMQ%c") == [1100]
+    assert [unit.physical_offset for unit in queues.refused] == [1000]
+    assert "INNER_MULTI_" in queues.refused[0].reason
+
+
+def test_a_batch_queue_is_no_light_queue(maker: _Maker) -> None:
+    queues = maker.new()
+    queues.put(_light("B,%LMQ%a", "0,0"))
+
+    assert _starts(queues, "B") is None
+    assert _starts(queues, "%LMQ%a") == [1000]
+    assert [unit.topic for unit in queues.refused] == ["B"]
+
+
+def test_with_extensions_the_own_unit_has_an_address_and_light_ones_their_tags_code(tmp_path: Path) -> None:
+    maker = _Maker(tmp_path, replace(_RULES, is_ext_enabled=True))
+    queues = maker.new()
+    queues.put(_light("%LMQ%a", "0"))
+    own, light = queues.find_or_create("T", 0).last_unit, queues.find_or_create("%LMQ%a", 0).last_unit
+
+    assert (own.tags_code if own else None) == -(2**63)
+    assert (light.tags_code if light else None) == 5
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "index"),
+    [
+        ("../../x", 0, 0),
+        ("a/b", 0, 0),
+        ("", 0, 0),
+        ("..", 0, 0),
+        ("a\0b", 0, 0),
+        ("x" * 32767, 0, 0),
+        ("T", -1, 0),
+        ("T", -(2**31), 0),
+        ("T", 0, -1),
+        ("T", 0, 2**62),
+        ("T", 0, 2**63 - 1),
+        ("B", 0, -1),
+        ("B", 0, 2**63 - 1),
+    ],
+)
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_hostile_names_and_numbers_are_reported_and_write_nothing(
+    tmp_path: Path, topic: str, queue_id: int, index: int, in_batch: bool
+) -> None:
+    maker = _Maker(tmp_path / "store")
+    queues = maker.new()
+    requests = [_request(topic, queue_id, index), _request("good", 0, 0, 1100)]
+    if in_batch:
+        queues.put_batch(RequestBatch(requests))
+    else:
+        for request in requests:
+            queues.put(request)
+
+    assert [(unit.topic, unit.queue_id, unit.physical_offset) for unit in queues.refused] == [(topic, queue_id, 1000)]
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert list(file_bytes(maker.root)) == [f"consumequeue/good/0/{0:020d}"]
+    assert maker.put_times == [11_000]
+    assert maker.errors == 0
+
+
+def test_a_far_index_makes_one_file(maker: _Maker) -> None:
+    queues = maker.new()
+    queues.put(_request(index=2**58))
+
+    assert queues.refused == []
+    assert len(file_bytes(maker.root)) == 1
+    assert queues.queue_offsets() == {("T", 0): 2**58 + 1}
+
+
+def test_no_more_queues_are_made_than_allowed(maker: _Maker) -> None:
+    queues = maker.new(max_queues=3)
+    requests = [_request("T", queue_id, start=1000 + 100 * queue_id) for queue_id in range(5)]
+    queues.put_batch(RequestBatch(requests))
+
+    assert len(queues) == 3
+    assert [unit.queue_id for unit in queues.refused] == [3, 4]
+    with pytest.raises(InvalidOptionError, match="there are 3 queues"):
+        queues.find_or_create("T", 9)
+
+
+def test_the_list_of_refused_units_is_bounded(maker: _Maker) -> None:
+    queues = maker.new()
+    for _ in range(1200):
+        queues.put(_request(".."))
+
+    assert queues.refused_count == 1200
+    assert len(queues.refused) == 1000
+
+
+# ---- many at once
+
+_NUMBERS = st.sampled_from([0, 0, 0, 4, 8, 12])
+_HOSTILE = st.sampled_from(["", "..", "a/b", "x" * 300])
+_ANY_INDEX = st.one_of(st.integers(0, 12), st.sampled_from([-1, 2**57, 2**62, 2**63 - 1]))
+_LISTS = st.sampled_from(
+    [("%LMQ%a", "0"), ("%LMQ%a,%LMQ%b", "3,0"), ("%LMQ%a,%LMQ%a", "1,1"), ("b,%LMQ%a", "2,0"), ("%LMQ%c,T", "0,5")]
+)
+_BAD_LISTS = st.sampled_from([("%LMQ%a,b", "1,"), ("b,%LMQ%a", ",1"), ("%LMQ%a,B", "0,0"), ("../x", "0"), ("a", "-1")])
+
+
+@st.composite
+def _requests(draw: st.DrawFn, *, hostile: bool = False, plain: bool = False) -> list[DispatchRequest]:
+    """Make records of a log, in which positions mostly grow; plain ones are of simple queues alone."""
+    topics = st.sampled_from(["T", "U", "%LMQ%a"] if plain else ["T", "U", "B", "%LMQ%a", "%RETRY%g"])
+    indexes = st.integers(0, 12)
+    lists: st.SearchStrategy[tuple[str, str] | None] = st.none()
+    if not plain:
+        lists = st.one_of(lists, lists, _LISTS)
+    if hostile:
+        topics, indexes = st.one_of(topics, topics, _HOSTILE), _ANY_INDEX
+        lists = st.one_of(lists, _BAD_LISTS)
+    requests = []
+    start = 1000
+    for _ in range(draw(st.integers(0, 25))):
+        start += draw(st.sampled_from([100, 100, 100, 50, -100]))
+        named = draw(lists)
+        base = draw(indexes)
+        requests.append(
+            DispatchRequest(
+                topic=draw(topics),
+                queue_id=draw(st.integers(0, 1)),
+                physical_offset=start,
+                message_size=100,
+                tags_code=draw(st.integers(-5, 5)),
+                store_timestamp=start,
+                consume_queue_offset=base,
+                sys_flag=draw(_NUMBERS),
+                properties={"INNER_MULTI_DISPATCH": named[0], "INNER_MULTI_QUEUE_OFFSET": named[1]} if named else {},
+                message_base_offset=base,
+                batch_size=draw(st.integers(-1 if hostile else 0, 4)),
+            )
+        )
+    return requests
+
+
+def _outcome(maker: _Maker, queues: ConsumeQueueStore) -> dict[str, Any]:
+    return {
+        "files": file_bytes(maker.root),
+        "answers": answers_of(queues),
+        "offsets": queues.queue_offsets(),
+        "min": {(queue.topic, queue.queue_id): queue.min_logic_offset for queue in queues.queues()},
+        "flushed": [queue.mapped_file_queue.flushed_where for queue in queues.queues()],
+        "refused": queues.refused,
+        "refused_count": queues.refused_count,
+        "last_put": maker.put_times[-1:],
+    }
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+@pytest.mark.parametrize("hostile", [False, True])
+@budget(0.25)
+@given(data=st.data())
+def test_batches_are_as_records_put_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, hostile: bool
+) -> None:
+    rules = replace(
+        _RULES,
+        release=release,
+        batch_topics=_RULES.batch_topics if release == "5.3" else frozenset(),
+        is_ext_enabled=data.draw(st.booleans()),
+        is_multi_dispatch_enabled=release != "4.3",
+        is_lmq_enabled=release != "4.3" and data.draw(st.booleans()),
+    )
+    requests = data.draw(_requests(hostile=hostile))
+    cut = data.draw(st.integers(1, 26))
+    single, bulk = (_Maker(tmp_path_factory.mktemp("q"), rules) for _ in range(2))
+    one_by_one, together = single.new(max_queues=12), bulk.new(max_queues=12)
+    for request in requests:
+        one_by_one.put(request)
+    for first in range(0, len(requests), cut):
+        together.put_batch(RequestBatch(requests[first : first + cut]))
+
+    assert _outcome(single, one_by_one) == _outcome(bulk, together)
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+@pytest.mark.parametrize("kind", ["plain", "mixed", "hostile"])
+@budget(0.2)
+@given(data=st.data())
+def test_gathered_batches_are_as_records_put_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, kind: str
+) -> None:
+    rules = replace(
+        _RULES,
+        release=release,
+        batch_topics=_RULES.batch_topics if release == "5.3" else frozenset(),
+        is_ext_enabled=data.draw(st.booleans()),
+        is_multi_dispatch_enabled=release != "4.3",
+    )
+    requests = data.draw(_requests(hostile=kind == "hostile", plain=kind == "plain"))
+    single, bulk = (_Maker(tmp_path_factory.mktemp("q"), rules) for _ in range(2))
+    one_by_one = single.new(max_queues=6)
+    gathered = bulk.new(max_queues=6, most_gathered=data.draw(st.integers(1, 12)))
+    for request in requests:
+        one_by_one.put(request)
+    while requests:
+        cut = data.draw(st.integers(1, 8))
+        put = data.draw(st.sampled_from([gathered.gather_batch, gathered.gather_batch, gathered.put_batch]))
+        put(RequestBatch(requests[:cut]))
+        requests = requests[cut:]
+    gathered.put_gathered()
+
+    assert _outcome(single, one_by_one) == _outcome(bulk, gathered)
+
+
+def test_units_of_plain_records_are_gathered_until_there_is_no_room_or_they_are_wanted(maker: _Maker) -> None:
+    queues = maker.new(most_gathered=4)
+    queues.gather_batch(RequestBatch([_request(index=0, start=1000), _request("U", start=1100)]))
+    queues.gather_batch(RequestBatch([_request(index=1, start=1200), _request(sys_flag=4, start=1300)]))
+    before = len(queues)
+    queues.gather_batch(RequestBatch([_request(index=2, start=1400), _request("U", index=1, start=1500)]))
+    full = _starts(queues, "T"), _starts(queues, "U")
+    queues.put_gathered()
+
+    assert before == 0
+    assert full == ([1000, 1200], [1100])
+    assert (_starts(queues, "T"), _starts(queues, "U")) == ([1000, 1200, 1400], [1100, 1500])
+    assert maker.put_times == [12_000, 15_000]
+
+
+def test_an_empty_batch_is_nothing(maker: _Maker) -> None:
+    queues = maker.new()
+    queues.put_batch(RequestBatch([]))
+    queues.put_batch(RequestBatch([_request(sys_flag=4)]))
+
+    assert len(queues) == 0
+    assert maker.put_times == []
+
+
+# ---- when the disk fails
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_a_queue_that_can_not_be_written_is_an_error_of_the_store(maker: _Maker, in_batch: bool) -> None:
+    queues = maker.new()
+    maker.disk.fail("write", errno.EIO, times=1000)
+    if in_batch:
+        queues.put_batch(RequestBatch([_request()]))
+    else:
+        queues.put(_request())
+
+    assert maker.errors == 1
+    assert maker.clock.slept == [1.0] * 30
+    assert maker.put_times == []
+
+
+@pytest.mark.parametrize("failures", [1, 5])
+def test_a_sequence_that_is_not_written_at_once_is_tried_again(maker: _Maker, failures: int) -> None:
+    queues = maker.new()
+    queues.put_batch(RequestBatch([_request(index=0, start=1000)]))
+    maker.disk.fail("write", errno.ENOSPC, times=failures)
+    queues.put_batch(RequestBatch([_request(index=index, start=1000 + 100 * index) for index in range(1, 12)]))
+
+    assert _starts(queues, "T") == [1000 + 100 * index for index in range(12)]
+    assert maker.errors == 0
+    assert maker.put_times == [10_000, 21_000]
+
+
+class _SyncingDisk(FaultyFileSystem):
+    """Notes which directories are synced, those above included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: Path) -> None:
+        OsFileSystem.sync_directory(self, path)
+
+    def sync_names(self, path: Path) -> None:
+        self.synced.append(path.name)
+
+
+def test_directories_of_new_queues_are_synced_when_they_are_flushed_each_once(maker: _Maker) -> None:
+    disk = maker.disk = _SyncingDisk()
+    queues = maker.new()
+    for topic, queue_id in (("T", 0), ("T", 1), ("U", 2)):
+        queues.put(_request(topic, queue_id))
+    before = [*disk.synced]
+    for _ in range(2):
+        queues.flush()
+
+    assert before == []
+    assert sorted(disk.synced) == sorted(["0", "1", "2", "T", "U", "consumequeue", maker.root.name])
+
+
+def test_directories_that_a_killed_process_left_are_synced_by_a_recovery(maker: _Maker) -> None:
+    disk = maker.disk = _SyncingDisk()
+    maker.new().put(_request("T", 7))
+    maker.disk = disk = _SyncingDisk()
+    maker.opened().force()
+
+    assert {"7", "T", "consumequeue", maker.root.name} <= set(disk.synced)
+
+
+def test_one_queue_that_can_not_be_flushed_does_not_keep_the_others_from_it(maker: _Maker) -> None:
+    queues = maker.new()
+    for topic in ("T", "U", "V"):
+        queues.put(_request(topic))
+    maker.disk.fail("sync", errno.EIO)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        queues.flush()
+    flushed = [queue.mapped_file_queue.flushed_where for queue in queues.queues()]
+
+    assert flushed == [0, 20, 20]
+
+
+# ---- cutting
+
+
+def test_all_queues_are_cut_where_the_log_ends(maker: _Maker) -> None:
+    queues = maker.new()
+    for index in range(12):
+        queues.put(_request("T", 0, index, 1000 + 200 * index))
+        queues.put(_request("B", 0, index, 1100 + 200 * index))
+    notes = queues.truncate_dirty(1900)
+
+    assert queues.queue_offsets() == {("B", 0): 4, ("T", 0): 5}
+    assert queues.max_physical_offset == 1900
+    assert queues.notes == list(notes)
+    assert len(notes) == 5
+    assert answers_of(maker.opened()) == answers_of(queues)
+
+
+def test_what_points_below_the_log_goes_but_for_last_files(maker: _Maker) -> None:
+    queues = maker.new()
+    for index in range(12):
+        queues.put(_request("T", 0, index, 1000 + 200 * index))
+        queues.put(_request("B", 0, index, 1100 + 200 * index))
+
+    assert sum(queue.delete_expired_file(2000) for queue in queues.queues()) == 2
+    assert {queue.topic: queue.min_offset_in_queue for queue in queues.queues()} == {"B": 5, "T": 5}
+
+    queues.correct_min_offset(2300)
+
+    assert {queue.topic: queue.min_offset_in_queue for queue in queues.queues()} == {"B": 6, "T": 7}
+
+
+def test_without_a_log_all_files_go_and_the_queues_stay(maker: _Maker) -> None:
+    queues = maker.new()
+    queues.put(_request("T"))
+    queues.put(_request("B"))
+    queues.destroy_all()
+
+    assert file_bytes(maker.root) == {}
+    assert queues.queue_offsets() == {("B", 0): 0, ("T", 0): 0}
+    assert queues.max_physical_offset == -1
+
+
+# ---- how many files are open
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_however_many_queues_there_are_few_files_are_open(maker: _Maker) -> None:
+    count = 4 * MAX_OPEN_QUEUES
+    requests = [_request(f"%LMQ%{index}", 0, 0, 1000 + 100 * index) for index in range(count)]
+    before = _descriptors()
+    queues = maker.new()
+    queues.put_batch(RequestBatch(requests))
+
+    assert _descriptors() - before <= MAX_OPEN_QUEUES + 1
+
+    reopened = maker.opened()
+    reopened.correct_min_offset(0)
+    reopened.truncate_dirty(1 << 40)
+    units = [queue.last_unit for queue in reopened.queues()]
+
+    assert len(units) == count
+    assert None not in units
+    assert _descriptors() - before <= 3 * MAX_OPEN_QUEUES
+
+    queues.close()
+    reopened.close()
+
+    assert _descriptors() <= before
+
+
+def test_queues_are_read_while_records_are_put(maker: _Maker) -> None:
+    """More queues than may have files open, so that reader and writer take them from each other."""
+    queues = maker.new()
+    names = [f"t{index}" for index in range(2 * MAX_OPEN_QUEUES)]
+    wrong: list[str] = []
+    done = False
+
+    def read() -> None:
+        while not done:
+            for queue in queues.queues():
+                units = queue.get_index_buffer(0)
+                if units is not None and np.any(units["store_size"] != 100):
+                    wrong.append(queue.topic)
+
+    reader = Thread(target=read)
+    reader.start()
+    try:
+        for index in range(8):
+            start = 1000 + 100 * index * len(names)
+            queues.put_batch(
+                RequestBatch([_request(name, 0, index, start + 100 * at) for at, name in enumerate(names)])
+            )
+    finally:
+        done = True
+        reader.join()
+
+    assert wrong == []
+    assert set(queues.queue_offsets().values()) == {8}
+
+
+# ---- when the process is killed within a write
+
+
+class _KillingDisk(FaultyFileSystem):
+    """Writes no more than so many bytes to queues, then nothing at all."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        return _KillingFile(super().open(path, create=create, writable=writable), self)
+
+
+class _KillingFile(OsOpenFile):
+    def __init__(self, file: OsOpenFile, disk: _KillingDisk) -> None:
+        super().__init__(os.dup(file.fileno()))
+        file.close()
+        self._disk = disk
+
+    def write(self, data: memoryview, offset: int) -> int:
+        taken = min(len(data), self._disk.left)
+        self._disk.left -= taken
+        if taken:
+            super().write(data[:taken], offset)
+        if taken < len(data):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return taken
+
+
+@pytest.mark.parametrize("written", range(0, 60, 4))
+@pytest.mark.parametrize("way", ["put", "put_batch"])
+def test_a_killed_process_leaves_whole_units_and_what_is_dispatched_again_completes_them(
+    maker: _Maker, written: int, way: str
+) -> None:
+    requests = [_request(index=index, start=1000 + 100 * index) for index in range(3)]
+    maker.disk = _KillingDisk(written)
+    queues = maker.new()
+    for batch in [requests] if way == "put_batch" else [[request] for request in requests]:
+        queues.put_batch(RequestBatch(batch)) if way == "put_batch" else queues.put(batch[0])
+    maker.disk, maker.errors = FaultyFileSystem(), 0
+    after = maker.opened()
+    for request in requests:
+        after.put(request)
+    queue = after.get("T", 0)
+
+    assert queue is not None
+    assert [(unit.physical_offset, unit.store_size, unit.tags_code) for unit in queue.iterate_from(0)] == [
+        (1000, 100, 5),
+        (1100, 100, 5),
+        (1200, 100, 5),
+    ]

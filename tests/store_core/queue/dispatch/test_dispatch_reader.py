@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reader gives what the loop over the definition gives: for sound, odd, hostile and broken logs of all releases."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.errors import CorruptRecordError
+from store_core.format.columnar import checksums, property_spans
+from store_core.queue.dispatch import dispatch_reader
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.queue_rules import QueueRules, Release
+from tests.builders import MAGIC_AT, Record, blank_record, pack_properties
+from tests.store_core.queue.dispatch_logs import (
+    DELAYS,
+    RELEASES,
+    assert_reads_as_loop,
+    assert_same_columns,
+    dispatch_logs,
+    read_one_by_one,
+    readings,
+)
+from tests.strategies import Log, layouts, mutated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REPUT = {"check_crc": False, "read_body": False, "check_dup_info": False}
+RECOVERY = {"check_crc": True, "read_body": True, "check_dup_info": False}
+MOST_MEMORY = 16 << 20
+Reading = tuple[QueueRules, dict[str, bool]]
+
+batch_rows = st.sampled_from([1, 2, 5, 1 << 14])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast_paths_from_the_first_record() -> Iterator[None]:
+    """Take every fast path however little there is to read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch_reader, "_FEW_BYTES", 0)
+        patch.setattr(property_spans, "_FEWEST_ROWS", 1)
+        yield
+
+
+@contextmanager
+def small_pieces() -> Iterator[None]:
+    """Cut logs where only large ones are cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch_reader, "_WINDOW", 1500)
+        patch.setattr(dispatch_reader, "_BATCH_BYTES", 4000)
+        patch.setattr(property_spans, "_CUT_BYTES", 100)
+        patch.setattr(property_spans, "_BLOCK", 200)
+        patch.setattr(checksums, "_TOGETHER_BYTES", 1 << 11)
+        yield
+
+
+@given(dispatch_logs() | layouts(), readings(), batch_rows)
+def test_reader_equals_the_loop(log: Log, reading: Reading, batch_rows: int) -> None:
+    assert_reads_as_loop(log, 0, *reading, batch_rows)
+
+
+@given(mutated(dispatch_logs()), readings(), batch_rows)
+def test_reader_equals_the_loop_on_damage(log: Log, reading: Reading, batch_rows: int) -> None:
+    assert_reads_as_loop(log, 0, *reading, batch_rows)
+
+
+@given(mutated(dispatch_logs()) | dispatch_logs(), readings(), batch_rows)
+def test_reader_equals_the_loop_where_the_log_is_read_in_pieces(log: Log, reading: Reading, batch_rows: int) -> None:
+    with small_pieces():
+        assert_reads_as_loop(log, 0, *reading, batch_rows)
+
+
+@given(mutated(dispatch_logs()), readings(), st.integers(0, 13))
+def test_reader_equals_the_loop_from_any_record(log: Log, reading: Reading, number: int) -> None:
+    position = log.starts[number] if number < len(log.starts) else number
+
+    assert_reads_as_loop(log, position, *reading, 1 << 14)
+
+
+@given(dispatch_logs() | layouts(), readings(), batch_rows, st.data())
+def test_readers_up_to_a_limit_and_from_it_give_what_one_gives(
+    log: Log, reading: Reading, batch_rows: int, data: st.DataObject
+) -> None:
+    raw = np.frombuffer(log.data, np.uint8)
+    whole = DispatchReader(raw, 0, 0, reading[0], batch_rows=batch_rows, **reading[1])
+    expected = [start for batch in whole for start in batch.starts.tolist()]
+    limit = data.draw(st.integers(0, len(log.data)))
+    first = DispatchReader(raw, 0, 0, reading[0], batch_rows=batch_rows, limit=limit, **reading[1])
+    found = [start for batch in first for start in batch.starts.tolist()]
+    second = DispatchReader(raw, 0, first.position, reading[0], batch_rows=batch_rows, **reading[1])
+    rest = [start for batch in second for start in batch.starts.tolist()] if first.is_at_limit else []
+
+    assert all(start < limit for start in found) or limit == len(log.data)
+    assert expected == found + rest
+    assert (whole.position, whole.end) == (
+        (second if first.is_at_limit else first).position,
+        (second if first.is_at_limit else first).end,
+    )
+
+
+def log_of(*records: Record | bytes) -> Log:
+    return Log(b"".join(record if isinstance(record, bytes) else record.encode() for record in records))
+
+
+def many(count: int, **fields: object) -> list[Record]:
+    return [Record(b"%d" % number, queue_offset=number, **fields) for number in range(count)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_delayed_records_among_many_get_the_time_they_are_due(release: Release) -> None:
+    delayed = [
+        Record(topic="SCHEDULE_TOPIC_XXXX", store_timestamp=number, properties={"DELAY": str(number % 5), "TAGS": "a"})
+        for number in range(50)
+    ]
+    log = log_of(*many(20), *delayed, *many(20))
+    (batch,) = DispatchReader(
+        np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(release=release, delay_levels=DELAYS), **REPUT
+    )
+    due = [number + DELAYS[min(number % 5, 3) - 1] if number % 5 else ord("a") for number in range(50)]
+
+    assert due == batch.tags_code[20:70].tolist()
+
+
+def test_a_delay_that_is_no_number_ends_the_log() -> None:
+    bad = Record(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "soon"})
+    log = log_of(*many(3), bad, *many(3))
+    reader = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+
+    assert [3] == [len(batch) for batch in reader]
+    assert (False, -1) == (reader.end.is_success, reader.end.size)
+    assert len(log_of(*many(3)).data) == reader.position
+
+
+def test_a_checksum_that_is_wrong_ends_the_log_only_where_it_is_checked() -> None:
+    log = log_of(*many(30), Record(b"body", crc=1), *many(30))
+    raw = np.frombuffer(log.data, np.uint8)
+
+    assert 30 == sum(map(len, DispatchReader(raw, 0, 0, QueueRules(), **RECOVERY)))
+    assert 61 == sum(map(len, DispatchReader(raw, 0, 0, QueueRules(), **REPUT)))
+
+
+def test_inner_batches_have_their_base_and_size_in_5_x_alone() -> None:
+    inner = Record(b"x", sys_flag=0xC0, queue_offset=7, properties={"INNER_NUM": "3", "INNER_BASE": "7"})
+    raw = np.frombuffer(log_of(*many(4), inner).data, np.uint8)
+    sizes = {
+        release: [
+            batch.batch_size.tolist() for batch in DispatchReader(raw, 0, 0, QueueRules(release=release), **REPUT)
+        ]
+        for release in RELEASES
+    }
+
+    assert {"4.3": [[1] * 5], "4.9": [[1] * 5], "5.3": [[1, 1, 1, 1, 3]]} == sizes
+
+
+def test_ipv6_records_are_misread_by_4_3_alone() -> None:
+    log = log_of(*many(3), Record(b"x", born_host=("::1", 1)), *many(3))
+    raw = np.frombuffer(log.data, np.uint8)
+    ends = {}
+    for release in RELEASES:
+        reader = DispatchReader(raw, 0, 0, QueueRules(release=release), **REPUT)
+        ends[release] = (sum(map(len, reader)), reader.end.is_success)
+
+    assert {"4.3": (3, False), "4.9": (7, False), "5.3": (7, False)} == ends
+
+
+def test_a_reader_stopped_between_batches_stands_behind_the_last_one() -> None:
+    log = log_of(*many(10), blank_record(100))
+    reader = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT, batch_rows=4)
+    batches = iter(reader)
+    next(batches)
+
+    assert len(log_of(*many(4)).data) == reader.position
+
+    assert [4, 2] == [len(batch) for batch in batches]
+    assert reader.end.is_blank
+    assert len(log.data) - 100 == reader.position
+
+
+@pytest.mark.parametrize("size", [(1 << 31) - 1, -(1 << 31), -1, 0, 1, 90])
+@pytest.mark.parametrize("release", RELEASES)
+def test_absurd_sizes_end_the_log_without_their_memory(size: int, release: Release) -> None:
+    damaged = bytearray(Record(b"x" * 100).encode())
+    struct.pack_into(">i", damaged, 0, size)
+    log = log_of(*many(5), bytes(damaged), bytes(500))
+    tracemalloc.start()
+    try:
+        assert_reads_as_loop(log, 0, QueueRules(release=release), RECOVERY, 1 << 14)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < MOST_MEMORY
+
+
+def test_every_record_of_another_queue_and_long_topics_read_as_the_loop() -> None:
+    odd = [Record(topic="t" * 32_000 + str(number), version=2, queue_id=number) for number in range(8)]
+    log = log_of(*(Record(topic=f"topic-{number}", queue_id=-number) for number in range(3000)), *odd)
+
+    assert_reads_as_loop(log, 0, QueueRules(), REPUT, 1000)
+
+
+def test_properties_of_separators_alone_read_as_the_loop() -> None:
+    rows = [b"\x02" * 32_767, b"\x01" * 32_767, b"\x01\x02" * 16_000, b"KEYS\x01" + b" " * 32_000 + b"\x02"]
+    log = log_of(*(Record(properties=row) for row in rows * 2))
+
+    assert_reads_as_loop(log, 0, QueueRules(), REPUT, 1 << 14)
+
+
+def test_strings_full_of_separators_take_bounded_memory() -> None:
+    raw = np.frombuffer(log_of(*[Record(properties=b"\x02" * 32_767)] * 300).data, np.uint8)
+    tracemalloc.start()
+    try:
+        rows = sum(map(len, DispatchReader(raw, 0, 0, QueueRules(), **REPUT)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert rows == 300
+    assert peak < 10 * MOST_MEMORY
+
+
+def test_batches_of_one_file_number_their_own_queues_only() -> None:
+    log = log_of(*(Record(topic=f"t{number // 2}") for number in range(8)))
+    batches = list(DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT, batch_rows=2))
+
+    assert [((f"t{number}", 0),) for number in range(4)] == [batch.queues for batch in batches]
+    assert [[0, 0]] * 4 == [batch.queue_codes.tolist() for batch in batches]
+
+
+def test_topics_that_java_can_not_tell_apart_are_one_queue() -> None:
+    log = log_of(Record(topic=b"\xff"), Record(topic=b"\xfe"), Record(topic="\ufffd"))
+    (batch,) = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+
+    assert (("\ufffd", 0),) == batch.queues
+
+
+def test_a_record_that_changed_since_is_an_error_and_not_another_request() -> None:
+    data = bytearray(log_of(*many(3)).data)
+    (batch,) = DispatchReader(np.frombuffer(data, np.uint8), 4096, 0, QueueRules(), **REPUT)
+    data[MAGIC_AT] = 0
+
+    with pytest.raises(CorruptRecordError, match="changed while it was read at offset 4096"):
+        batch.request(0)
+
+
+def test_rolled_back_records_are_not_indexed_and_unique_keys_come_first() -> None:
+    keys = {"KEYS": "a  b", "UNIQ_KEY": "u"}
+    log = log_of(*(Record(topic="T", sys_flag=flag, properties=pack_properties(keys)) for flag in (0, 12, 4, 8)))
+    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), **REPUT)
+    (batch,) = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+
+    assert [0, 0, 0, 2, 2, 2, 3, 3, 3] == batch.index_hashes().rows.tolist()
+    assert_same_columns(RequestBatch(requests, starts), batch)
+
+
+@pytest.mark.parametrize("first", ["index_hashes", "queues", "topic", "tags_code", "keys", "unique_key", "batch_size"])
+def test_any_column_can_be_the_first_to_be_asked_for(first: str) -> None:
+    log = log_of(*many(9, topic="T", properties={"KEYS": "a b", "TAGS": "t", "UNIQ_KEY": "u"}))
+    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), **REPUT)
+    (batch,) = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+    column = getattr(batch, first)
+    if callable(column):
+        column()
+
+    assert_same_columns(RequestBatch(requests, starts), batch)

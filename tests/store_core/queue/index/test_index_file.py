@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One index file: its bytes, what is found in it, what is on disk when, and files that nobody should have to read."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.errors import SegmentLayoutError
+from store_core.files.file_system import OsFileSystem
+from store_core.format.columnar.java_hashes import positive_hashes
+from store_core.format.java_hash import hash_code, positive_hash
+from store_core.queue.index import index_storage
+from store_core.queue.index.index_build import INDEX_DTYPE, index_file_size, time_diff
+from store_core.queue.index.index_file import IndexFile
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
+from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.queue.index_builders import ALWAYS, rules
+
+if TYPE_CHECKING:
+    from store_core.queue.queue_rules import QueueRules
+
+_BEGIN: Final = 1_000_000
+
+
+def _new(directory: Path, of: QueueRules, disk: FaultyFileSystem | None = None) -> IndexFile:
+    return IndexFile.create(directory / "20240101000000000", of, disk or FaultyFileSystem())
+
+
+def _entries(file: IndexFile, of: QueueRules) -> list[tuple[int, ...]]:
+    data = file.path.read_bytes()[INDEX_HEADER_SIZE + 4 * of.max_hash_slot_num :]
+    return [tuple(entry) for entry in np.frombuffer(data, INDEX_DTYPE).tolist()]
+
+
+def _slots(file: IndexFile, of: QueueRules) -> list[int]:
+    return list(np.frombuffer(file.path.read_bytes(), ">i4", of.max_hash_slot_num, INDEX_HEADER_SIZE))
+
+
+def test_default_files_have_rocketmqs_size() -> None:
+    assert 420_000_040 == index_file_size(rules(5_000_000, 20_000_000))
+
+
+def test_puts_make_the_bytes_that_rocketmq_made(tmp_path: Path) -> None:
+    # 5.3.3 with 10 slots and 6 entries: keys k1 and k2 of messages at 0, 123 and 246, within 18 ms.
+    of = rules(10, 6)
+    file = _new(tmp_path, of)
+    times = {0: 0x1A1FD5F5477, 123: 0x1A1FD5F5480, 246: 0x1A1FD5F5489}
+    taken = [file.put_key(f"TopicA#{key}", offset, time) for offset, time in times.items() for key in ("k1", "k2")]
+    file.write_back()
+
+    assert [True] * 5 + [False] == taken
+    assert IndexHeader(times[0], times[246], 0, 246, 2, 6) == IndexHeader.from_bytes(file.path.read_bytes())
+    assert [0] * 8 + [4, 5] == sorted(_slots(file, of))
+    first, second = 0x717125C9, 0x717125C8
+    assert [
+        (0, 0, 0, 0),
+        (first, 0, 0, 0),
+        (second, 0, 0, 0),
+        (first, 123, 0, 1),
+        (second, 123, 0, 2),
+        (first, 246, 0, 3),
+    ] == _entries(file, of)
+
+
+@pytest.mark.parametrize(("release", "count"), [("4.3", 12), ("4.9", 3), ("5.3", 3)])
+def test_hash_slot_count_counts_entries_or_slots_by_release(release: str, count: int, tmp_path: Path) -> None:
+    of = rules(100, 50, release=release)
+    one, many = _new(tmp_path / "one", of), _new(tmp_path / "many", of)
+    keys = ["T#a", "T#b", "T#c"] * 4
+    for key in keys:
+        one.put_key(key, 1, 1)
+    many.put_entries(np.array([hash_code(key) for key in keys], np.int32), *[np.ones(12, np.int64)] * 2)
+
+    assert count == one.header.hash_slot_count == many.header.hash_slot_count
+
+
+@pytest.mark.parametrize(
+    ("store", "begin", "expected"),
+    [
+        (5_999, 1_000, 4),
+        (999, 1_000, 0),
+        (5_000, 0, 0),
+        (5_000, -1, 0),
+        (2**62, 1, 2**31 - 1),
+        (-(2**63), 2, 2**31 - 1),  # the difference wraps
+        (-(2**63), 1, 2**31 - 1),
+        (2**63 - 1, 2**63 - 1, 0),
+    ],
+)
+def test_time_differences_are_whole_seconds_in_32_bits(store: int, begin: int, expected: int) -> None:
+    assert expected == time_diff(store, begin)
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1)))
+def test_positive_hashes_equal_the_scalar(codes: list[int]) -> None:
+    assert [positive_hash(code) for code in codes] == positive_hashes(np.array(codes, np.int32)).tolist()
+
+
+def test_a_new_file_begins_where_the_one_before_ended_until_something_is_put(tmp_path: Path) -> None:
+    of = rules(10, 6)
+    file = IndexFile.create(tmp_path / "1", of, OsFileSystem(), 500, 7_000)
+
+    assert IndexHeader(7_000, 7_000, 500, 500, 0, 1) == file.header
+    assert struct.pack(">qqqqii", 7_000, 7_000, 500, 500, 0, 0) == file.path.read_bytes()[:INDEX_HEADER_SIZE]
+
+    file.put_key("T#a", 600, 9_500)
+    file.put_key("T#a", 700, 12_600)
+    file.write_back()
+
+    assert IndexHeader(9_500, 12_600, 600, 700, 1, 3) == file.header
+    assert [2, 3] == [entry[2] for entry in _entries(file, of)[1:3]]  # from 7,000, then from 9,500
+
+
+def test_files_are_sparse(tmp_path: Path) -> None:
+    file = _new(tmp_path, rules(5_000_000, 20_000_000))
+    file.put_key("T#a", 0, _BEGIN)
+    file.flush()
+
+    assert 420_000_040 == file.path.stat().st_size
+    assert file.path.stat().st_blocks * 512 < 100_000
+
+
+def test_what_was_put_is_found_before_and_after_it_is_on_disk(tmp_path: Path) -> None:
+    of = rules(3, 50)
+    file = _new(tmp_path, of)
+    for number in range(20):
+        file.put_key(f"T#{number % 4}", number * 10, _BEGIN + number)
+    before = file.select_physical_offsets("T#1", 64, *ALWAYS)
+    file.flush()
+    file.close()
+    loaded = IndexFile.load(file.path, of, OsFileSystem())
+
+    assert [170, 130, 90, 50, 10] == before
+    assert before == loaded.select_physical_offsets("T#1", 64, *ALWAYS)
+    assert [170, 130] == loaded.select_physical_offsets("T#1", 2, *ALWAYS)
+
+
+def test_times_are_known_by_the_second_from_the_files_begin(tmp_path: Path) -> None:
+    file = _new(tmp_path, rules(3, 50))
+    for number, time in enumerate([_BEGIN, _BEGIN + 1_500, _BEGIN + 2_100]):
+        file.put_key("T#a", number, time)
+
+    assert [1] == file.select_physical_offsets("T#a", 64, _BEGIN + 1_000, _BEGIN + 1_999)
+    assert [] == file.select_physical_offsets("T#a", 64, _BEGIN + 1_200, _BEGIN + 1_700)
+
+
+def test_a_loaded_file_goes_on_where_it_ended(tmp_path: Path) -> None:
+    of = rules(3, 50)
+    whole, halves = _new(tmp_path / "whole", of), _new(tmp_path / "halves", of)
+    for number in range(10):
+        whole.put_key(f"T#{number % 4}", number, _BEGIN)
+        halves.put_key(f"T#{number % 4}", number, _BEGIN)
+        halves.flush()
+        halves = IndexFile.load(halves.path, of, FaultyFileSystem())
+    whole.flush()
+
+    assert whole.path.read_bytes() == halves.path.read_bytes()
+
+
+def test_a_write_that_fails_puts_nothing(tmp_path: Path) -> None:
+    of, disk = rules(3, 50), FaultyFileSystem()
+    file, untouched = _new(tmp_path / "one", of, disk), _new(tmp_path / "other", of)
+    columns = np.array([3, 4, 3], np.int32), np.array([1, 2, 3], np.int64), np.full(3, _BEGIN)
+    disk.fail("write", errno.ENOSPC, times=2)
+    with pytest.raises(OSError, match="No space"):
+        file.put_entries(*columns)
+    with pytest.raises(OSError, match="No space"):
+        file.put_key("T#a", 1, _BEGIN)
+    for each in (file, untouched):
+        each.put_key("T#b", 5, _BEGIN)
+        each.put_entries(*columns)
+        each.flush()
+
+    assert untouched.path.read_bytes() == file.path.read_bytes()
+
+
+def test_a_sync_that_failed_is_not_repeated(tmp_path: Path) -> None:
+    disk = FaultyFileSystem()
+    file = _new(tmp_path, rules(3, 50), disk)
+    disk.fail("sync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        file.flush()
+    with pytest.raises(OSError, match="earlier flush failed"):
+        file.flush()
+    assert 1 == disk.count("sync")
+
+
+def _filled(tmp_path: Path, disk: FaultyFileSystem) -> IndexFile:
+    file = _new(tmp_path, rules(3, 50), disk)
+    file.put_entries(np.arange(9, dtype=np.int32), np.arange(9), np.full(9, _BEGIN))
+    return file
+
+
+@pytest.mark.parametrize("least_bytes", [1, 1 << 30])
+def test_the_disk_takes_ahead_what_is_much_and_a_flush_the_rest(
+    least_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", least_bytes)
+    disk = FaultyFileSystem()
+    file = _filled(tmp_path, disk)
+    file.sync_ahead()
+    file.sync_ahead()
+    ahead = disk.count("sync")
+    file.flush()
+
+    assert (1 if least_bytes == 1 else 0) == ahead
+    assert ahead + 1 == disk.count("sync")
+
+
+def test_a_sync_ahead_that_failed_is_told_by_the_next_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", 1)
+    disk = FaultyFileSystem()
+    file = _filled(tmp_path, disk)
+    disk.fail("sync", errno.EIO)
+    file.sync_ahead()
+    disk.heal()
+
+    with pytest.raises(OSError, match="earlier flush failed"):
+        file.flush()
+
+
+@pytest.mark.parametrize("size", [1, 39, 40, 199, 201, 5_000])
+def test_a_file_of_another_length_is_refused_and_left_as_it_is(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "1"
+    path.write_bytes(bytes(size))
+    with pytest.raises(SegmentLayoutError, match=f"expected 200 bytes for 10 slots and 6 entries, found {size}"):
+        IndexFile.load(path, rules(10, 6), OsFileSystem())
+    assert bytes(size) == path.read_bytes()
+
+
+def test_an_empty_file_is_one_with_nothing_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "1"
+    path.touch()
+    file = IndexFile.load(path, rules(10, 6), OsFileSystem())
+    assert [] == file.select_physical_offsets("T#a", 64, *ALWAYS)
+    file.put_key("T#a", 7, _BEGIN)
+    file.write_back()
+
+    assert 200 == path.stat().st_size
+    assert [7] == file.select_physical_offsets("T#a", 64, *ALWAYS)
+
+
+_WORDS: Final = st.one_of(st.integers(0, 8), st.sampled_from([-(2**31), -1, 2**31 - 1, 1000]))
+
+
+@given(
+    st.lists(st.sampled_from([-(2**63), -1, 0, 1, _BEGIN, 2**63 - 1]), min_size=4, max_size=4),
+    st.lists(_WORDS, min_size=2 + 3 + 6 * 5, max_size=2 + 3 + 6 * 5),
+    st.integers(0, 172),
+    st.tuples(st.sampled_from([-(2**63), 0, _BEGIN]), st.sampled_from([0, _BEGIN, 2**63 - 1])),
+)
+def test_hostile_files_end_every_walk_and_every_put(
+    times: list[int], words: list[int], cut: int, interval: tuple[int, int]
+) -> None:
+    of = rules(3, 6)
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "1"
+        path.write_bytes(struct.pack(">4q35i", *times, *words))
+        file = IndexFile.load(path, of, OsFileSystem())
+        path.write_bytes(path.read_bytes()[:cut] if cut % 2 else path.read_bytes())  # cut off behind our back
+        found = [file.select_physical_offsets(key, 3, *interval) for key in ("a", "b", "c", "T#a")]
+        taken = sum(file.put_key("T#a", 1, _BEGIN) for _ in range(10))
+        file.flush(with_header=True)
+
+    assert all(len(offsets) <= 3 for offsets in found)
+    assert max(0, 6 - max(1, words[1])) == taken

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which queues get a record: the definition at its borders, and that many records are assigned as one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.queue_numbering import QueueNumbering
+from store_core.queue.queue_rules import QueueRules, Release
+from store_core.queue.units.queue_assignment import (
+    AssignedUnit,
+    Assignment,
+    assign,
+    assign_batch,
+    batch_refusal,
+    fitting_batches,
+    index_limit,
+    index_refusal,
+)
+from store_core.queue.units.unit_rows import UnitRows
+from tests.store_core.queue.hostile_requests import hostile_requests
+
+if TYPE_CHECKING:
+    from store_core.queue.units.refused_unit import RefusedUnit
+
+RULES = QueueRules(
+    consume_queue_file_size=100,
+    batch_topics=frozenset({"B"}),
+    is_multi_dispatch_enabled=True,
+    is_lmq_enabled=True,
+)
+LARGEST = 2**63 - 1
+RELEASES: tuple[Release, ...] = get_args(Release)
+
+
+def request(topic: str = "T", queue_id: int = 0, index: int = 0, **values: object) -> DispatchRequest:
+    made = DispatchRequest(topic, queue_id, 1000, 100, 5, 10, index, message_base_offset=index)
+    return replace(made, **values)  # type: ignore[arg-type]  # fields of a request
+
+
+def lists(names: str, indexes: str) -> dict[str, str]:
+    return {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": indexes}
+
+
+def reasons(assigned: Assignment) -> list[tuple[str, str]]:
+    return [(unit.topic, unit.reason) for unit in assigned.refused]
+
+
+# ---- the definition
+
+
+@pytest.mark.parametrize("index", [0, 2**31, 2**57 - 1, 2**57, 2**58, LARGEST // 100 * 5 - 1])
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_index_whose_file_ends_below_the_largest_offset_is_taken(index: int, release: Release) -> None:
+    assigned = assign(request(index=index), replace(RULES, release=release))
+
+    assert assigned == Assignment((AssignedUnit("T", 0, index),))
+
+
+@pytest.mark.parametrize("index", [-1, -(2**63), LARGEST // 100 * 5, 2**61, 2**62, LARGEST])
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_index_without_a_place_is_refused(index: int, release: Release) -> None:
+    assigned = assign(request(index=index, properties=lists("%LMQ%a", "0")), replace(RULES, release=release))
+    last = LARGEST // 100 * 5 - 1
+
+    assert assigned.units == ()
+    assert reasons(assigned) == [("T", f"queue offset {index} can't be indexed, expected 0 to {last}")]
+
+
+def test_the_limit_depends_on_the_size_of_the_files() -> None:
+    assert [index_limit(replace(RULES, consume_queue_file_size=size)) for size in (20, 30, 6_000_000)] == [
+        LARGEST // 20,
+        LARGEST // 40 * 2,
+        LARGEST // 6_000_000 * 300_000,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "size", "is_taken"),
+    [
+        (0, 0, True),
+        (2**57, 1, True),
+        (LARGEST - 1, 1, True),
+        (LARGEST - 32767, 32767, True),
+        (LARGEST, 1, False),
+        (LARGEST - 32766, 32767, False),
+        (-1, 1, False),
+        (0, -1, False),
+        (0, 32768, False),
+    ],
+)
+def test_a_batch_has_a_unit_if_its_numbers_do_not_overflow(base: int, size: int, is_taken: bool) -> None:
+    found = fitting_batches(np.array([base], np.int64), np.array([size], np.int32))
+
+    assert (batch_refusal(base, size) is None) == is_taken
+    assert found.tolist() == [is_taken]
+
+
+def test_a_batch_topic_goes_by_its_first_message_and_has_no_light_queues() -> None:
+    batched = request("B", index=-7, message_base_offset=2**60, batch_size=3, properties=lists("%LMQ%a", "0"))
+
+    assert assign(batched, RULES) == Assignment((AssignedUnit("B", 0, 2**60),))
+
+
+@pytest.mark.parametrize("kind", [4, 12])
+def test_prepared_and_rolled_back_messages_are_in_no_queue_and_not_refused(kind: int) -> None:
+    assert assign(request("..", -1, -1, sys_flag=kind), RULES) == Assignment()
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("", 0), ("..", 0), ("a/b", 0), ("x" * 256, 0), ("T", -1)])
+def test_a_name_that_can_be_no_directory_is_refused_before_the_index_is_looked_at(topic: str, queue_id: int) -> None:
+    assigned = assign(request(topic, queue_id, -1), RULES)
+
+    assert assigned.units == ()
+    assert [unit[:3] for unit in assigned.refused] == [(topic, queue_id, 1000)]
+    assert "queue offset" not in assigned.refused[0].reason
+
+
+def test_the_largest_queue_id_is_one() -> None:
+    assert assign(request("T", 2**31 - 1), RULES).units == (AssignedUnit("T", 2**31 - 1, 0),)
+
+
+def test_a_light_queue_that_can_not_be_leaves_the_others() -> None:
+    names = "%LMQ%a,B,..,%LMQ%b,T,%LMQ%c"
+    assigned = assign(request(queue_id=3, properties=lists(names, f"{2**58},0,0,{2**62},{2**57},-1")), RULES)
+
+    assert assigned.units == (
+        AssignedUnit("T", 3, 0),
+        AssignedUnit("%LMQ%a", 0, 2**58, is_light=True),
+        AssignedUnit("T", 3, 2**57, is_light=True),
+    )
+    assert [(unit.topic, unit.queue_id) for unit in assigned.refused] == [
+        ("B", 3), ("..", 3), ("%LMQ%b", 0), ("%LMQ%c", 0),
+    ]  # fmt: skip
+    assert assigned.refused[0].reason == "a batch queue can't be a light one"
+
+
+@pytest.mark.parametrize(("names", "indexes"), [("a,b", "1,"), ("a", "1,2"), ("a", "x"), ("a", str(2**63))])
+def test_lists_that_do_not_fit_leave_the_own_unit(names: str, indexes: str) -> None:
+    assigned = assign(request(properties=lists(names, indexes)), RULES)
+
+    assert assigned.units == (AssignedUnit("T", 0, 0),)
+    assert [unit[:3] for unit in assigned.refused] == [("T", 0, 1000)]
+    assert "INNER_MULTI" in assigned.refused[0].reason
+
+
+# ---- many at once
+
+
+def one_by_one(
+    requests: list[DispatchRequest], rules: QueueRules
+) -> tuple[list[tuple[object, ...]], list[RefusedUnit]]:
+    """Ask the definition of each record: units with the row of their record, and what is refused."""
+    units: list[tuple[object, ...]] = []
+    refused: list[RefusedUnit] = []
+    for row, each in enumerate(requests):
+        assigned = assign(each, rules)
+        units += [(row, *unit) for unit in assigned.units]
+        refused += assigned.refused
+    return units, refused
+
+
+def together(
+    requests: list[DispatchRequest], rules: QueueRules, known: QueueNumbering
+) -> tuple[list[tuple[object, ...]], list[RefusedUnit]]:
+    batch = RequestBatch(requests)
+    assigned = assign_batch(batch, rules, known)
+    units = UnitRows.of(batch, assigned)
+    queues = [assigned.queues[code] for code in units.code.tolist()]
+    assert sorted({assigned.queues[code] for code in assigned.used_codes}) == sorted(set(queues))
+    bases = units.message_base_offset.tolist()
+    indexes = [
+        base if topic in rules.batch_topics else index
+        for (topic, _), base, index in zip(queues, bases, units.queue_offset.tolist(), strict=True)
+    ]
+    rows, light = units.row.tolist(), units.is_light.tolist()
+    found = [(row, *queue, *rest) for row, queue, *rest in zip(rows, queues, indexes, light, strict=True)]
+    return found, assigned.refused
+
+
+@given(hostile_requests(), st.sampled_from(RELEASES), st.booleans(), st.booleans(), st.booleans())
+def test_a_batch_is_assigned_as_its_records_one_by_one(
+    requests: list[DispatchRequest], release: Release, has_lists: bool, is_lmq: bool, has_batches: bool
+) -> None:
+    rules = replace(
+        RULES,
+        release=release,
+        is_multi_dispatch_enabled=has_lists,
+        is_lmq_enabled=is_lmq,
+        batch_topics=RULES.batch_topics if has_batches else frozenset(),
+    )
+    expected = one_by_one(requests, rules)
+    known = QueueNumbering({unit[1:3]: 0 for unit in expected[0]})  # type: ignore[misc]  # topic and id
+
+    assert together(requests, rules, QueueNumbering()) == expected
+    assert together(requests, rules, known) == expected
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**57, 2**58, LARGEST // 100 * 5])))
+def test_indexes_fit_if_none_is_refused(indexes: list[int]) -> None:
+    plain = [request(index=index) for index in indexes]
+    assigned = assign_batch(RequestBatch(plain), RULES, QueueNumbering())
+    fits = [index_refusal(index, RULES) is None for index in indexes]
+    rows = range(len(indexes)) if assigned.rows is None else assigned.rows.tolist()
+
+    assert list(rows) == [row for row, fit in enumerate(fits) if fit]

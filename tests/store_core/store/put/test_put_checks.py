@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is checked and rewritten before a message reaches the log, release by release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core.format.append_result import PutMessageStatus
+from store_core.format.message import Message
+from store_core.format.record.client_batch import client_batch
+from store_core.store.put.put_checks import PutChecks, default_hooks
+from store_core.store.put.put_service import PutService
+from tests.golden_replay import StubState
+from tests.store_core.store.logs import Log, message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+OK = PutMessageStatus.PUT_OK
+ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
+UNAVAILABLE = PutMessageStatus.SERVICE_NOT_AVAILABLE
+BUSY = PutMessageStatus.OS_PAGE_CACHE_BUSY
+NOW = 1_700_000_000_500
+
+
+class Store:
+    """A log behind its checks."""
+
+    def __init__(self, directory: Path, *, hooks: bool = True, **settings: Any) -> None:  # noqa: ANN401 -- of a configuration
+        self.log = Log(directory, settings)
+        self.log.clock.wall_ms = NOW
+        self.state = StubState(self.log.clock, ("bq",))
+        config = self.log.log.config
+        self.puts = PutService(self.log.log, self.state, default_hooks(config, self.state) if hooks else [])
+
+    def status(self, sent: Message) -> PutMessageStatus:
+        result = self.puts.put(sent)
+        assert not hasattr(result, "add_done_callback")
+        return result.status
+
+    def batch_status(self, sent: Message) -> PutMessageStatus:
+        result = self.puts.put_batch(sent)
+        assert not hasattr(result, "add_done_callback")
+        return result.status
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[..., Store]:
+    return lambda **settings: Store(tmp_path, **settings)
+
+
+ALL = pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+OLD = pytest.mark.parametrize("release", ["4.3", "4.9"])
+
+
+# ---- the store's state
+
+
+@ALL
+def test_shut_down_store_refuses(store: Callable[..., Store], release: str) -> None:
+    shut = store(release=release)
+    shut.state.is_shutdown = True
+
+    assert UNAVAILABLE is shut.status(message())
+    assert UNAVAILABLE is shut.batch_status(client_batch([message()]))
+
+
+@ALL
+def test_store_that_is_not_writeable_refuses(store: Callable[..., Store], release: str) -> None:
+    fenced = store(release=release)
+    fenced.state.is_writeable = False
+
+    assert UNAVAILABLE is fenced.status(message())
+
+
+@ALL
+def test_slave_refuses(store: Callable[..., Store], release: str) -> None:
+    assert UNAVAILABLE is store(release=release, broker_role="SLAVE").status(message())
+
+
+def test_slave_that_duplicates_takes_messages_in_5_3(store: Callable[..., Store]) -> None:
+    assert OK is store(broker_role="SLAVE", duplication_enable=True).status(message())
+
+
+def test_bare_store_of_5_3_checks_none_of_this(store: Callable[..., Store]) -> None:
+    bare = store(hooks=False)
+    bare.state.is_writeable = False
+
+    assert OK is bare.status(message())
+
+
+@ALL
+def test_busy_page_cache_refuses(store: Callable[..., Store], release: str) -> None:
+    busy = store(release=release)
+    busy.state.is_os_page_cache_busy = True
+
+    assert BUSY is busy.status(message())
+
+
+@pytest.mark.parametrize(("release", "expected"), [("4.3", ILLEGAL), ("4.9", BUSY), ("5.3", ILLEGAL)])
+def test_order_of_checks_is_that_of_the_release(
+    store: Callable[..., Store], release: str, expected: PutMessageStatus
+) -> None:
+    busy = store(release=release)
+    busy.state.is_os_page_cache_busy = True
+
+    assert expected is busy.status(message(topic="t" * 128))
+
+
+# ---- the message
+
+
+@pytest.mark.parametrize(
+    ("release", "topic", "expected"),
+    [
+        ("4.3", "t" * 127, OK),
+        ("4.3", "t" * 128, ILLEGAL),
+        ("4.9", "%RETRY%" + "g" * 121, ILLEGAL),
+        ("4.9", "é" * 63, OK),
+        ("5.3", "t" * 127, OK),
+        ("5.3", "t" * 128, ILLEGAL),
+        ("5.3", "é" * 64, ILLEGAL),
+        ("5.3", "%RETRY%" + "g" * 193, OK),
+        ("5.3", "%RETRY%" + "g" * 248, OK),
+        ("5.3", "%RETRY%" + "g" * 249, ILLEGAL),
+    ],
+)
+def test_topics_are_limited(store: Callable[..., Store], release: str, topic: str, expected: PutMessageStatus) -> None:
+    assert expected is store(release=release).status(message(topic=topic))
+
+
+def test_longest_topics_are_version_2(store: Callable[..., Store]) -> None:
+    taken = store()
+    taken.status(message(topic="%RETRY%" + "g" * 193))
+
+    assert -626843477 == taken.log.messages[0].magic_code
+
+
+@pytest.mark.parametrize(("release", "expected"), [("4.3", OK), ("4.9", OK), ("5.3", ILLEGAL)])
+def test_missing_body_is_stored_empty_by_4x(
+    store: Callable[..., Store], release: str, expected: PutMessageStatus
+) -> None:
+    assert expected is store(release=release).status(Message("orders", None))
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("4.3", PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        ("4.9", ILLEGAL),
+        ("5.3", PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+    ],
+)
+@pytest.mark.parametrize(
+    "more",
+    [{"properties_string": "x" * 32768}, {"properties_string": b"x" * 32768}, {"properties": {"a": "x" * 32768}}],
+)
+def test_long_properties_are_refused(
+    store: Callable[..., Store], release: str, expected: PutMessageStatus, more: dict[str, Any]
+) -> None:
+    assert expected is store(release=release, mapped_file_size_commit_log=1 << 17).status(message(b"", **more))
+
+
+@pytest.mark.parametrize("more", [{"properties_string": "é" * 20_000}, {"properties": {"a": "é" * 20_000}}])
+def test_properties_of_few_characters_and_many_bytes_meet_the_encoder(
+    store: Callable[..., Store], more: dict[str, Any]
+) -> None:
+    result = store(release="4.9", mapped_file_size_commit_log=1 << 17).status(message(b"", **more))
+
+    assert PutMessageStatus.PROPERTIES_SIZE_EXCEEDED is result
+
+
+@OLD
+def test_large_batch_is_illegal_in_4x(store: Callable[..., Store], release: str) -> None:
+    assert ILLEGAL is store(release=release, max_message_size=30).batch_status(client_batch([message(b"x" * 30)]))
+
+
+@ALL
+def test_batch_goes_through_the_same_checks(store: Callable[..., Store], release: str) -> None:
+    taken = store(release=release)
+
+    assert OK is taken.batch_status(client_batch([message(), message()]))
+    assert ILLEGAL is taken.batch_status(client_batch([message(topic="t" * 128)]))
+
+
+@pytest.mark.parametrize("hooks", [True, False])
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (message(topic="bq", sys_flag=0x80, properties={"INNER_NUM": "1"}), OK),
+        (message(topic="bq", sys_flag=0x80), OK),
+        (message(sys_flag=0x80, properties={"INNER_NUM": "1"}), ILLEGAL),
+        (message(topic="bq", properties={"INNER_NUM": "1"}), ILLEGAL),
+        (message(properties_string="INNER_NUM\x011\x02"), ILLEGAL),
+        (message(properties_string="aINNER_NUM\x011\x02"), OK),
+    ],
+)
+def test_inner_batches_belong_to_batch_topics(
+    store: Callable[..., Store], hooks: bool, sent: Message, expected: PutMessageStatus
+) -> None:
+    assert expected is store(hooks=hooks).status(sent)
+
+
+# ---- delay
+
+
+@ALL
+@pytest.mark.parametrize(("level", "queue_id", "stored"), [(1, 0, "1"), (18, 17, "18"), (99, 17, "18")])
+def test_delayed_messages_wait_in_the_queue_of_their_level(
+    store: Callable[..., Store], release: str, level: int, queue_id: int, stored: str
+) -> None:
+    taken = store(release=release)
+    taken.status(message(delay_level=level, queue_id=7, tags="TagA"))
+
+    found = taken.log.messages[0]
+    assert ("SCHEDULE_TOPIC_XXXX", queue_id) == (found.topic, found.queue_id)
+    assert {"DELAY": stored, "REAL_TOPIC": "orders", "REAL_QID": "7", "TAGS": "TagA"} == found.properties
+
+
+@ALL
+@pytest.mark.parametrize("sys_flag", [4, 12])
+def test_prepared_and_rolled_back_messages_are_not_delayed(
+    store: Callable[..., Store], release: str, sys_flag: int
+) -> None:
+    taken = store(release=release)
+    taken.status(message(delay_level=3, sys_flag=sys_flag))
+
+    assert "orders" == taken.log.messages[0].topic
+
+
+@ALL
+def test_committed_messages_are_delayed(store: Callable[..., Store], release: str) -> None:
+    taken = store(release=release)
+    taken.status(message(delay_level=3, sys_flag=8))
+
+    assert "SCHEDULE_TOPIC_XXXX" == taken.log.messages[0].topic
+
+
+@ALL
+@pytest.mark.parametrize("delay", ["soon", "", "1.5", "99999999999"])
+def test_delay_that_is_no_number_is_illegal(store: Callable[..., Store], release: str, delay: str) -> None:
+    assert ILLEGAL is store(release=release).status(message(properties={"DELAY": delay}))
+
+
+@ALL
+@pytest.mark.parametrize("delay", ["0", "-1"])
+def test_delay_of_no_level_changes_nothing(store: Callable[..., Store], release: str, delay: str) -> None:
+    taken = store(release=release)
+    taken.status(message(properties={"DELAY": delay}))
+
+    assert "orders" == taken.log.messages[0].topic
+
+
+def test_levels_are_configured(store: Callable[..., Store]) -> None:
+    taken = store(message_delay_level="1s 2s")
+    taken.status(message(delay_level=5))
+
+    assert 1 == taken.log.messages[0].queue_id
+
+
+# ---- timers
+
+
+def timed(store: Store, **properties: str) -> tuple[PutMessageStatus, dict[str, str] | None]:
+    status = store.status(message(properties=properties, queue_id=7))
+    found = store.log.messages
+    if not found:
+        return status, None
+    assert ("rmq_sys_wheel_timer", 0) == (found[0].topic, found[0].queue_id) or found[0].topic == "orders"
+    return status, dict(found[0].properties)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "due"),
+    [
+        ("TIMER_DELAY_SEC", "10", NOW + 10_000 - 500),
+        ("TIMER_DELAY_MS", "10", NOW - 500),
+        ("TIMER_DELAY_MS", "500", NOW + 500 - 1000),
+        ("TIMER_DELIVER_MS", str(NOW + 1700), NOW + 1500),
+        ("TIMER_DELIVER_MS", "+" + str(NOW + 1), NOW - 500),
+    ],
+)
+def test_timed_messages_are_due_at_a_step_before(store: Callable[..., Store], name: str, value: str, due: int) -> None:
+    status, properties = timed(store(), **{name: value})
+
+    assert OK is status
+    assert {name: value, "TIMER_OUT_MS": str(due), "REAL_TOPIC": "orders", "REAL_QID": "7"} == properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"TIMER_DELAY_SEC": "259201"}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
+        ({"TIMER_DELAY_SEC": "soon"}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
+        ({"TIMER_DELIVER_MS": "9" * 19}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
+        ({"TIMER_DELIVER_MS": "9" * 20}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
+        ({"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "k"}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
+    ],
+)
+def test_timers_that_make_no_sense_are_refused(
+    store: Callable[..., Store], properties: dict[str, str], expected: PutMessageStatus
+) -> None:
+    assert (expected, None) == timed(store(), **properties)
+
+
+@pytest.mark.parametrize("properties", [{"TIMER_DELIVER_MS": "1"}, {"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1"}])
+def test_messages_that_are_due_are_stored_as_they_are(store: Callable[..., Store], properties: dict[str, str]) -> None:
+    assert (OK, properties) == timed(store(), **properties)
+
+
+def test_longest_timer_is_taken(store: Callable[..., Store]) -> None:
+    assert OK is timed(store(), TIMER_DELAY_SEC="259200")[0]
+
+
+def test_broker_without_timer_refuses(store: Callable[..., Store]) -> None:
+    without = store(timer_wheel_enable=False)
+
+    assert PutMessageStatus.WHEEL_TIMER_NOT_ENABLE is without.status(message(properties={"TIMER_DELAY_SEC": "5"}))
+
+
+def test_delay_level_wins_over_a_timer(store: Callable[..., Store]) -> None:
+    taken = store()
+    taken.status(message(delay_level=1, properties={"TIMER_DELAY_SEC": "5", "TIMER_DELAY_MS": "6"}))
+
+    assert {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "0"} == taken.log.messages[0].properties
+
+
+def test_timers_mean_nothing_in_4x(store: Callable[..., Store]) -> None:
+    taken = store(release="4.9")
+    taken.status(message(properties={"TIMER_DELAY_SEC": "5"}))
+
+    assert "orders" == taken.log.messages[0].topic
+
+
+# ---- hooks
+
+
+def test_hooks_come_in_their_order_until_one_refuses(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    seen = []
+
+    def first(sent: Message) -> Message | PutMessageStatus:
+        seen.append(sent.topic)
+        return message(topic="rewritten")
+
+    def second(sent: Message) -> Message | PutMessageStatus:
+        seen.append(sent.topic)
+        return PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
+
+    def third(sent: Message) -> Message | PutMessageStatus:
+        raise AssertionError(sent)
+
+    result = PutService(log.log, StubState(log.clock), [first, second, third]).put(message())
+    assert not hasattr(result, "add_done_callback")
+    assert PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL is result.status
+    assert ["orders", "rewritten"] == seen
+
+
+def test_checks_leave_a_good_message_as_it_is(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    sent = message(tags="TagA")
+    checks = PutChecks(log.log.config, StubState(log.clock))
+
+    assert sent is checks.handle_schedule_message(sent) is checks.check_before_put_message(sent)
+
+
+def test_put_times_and_failures_are_counted(store: Callable[..., Store], caplog: pytest.LogCaptureFixture) -> None:
+    taken = store()
+    taken.log.disk.before["grow"] = lambda: taken.log.clock.advance(0.6)
+    taken.status(message())
+    taken.log.disk.before.clear()
+    taken.status(message(b"x" * 5000))
+
+    stats = taken.log.log.stats
+    assert (600, 1) == (stats.put_message_entire_time_max, stats.put_message_failed_times)
+    assert {"[500ms~1s]": 1, "[<=0ms]": 1} == {name: n for name, n in stats.put_message_distribute_time.items() if n}
+    assert "a put to orders took 600 ms" in caplog.text

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from store_core.errors import InvalidOptionError
+from store_core.format.columns import DEFAULT_COLUMNS
+from store_core.format.filter.message_selector import MessageSelector
+from store_core.format.properties import PropertyParser
+from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, ReadMode
+from store_core.store.read.read_options import ReadOptions
+
+parse = ReadOptions.parse
+
+
+def test_without_options_there_are_the_defaults() -> None:
+    assert parse() == ReadOptions()
+
+
+def test_every_option_can_be_parsed() -> None:
+    assert {field.name for field in fields(ReadOptions)} == OPTION_PARSERS.keys()
+
+
+def test_none_stands_for_not_given() -> None:
+    assert parse(**dict.fromkeys(OPTION_PARSERS)) == ReadOptions()
+
+
+def test_options_survive_pickling() -> None:
+    options = parse(topic="a,b", starting_offsets='{"a":{"0":1}}', mode="PERMISSIVE")
+
+    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 -- our own
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("columns", "topic, BODY", ["topic", "Body"]),
+        ("topic", "a, b ,c", ["a", "b", "c"]),
+        ("topics_pattern", "a.*", re.compile("a.*")),
+        ("queue_id", "1, 2,-3", [1, 2, -3]),
+        ("queue_id", "7", 7),
+        ("tag", "TagA || TagB", "TagA||TagB"),
+        ("key", "k 1", "k 1"),
+        ("filter", "TagA || TagB", "TagA || TagB"),
+        ("starting_offsets", "12", 12),
+        ("starting_offsets", " 12 ", np.int64(12)),
+        ("ending_offsets", '{"t":{"0":12,"1":-1}}', {"t": {0: 12, 1: -1}}),
+        ("starting_timestamp", "1714564800000", 1714564800000),
+        ("starting_timestamp", "2024-05-01T12:00:00Z", datetime(2024, 5, 1, 12, tzinfo=UTC)),
+        ("max_partition_bytes", "128m", 128 << 20),
+        ("max_partition_bytes", "1 GiB", 1 << 30),
+        ("max_partition_bytes", "10KB", 10 << 10),
+        ("max_partition_bytes", "5", 5),
+        ("min_partitions", "10", 10),
+        ("max_records_per_batch", "100", 100),
+        ("mode", "dropmalformed", ReadMode.DROPMALFORMED),
+        ("verify_crc", "False", False),
+        ("decompress", "true", True),
+        ("fail_on_data_loss", "FALSE", False),
+        ("time_zone", "Asia/Shanghai", ZoneInfo("Asia/Shanghai")),
+        ("time_zone", "+08:00", timezone(timedelta(hours=8))),
+        ("release", "4.9", "4.9"),
+    ],
+)
+def test_text_and_values_mean_the_same(name: str, text: str, value: object) -> None:
+    assert parse(**{name: text}) == parse(**{name: value})
+    assert parse(**{name: text}) != ReadOptions()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("columns", "", "names, separated by commas"),
+        ("columns", "topic,topic", "named twice"),
+        ("columns", "topics", "did you mean 'topic'"),
+        ("topic", "", "none of them empty"),
+        ("topic", "a,,b", "none of them empty"),
+        ("topic", [], "none of them empty"),
+        ("topic", 5, "names, separated by commas"),
+        ("topic", [5], "names, separated by commas"),
+        ("topics_pattern", "(", "is not a valid Python regular expression: missing )"),
+        ("topics_pattern", 5, "a regular expression"),
+        ("queue_id", "a", "queue ids, separated by commas"),
+        ("queue_id", "", "queue ids"),
+        ("queue_id", [], "queue ids"),
+        ("queue_id", True, "queue ids"),
+        ("queue_id", str(2**31), "queue ids"),
+        ("tag", " || ", "a tag expression such as 'TagA || TagB'"),
+        ("tag", ["TagA"], "a tag expression"),
+        ("key", "", "one key"),
+        ("filter", 5, "a consumer's filter: tags such as"),
+        ("filter", "||", "only separators, filter '||'; option filter_type (filterType in Spark) is TAG"),
+        ("filter", "a = 5", "which looks like SQL92; say which it is with option filter_type (filterType in Spark)"),
+        ("filter", "TAGS is  not null", "which looks like SQL92"),
+        ("filter_type", "SQL", "one of TAG, SQL92"),
+        ("filter_type", 92, "one of TAG, SQL92"),
+        ("starting_offsets", "latest", "a physical offset, earliest,"),
+        ("starting_offsets", "-1", "a physical offset"),
+        ("starting_offsets", -1, "a physical offset"),
+        ("starting_offsets", "1.5", "a physical offset"),
+        ("starting_offsets", "9" * 20, "a physical offset"),
+        ("starting_offsets", '{"t":{"0":-1}}', "an offset of 0 or more, or -2,"),
+        ("starting_offsets", '{"t":{"0":true}}', "an offset of 0 or more"),
+        ("starting_offsets", '{"t":{"x":1}}', "a queue id"),
+        ("starting_offsets", '{"t":5}', 'queue offsets as {"topic":{"0":12}}'),
+        ("starting_offsets", '{"t', "no JSON"),
+        ("starting_offsets", "{" + '"a":{' * 100_000, "no JSON"),
+        ("ending_offsets", "earliest", "a physical offset, latest,"),
+        ("ending_offsets", '{"t":{"0":-2}}', "an offset of 0 or more, or -1,"),
+        ("starting_timestamp", "yesterday", "ms since 1970, or a time in ISO 8601"),
+        ("starting_timestamp", "", "ms since 1970"),
+        ("starting_timestamp", 1.5, "ms since 1970"),
+        ("starting_timestamp", 2**63, "ms since 1970"),
+        ("ending_timestamp", True, "ms since 1970"),
+        ("max_partition_bytes", "0", "a number of bytes of 1 or more"),
+        ("max_partition_bytes", "128q", "a number of bytes"),
+        ("max_partition_bytes", "9999999999t", "a number of bytes"),
+        ("min_partitions", "0", "a number of 1 or more"),
+        ("max_records_per_batch", -1, "a number of 1 or more"),
+        ("mode", "IGNORE", "one of FAILFAST, DROPMALFORMED, PERMISSIVE"),
+        ("mode", 5, "one of FAILFAST"),
+        ("verify_crc", "yes", "true or false"),
+        ("decompress", 1, "true or false"),
+        ("time_zone", "CST", "a region such as 'Asia/Shanghai'"),
+        ("release", "5.3.3", "one of 4.3, 4.9, 5.3"),
+    ],
+)
+def test_a_value_that_can_not_be_used_is_named_with_what_is_allowed(name: str, value: object, expected: str) -> None:
+    with pytest.raises(InvalidOptionError, match=re.escape(expected)):
+        parse(**{name: value})
+
+
+def test_errors_name_the_option_in_both_spellings_and_the_value() -> None:
+    with pytest.raises(InvalidOptionError, match=r"option min_partitions \(minPartitions in Spark\).*found 'many'"):
+        parse(min_partitions="many")
+
+
+def test_an_unknown_option_is_told_the_nearest_name() -> None:
+    with pytest.raises(InvalidOptionError, match=r"'starting_offset'; did you mean 'starting_offsets'\?"):
+        parse(starting_offset=5)
+
+
+def test_an_unknown_option_that_is_like_none_is_told_all_names() -> None:
+    with pytest.raises(InvalidOptionError, match=r"unknown option 'xyzzy'; the options are columns, topic,"):
+        parse(xyzzy=5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"topic": "a", "topics_pattern": "b"},
+        {"starting_offsets": 5, "ending_offsets": 4},
+        {"starting_offsets": {"t": {0: 5}}, "ending_offsets": {"t": {0: 4}}},
+        {"starting_timestamp": 5, "ending_timestamp": 4},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidOptionError, match="found"):
+        parse(**options)
+
+
+def test_bounds_that_do_not_touch_do_not_contradict() -> None:
+    parse(starting_offsets=5, ending_offsets=5)
+    parse(starting_offsets={"t": {0: 5}}, ending_offsets={"t": {1: 4}, "u": {0: 4}})
+    parse(starting_offsets=5, ending_offsets=4, ending_timestamp=10)
+
+
+def test_edges_of_the_log_narrow_nothing() -> None:
+    assert parse(starting_offsets="Earliest", ending_offsets="LATEST") == ReadOptions()
+    assert parse(starting_offsets={"t": {0: -2}}, ending_offsets={"t": {0: -1}}) == ReadOptions()
+
+
+def test_queue_offsets_are_bounds_of_single_queues() -> None:
+    options = parse(starting_offsets='{"t":{"0":12,"1":-2},"日本":{"3":0}}')
+
+    assert options.starting_offsets == OffsetBound(None, (("t", 0, 12), ("日本", 3, 0)))
+
+
+def test_timestamps_win_over_offsets_at_their_end_of_the_log() -> None:
+    options = parse(starting_offsets=5, ending_offsets={"t": {0: 4}}, starting_timestamp=1)
+
+    assert options.start == OffsetBound()
+    assert options.end == OffsetBound(None, (("t", 0, 4),))
+
+
+def test_times_without_a_zone_are_in_the_one_of_option_time_zone() -> None:
+    day = datetime(2024, 5, 1)  # noqa: DTZ001 -- without a zone on purpose
+    options = parse(starting_timestamp="2024-05-01", ending_timestamp=day, time_zone="Asia/Shanghai")
+
+    assert options.starting_timestamp == options.ending_timestamp == 1714521600000 - 8 * 3_600_000
+    with pytest.raises(InvalidOptionError, match=r"option ending_timestamp .* has no time zone"):
+        parse(ending_timestamp=day)
+
+
+def test_a_zone_does_not_matter_to_times_that_have_one() -> None:
+    time = "2024-05-01T00:00:00+02:00"
+
+    assert (
+        parse(starting_timestamp=time, time_zone="UTC").starting_timestamp
+        == parse(starting_timestamp=time).starting_timestamp
+    )
+    with pytest.raises(InvalidOptionError, match="option time_zone"):
+        parse(starting_timestamp=time, time_zone="Asia/Shanghia")
+
+
+def test_a_tag_expression_is_that_of_a_subscription() -> None:
+    assert parse(tag=" TagA||TagB || ||TagC").tag == ("TagA", "TagB", "TagC")
+    assert parse(tag="*").tag == ()
+    assert parse(tag="* || TagA").tag == ("*", "TagA")
+
+
+def test_a_filter_is_read_in_the_language_and_by_the_release_that_are_named() -> None:
+    assert parse(filter="a CONTAINS 'b'", filter_type="sql92").selector == MessageSelector.by_sql("a CONTAINS 'b'")
+    assert parse(filter="a = 5", filter_type="TAG").selector == MessageSelector.by_tag("a = 5")
+    assert parse(filter="TagA").selector == MessageSelector.by_tag("TagA")
+    assert parse().selector is None
+    with pytest.raises(InvalidOptionError, match="expected a truth"):
+        parse(filter="5 CONTAINS 'b'", filter_type="SQL92", release="4.9")
+
+
+def test_a_filter_that_does_not_compile_is_refused_with_the_place_of_the_error() -> None:
+    with pytest.raises(InvalidOptionError, match=r"option filter: expected a name.* at character 3 of filter 'a >'"):
+        parse(filter="a >", filter_type="SQL92")
+
+
+def test_permissive_reads_also_the_damaged_bytes_unless_columns_are_named() -> None:
+    assert parse(mode="PERMISSIVE").columns == (*DEFAULT_COLUMNS, "_corrupt_record")
+    assert parse(mode="PERMISSIVE", columns="topic").columns == ("topic",)
+    assert parse(mode="DROPMALFORMED").columns == DEFAULT_COLUMNS
+
+
+def test_the_release_chooses_the_parser_of_properties() -> None:
+    assert parse(release="4.3").property_parser is PropertyParser.EXACT_PAIR
+    assert parse(release="4.9").property_parser is PropertyParser.FIRST_SEPARATOR
+    assert parse().property_parser is PropertyParser.FIRST_SEPARATOR

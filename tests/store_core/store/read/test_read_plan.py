@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
+from store_core.files.segment_source import open_segment
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import ReadPlan, plan_ranges
+from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+
+if TYPE_CHECKING:
+    from store_core.files.segment_source import Segment, SegmentBytes
+
+SIZE = 1024
+MINUTE = 60_000
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    """Three closed segments and one that is being written; the first was deleted long ago."""
+    log = LogBuilder(SIZE, start_offset=SIZE)
+    log.fill(3)
+    log.append_all(b"one", b"two", b"three")
+    return log
+
+
+@pytest.fixture
+def root(log: LogBuilder, tmp_path: Path) -> Path:
+    return log.write(tmp_path / "store")
+
+
+def plan(path: Path, **options: Any) -> ReadPlan:  # noqa: ANN401 -- those of reading
+    return plan_ranges(path, ReadOptions.parse(**options))
+
+
+def spans(path: Path, **options: Any) -> list[tuple[int, int]]:  # noqa: ANN401 -- those of reading
+    return [(part.begin, part.end) for part in plan(path, **options).ranges]
+
+
+# -------------------------------------------------------------------------------------------------- where the log ends
+
+
+def test_there_is_a_range_for_each_segment_up_to_the_write_position(root: Path, log: LogBuilder) -> None:
+    assert spans(root) == [(1024, 2048), (2048, 3072), (3072, 4096), (4096, log.end)]
+    assert [part.is_last for part in plan(root).ranges] == [False, False, False, True]
+    assert plan(root).notes == ()
+
+
+def test_ranges_survive_pickling(root: Path) -> None:
+    ranges = plan(root).ranges
+
+    assert pickle.loads(pickle.dumps(ranges)) == ranges  # noqa: S301 -- our own
+
+
+@pytest.mark.parametrize("preallocated", [1, 3])
+def test_preallocated_segments_are_not_read(log: LogBuilder, tmp_path: Path, preallocated: int) -> None:
+    root = log.write(tmp_path, preallocated=preallocated)
+
+    assert spans(root)[-1] == (4096, log.end)
+    assert plan(root).notes == ()
+
+
+def test_a_log_may_end_with_a_closed_segment(log: LogBuilder, tmp_path: Path) -> None:
+    end = log.end
+    log.roll()
+
+    assert spans(log.write(tmp_path, preallocated=1))[-1] == (4096, end)
+
+
+def test_a_store_without_a_message_has_no_ranges(tmp_path: Path) -> None:
+    assert spans(LogBuilder(SIZE).write(tmp_path)) == []
+
+
+def test_a_torn_record_is_left_out_and_noted(log: LogBuilder, tmp_path: Path) -> None:
+    log.flip(log.records[-1].physical_offset + BODY_AT)
+    root = log.write(tmp_path)
+
+    assert spans(root)[-1] == (4096, log.records[-1].physical_offset)
+    assert f"the log ends at offset {log.records[-1].physical_offset}" in plan(root).notes[0]
+    assert spans(root, verify_crc=False)[-1] == (4096, log.end)
+
+
+def test_a_segment_that_has_only_a_torn_record_is_not_read(log: LogBuilder, tmp_path: Path) -> None:
+    log.truncate(4096)
+    record = log.append(b"torn")
+    log.flip(record.physical_offset + BODY_AT)
+
+    assert spans(log.write(tmp_path))[-1] == (3072, log.records[-2].end)
+
+
+def test_a_store_that_has_only_a_torn_record_has_no_ranges(tmp_path: Path) -> None:
+    log = LogBuilder(SIZE)
+    log.flip(log.append(b"torn").physical_offset + BODY_AT)
+
+    assert spans(log.write(tmp_path)) == []
+
+
+def test_stale_records_are_noted(log: LogBuilder, tmp_path: Path) -> None:
+    keep = log.records[-3].physical_offset
+    stale = log.truncate(keep)
+    log.append(b"new", store_timestamp=FIRST_STORE_TIMESTAMP + MINUTE)
+    end = log.end
+    log.append_raw(bytes(8) + stale[end + 8 - keep :])
+    root = log.write(tmp_path)
+
+    assert spans(root)[-1] == (4096, end)
+    assert "are older, so they are not data" in plan(root).notes[0]
+
+
+def test_a_file_of_something_else_is_read_so_that_its_damage_is_told(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(b"something else entirely" * 10)
+
+    assert spans(tmp_path) == [(0, 230)]
+
+
+def test_a_last_file_that_was_cut_inside_a_record_is_read_to_its_end(root: Path, log: LogBuilder) -> None:
+    last = root / "commitlog" / f"{4096:020d}"
+    last.write_bytes(last.read_bytes()[: log.end - 4096 - 5])
+
+    assert spans(root)[-1] == (4096, log.end - 5)
+    assert plan(root).ranges[-1].is_cut
+
+
+def test_a_last_file_that_was_cut_behind_a_record_is_whole(root: Path, log: LogBuilder) -> None:
+    last = root / "commitlog" / f"{4096:020d}"
+    last.write_bytes(last.read_bytes()[: log.end - 4096])
+
+    assert spans(root)[-1] == (4096, log.end)
+    assert plan(root).notes == ()
+
+
+# ------------------------------------------------------------------------------------------------------ what is missing
+
+
+LENIENT = [{"mode": "DROPMALFORMED"}, {"mode": "PERMISSIVE"}, {"fail_on_data_loss": "false"}]
+
+
+def test_a_missing_segment_is_an_error(root: Path) -> None:
+    (root / "commitlog" / f"{2048:020d}").unlink()
+
+    with pytest.raises(SegmentLayoutError, match="00000000000000002048 is missing"):
+        plan(root)
+
+
+@pytest.mark.parametrize("options", LENIENT)
+def test_a_missing_segment_is_noted_if_the_options_say_so(
+    root: Path, log: LogBuilder, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (root / "commitlog" / f"{2048:020d}").unlink()
+
+    assert spans(root, **options) == [(1024, 2048), (3072, 4096), (4096, log.end)]
+    assert "00000000000000002048 is missing" in plan(root, **options).notes[0]
+    assert "00000000000000002048 is missing" in caplog.text
+
+
+@pytest.mark.parametrize("options", LENIENT)
+def test_a_segment_that_is_too_long_ends_where_the_next_begins(root: Path, options: dict[str, str]) -> None:
+    path = root / "commitlog" / f"{2048:020d}"
+    path.write_bytes(path.read_bytes() + bytes(100))
+
+    with pytest.raises(SegmentLayoutError, match="begins inside it"):
+        plan(root)
+    assert spans(root, **options)[:3] == [(1024, 2048), (2048, 3072), (3072, 4096)]
+
+
+def test_missing_first_segments_are_no_loss(root: Path, log: LogBuilder) -> None:
+    (root / "commitlog" / f"{1024:020d}").unlink()
+
+    assert spans(root) == [(2048, 3072), (3072, 4096), (4096, log.end)]
+
+
+def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = root / "commitlog" / f"{1024:020d}"
+
+    def delete_and_open(segment: Segment) -> SegmentBytes:
+        first.unlink(missing_ok=True)
+        return open_segment(segment)
+
+    monkeypatch.setattr("store_core.store.read.read_plan.open_segment", delete_and_open)
+
+    assert spans(root, starting_timestamp=0) == [(2048, 3072), (3072, 4096), (4096, log.end)]
+
+
+def test_a_store_that_vanishes_while_planning_is_not_planned_for_ever(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(segment: Segment) -> SegmentBytes:
+        raise SegmentVanishedError(segment.path)
+
+    monkeypatch.setattr("store_core.store.read.read_plan.open_segment", vanished)
+
+    with pytest.raises(SegmentVanishedError):
+        plan(root)
+
+
+def test_nothing_to_read_is_an_error_in_every_mode(tmp_path: Path) -> None:
+    for options in LENIENT:
+        with pytest.raises(StoreNotFoundError):
+            plan(tmp_path, **options)
+
+
+# -------------------------------------------------------------------------------------------------------- what is asked
+
+
+def test_physical_offsets_narrow_the_ranges(root: Path, log: LogBuilder) -> None:
+    assert spans(root, starting_offsets=2500) == [(2500, 3072), (3072, 4096), (4096, log.end)]
+    assert spans(root, ending_offsets=2500) == [(1024, 2048), (2048, 2500)]
+    assert spans(root, starting_offsets=3000, ending_offsets=3100) == [(3000, 3072), (3072, 3100)]
+
+
+@pytest.mark.parametrize("options", [{"starting_offsets": 10**6}, {"ending_offsets": 5}, {"ending_offsets": 1024}])
+def test_offsets_outside_the_log_leave_nothing(root: Path, options: dict[str, int]) -> None:
+    assert spans(root, **options) == []
+
+
+def test_a_last_segment_that_is_not_asked_for_still_closes_the_one_before(root: Path) -> None:
+    assert not any(part.is_last for part in plan(root, ending_offsets=4096).ranges)
+    assert plan(root, ending_offsets=4097).ranges[-1].is_last
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Path:
+    """Write four segments whose messages are an hour apart from segment to segment."""
+    log = LogBuilder(SIZE)
+    for hour in range(4):
+        for minute in (0, 1, 2, 59):
+            log.append(b"x", store_timestamp=FIRST_STORE_TIMESTAMP + (60 * hour + minute) * MINUTE)
+        log.roll()
+    return log.write(tmp_path / "timed")
+
+
+def hour(number: float) -> int:
+    return int(FIRST_STORE_TIMESTAMP + number * 60 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "segments"),
+    [
+        (hour(0), hour(4), [0, 1, 2, 3]),
+        (hour(1.5), hour(1.6), [1]),
+        (hour(1.5), None, [1, 2, 3]),
+        (None, hour(1.5), [0, 1]),
+        (hour(2) - 1, None, [1, 2, 3]),
+        (hour(2) + MINUTE, None, [1, 2, 3]),  # the clock may have been set back by a minute
+        (hour(2) + MINUTE + 1, None, [2, 3]),
+        (None, hour(1) - MINUTE, [0]),
+        (None, hour(1) - MINUTE + 1, [0, 1]),
+        (hour(10), None, [3]),
+        (None, hour(-1), []),
+    ],
+)
+def test_segments_are_skipped_by_the_times_of_their_first_records(
+    timed: Path, start: int | None, end: int | None, segments: list[int]
+) -> None:
+    ranges = plan(timed, starting_timestamp=start, ending_timestamp=end).ranges
+
+    assert [part.begin // SIZE for part in ranges] == segments
+
+
+def test_times_that_became_narrower_since_the_plan_skip_segments_without_opening_them(timed: Path) -> None:
+    first = plan(timed, starting_timestamp=0).ranges[0]
+    Path(first.segment.path).unlink()
+
+    assert [] == list(read_range(first, ReadOptions.parse(starting_timestamp=hour(3.5))))
+    with pytest.raises(SegmentVanishedError):
+        list(read_range(first, ReadOptions.parse(starting_timestamp=hour(0.5))))
+
+
+def test_a_segment_whose_first_record_is_broken_is_not_skipped(timed: Path) -> None:
+    path = timed / "commitlog" / f"{2 * SIZE:020d}"
+    data = bytearray(path.read_bytes())
+    data[MAGIC_AT] ^= 0xFF
+    path.write_bytes(data)
+
+    ranges = plan(timed, starting_timestamp=hour(3.5), mode="DROPMALFORMED").ranges
+    assert [part.begin // SIZE for part in ranges] == [1, 3]
+
+
+# --------------------------------------------------------------------------------------------------------------- splits
+
+
+def test_ranges_are_no_larger_than_asked_for(root: Path, log: LogBuilder) -> None:
+    ranges = spans(root, max_partition_bytes=400)
+
+    assert ranges[:4] == [(1024, 1365), (1365, 1706), (1706, 2048), (2048, 2389)]
+    assert ranges[-1][1] == log.end
+    assert max(end - begin for begin, end in ranges) <= 400
+
+
+def test_there_are_as_many_ranges_as_asked_for(root: Path) -> None:
+    for count in (1, 4, 5, 7, 12):
+        assert len(plan(root, min_partitions=count).ranges) == max(count, 4)
+
+
+def test_the_largest_ranges_are_split_first(root: Path, log: LogBuilder) -> None:
+    ranges = spans(root, min_partitions=7)
+
+    assert ranges[-1] == (4096, log.end)
+    assert [end - begin for begin, end in ranges[:-1]] == [512] * 6
+
+
+def test_there_are_no_ranges_too_small_for_a_record(root: Path) -> None:
+    for options in ({"min_partitions": 10**6}, {"max_partition_bytes": 1}):
+        assert min(end - begin for begin, end in spans(root, **options)) >= 91
+
+
+@pytest.mark.parametrize("options", [{"max_partition_bytes": 100}, {"min_partitions": 17}])
+def test_split_ranges_follow_each_other_without_gaps(root: Path, log: LogBuilder, options: dict[str, int]) -> None:
+    ranges = spans(root, **options)
+
+    assert ranges[0][0] == 1024
+    assert ranges[-1][1] == log.end
+    assert [end for _, end in ranges[:-1]] == [begin for begin, _ in ranges[1:]]
+
+
+def test_what_can_not_be_split_is_left_alone(tmp_path: Path) -> None:
+    assert spans(LogBuilder(SIZE).write(tmp_path), min_partitions=5) == []

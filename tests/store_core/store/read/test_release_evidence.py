@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store's files say of its release: noted where properties would be read differently, and never wrongly."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core import ReadOptions, plan_ranges, read_messages
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_path import list_segments
+from store_core.store.read.release_evidence import release_note
+from tests.builders import LogBuilder, blank_record
+from tests.golden_stores import find_golden_store, newer_store, unpack
+from tests.store_core.queue.index_builders import index_service, request, rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+SIZE = 1024
+USUAL = 40 + 4 * 5_000_000 + 20 * 20_000_000
+
+
+def note(path: Path, release: str = "5.3") -> str | None:
+    return release_note(list_segments(path).segments, release)
+
+
+def notes(path: Path, release: str) -> list[str]:
+    """Return the notes of a plan that are about releases."""
+    plan = plan_ranges(path, ReadOptions.parse(release=release, mode="PERMISSIVE"))
+    return [text for text in plan.notes if "the store looks as if" in text]
+
+
+# ------------------------------------------------------------------------------------------------------- golden stores
+
+
+@pytest.mark.golden
+def test_a_store_is_noted_if_it_is_read_with_the_other_parser(golden_store: UnpackedStore) -> None:
+    found = {release: notes(golden_store.root, release) for release in ("4.3", "4.9", "5.3")}
+
+    noted = {release: len(texts) for release, texts in found.items() if texts}
+    told = {"4.3": {"4.9": 1, "5.3": 1}, "4.9": {}, "5.3": {"4.3": 1}}[golden_store.golden.release]
+    assert noted == told
+    other = "4.3" if golden_store.golden.release == "4.3" else "5.3"
+    assert all(f"write release={other}." in text for texts in found.values() for text in texts)
+
+
+@pytest.mark.golden
+def test_no_part_of_a_store_says_another_release(golden_store: UnpackedStore) -> None:
+    """The log alone knows less, and what it knows is right."""
+    is_old = golden_store.golden.release == "4.3"
+    for part in [golden_store.root / "commitlog", *golden_store.segments]:
+        segments = list_segments(part).segments
+        alone = [release_note(segments, release) for release in ("4.3", "5.3")]
+        assert alone[0] is None or golden_store.golden.release == "5.3"
+        assert alone[1] is None or is_old
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    "name", ["5.3.3/delay", *filter(newer_store, ("5.5.0/tx", "5.3.3/timer", "5.3.3/rocksdb-aged"))]
+)
+def test_stores_of_5_say_so(name: str, golden_directory: Path) -> None:
+    root = unpack(newer_store(name) or find_golden_store(name), golden_directory).root
+
+    assert note(root) is None
+    assert f"{root / 'abort.bak'} is there" in str(note(root, "4.3"))
+
+
+def test_one_warning_per_read_names_the_evidence_and_what_to_write(
+    golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    root = golden("4.3.0/tx").root
+    index = max((root / "index").iterdir())
+
+    read_messages(root, columns="topic").read_all()
+
+    (text,) = [record.getMessage() for record in caplog.records]
+    assert text.startswith(f"the store looks as if RocketMQ 4.9.0 or earlier had written it: {index} counts ")
+    assert "a value that holds the byte 1" in text
+    assert text.endswith("write release=4.3.")
+    read_messages(root, columns="topic", release="4.3").read_all()
+    assert len(caplog.records) == 1
+
+
+def test_a_closed_segment_tells_without_a_store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+    first = golden("4.3.0/tx").segments[0]
+    copy = tmp_path / first.name
+    shutil.copy(first, copy)
+
+    assert f"in {copy} the bytes after the blank record at offset" in str(note(copy))
+
+
+# ----------------------------------------------------------------------------------------------------------- the index
+
+
+def indexed(root: Path, release: str, keys: int = 40, *, entries: int = 100, slots: int = 10) -> Path:
+    """Write a store with a log of one record, and an index by the rules of a release; return its newest file."""
+    log = LogBuilder(SIZE)
+    log.append(b"x")
+    log.write(root)
+    service = index_service(root / "index", rules(slots, entries, release=release), OsFileSystem())
+    for number in range(keys):
+        service.build_index(request(100 * number, f"k{number}"))
+    service.flush()
+    service.close()
+    return max((root / "index").iterdir())
+
+
+@pytest.mark.parametrize(("release", "is_noted"), [("4.3", True), ("4.9", False), ("5.3", False)])
+@pytest.mark.parametrize("entries", [100, 25])
+def test_an_index_tells_by_its_counts(tmp_path: Path, release: str, entries: int, is_noted: bool) -> None:
+    indexed(tmp_path, release, entries=entries)
+
+    assert is_noted is (note(tmp_path) is not None)
+    assert note(tmp_path, "4.3") is None
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+def test_entries_that_share_no_slot_tell_nothing(tmp_path: Path, keys: int) -> None:
+    indexed(tmp_path, "4.3", keys, slots=1000)
+
+    assert note(tmp_path) is None
+
+
+def test_an_index_of_the_usual_sizes_tells(tmp_path: Path) -> None:
+    """Sparse, as brokers make it; written by hand."""
+    path = indexed(tmp_path, "4.3")
+    chained = b"".join(struct.pack(">iqii", 7, 100 * number, 0, number - 1) for number in range(1, 10))
+    with path.open("wb") as file:
+        file.truncate(USUAL)
+        file.write(struct.pack(">4q2i", 1, 1, 0, 900, 9, 10))
+        file.seek(40 + 4 * 5_000_000 + 20)
+        file.write(chained)
+
+    assert f"{path} counts 9 slots" in str(note(tmp_path))
+
+
+def test_an_empty_newest_index_file_leaves_the_word_to_the_one_before(tmp_path: Path) -> None:
+    path = indexed(tmp_path, "4.3", 24, entries=25)
+    path.with_name("99991231235959999").write_bytes(bytes(path.stat().st_size))
+
+    assert f"{path} counts 24 slots" in str(note(tmp_path))
+
+
+def test_a_store_that_a_later_release_opened_is_its_own(tmp_path: Path) -> None:
+    indexed(tmp_path, "4.3")
+    (tmp_path / "abort.bak").touch()
+
+    assert note(tmp_path) is None
+    assert f"{tmp_path / 'abort.bak'} is there" in str(note(tmp_path, "4.3"))
+    assert "write release=5.3." in str(note(tmp_path, "4.3"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return an index file for each release, each in a store of its own."""
+    return {release: indexed(tmp_path_factory.mktemp("index"), release) for release in ("4.3", "5.3")}
+
+
+@given(data=st.data(), release=st.sampled_from(["4.3", "5.3"]))
+def test_a_damaged_index_raises_nothing_and_says_nothing_of_a_later_store(
+    written: dict[str, Path], data: st.DataObject, release: str
+) -> None:
+    path = written[release]
+    original = path.read_bytes()
+    stored = bytearray(original)
+    numbers = st.one_of(st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)]), st.integers(-(2**31), 2**31 - 1))
+    for at in data.draw(st.lists(st.one_of(st.integers(0, 9), st.integers(0, len(stored) // 4 - 1)), max_size=8)):
+        struct.pack_into(">i", stored, 4 * at, data.draw(numbers))
+    path.write_bytes(stored[: data.draw(st.integers(0, len(stored)))])
+    found = note(path.parent.parent)
+    path.write_bytes(original)
+
+    assert found is None or release == "4.3"
+
+
+@pytest.mark.parametrize("size", [0, 39, 40, 8440, 1 << 15, USUAL, 1 << 40])
+@pytest.mark.parametrize("word", [0, 1, -1, 2**31 - 1])
+def test_a_file_that_only_claims_to_have_entries_tells_nothing(tmp_path: Path, size: int, word: int) -> None:
+    path = indexed(tmp_path, "4.3")
+    for count in (-1, 2, 1000, 2**31 - 1):
+        with path.open("wb") as file:
+            file.write(struct.pack(">4q2i", 1, 1, 0, 900, count - 1, count) + struct.pack(">i", word) * 10_000)
+            file.truncate(size)
+        assert note(tmp_path) is None
+
+
+def test_what_is_no_index_file_says_nothing(tmp_path: Path) -> None:
+    path = indexed(tmp_path, "4.3")
+    path.unlink()
+    makers: list[Callable[[], None]] = [partial(os.mkfifo, path), path.mkdir, partial(path.symlink_to, path)]
+    for make, remove in zip(makers, (path.unlink, path.rmdir, path.unlink), strict=True):
+        make()
+        assert note(tmp_path) is None
+        remove()
+    path.parent.rmdir()
+    path.parent.write_bytes(b"")
+    assert note(tmp_path) is None
+
+
+# -------------------------------------------------------------------------------------------------------- blank records
+
+
+def closed(tmp_path: Path, filler: Callable[[bytes], bytes]) -> Path:
+    """Write a store with a closed segment; its filler is made of the record before the blank one."""
+    log = LogBuilder(SIZE, start_offset=SIZE)
+    last = [log.append(b"x" * 200) for _ in range(3)][-1]
+    room = 2 * SIZE - log.end
+    path = log.write(tmp_path) / "commitlog" / f"{SIZE:020d}"
+    data = path.read_bytes()
+    record = data[last.physical_offset - SIZE : last.end - SIZE]
+    rest = filler(record)[8:room]
+    blank = blank_record(room)
+    path.write_bytes(data[: SIZE - room] + blank[:8] + rest.ljust(room - 8, b"\0"))
+    return path
+
+
+def test_a_blank_record_that_repeats_the_record_before_it_tells(tmp_path: Path) -> None:
+    path = closed(tmp_path, bytes)
+
+    assert f"in {path} the bytes after the blank record" in str(note(tmp_path))
+    assert note(tmp_path, "4.3") is None
+
+
+def shifted(record: bytes) -> bytes:
+    """Return the record with another physical offset, as a cut of the log may leave it."""
+    return record[:28] + struct.pack(">q", SIZE + 3 * len(record)) + record[36:]
+
+
+@pytest.mark.parametrize(
+    "filler",
+    [
+        lambda _: b"",
+        lambda record: record[:28] + bytes(8) + record[36:],
+        lambda record: record[:28] + b"\xff" * 8 + record[36:],
+        lambda record: record[:28] + b"\x7f" * 8 + record[36:],
+        lambda record: record[:60] + b"other",
+        shifted,
+    ],
+)
+def test_other_bytes_after_a_blank_record_tell_nothing(tmp_path: Path, filler: Callable[[bytes], bytes]) -> None:
+    closed(tmp_path, filler)
+
+    assert note(tmp_path) is None
+
+
+@pytest.mark.parametrize("tail", [b"\xcb\xd4\x31\x94", b"\0\0\0\x08\xcb\xd4\x31\x94", b"\0" * 7])
+def test_bytes_that_look_like_blank_records_tell_nothing(tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(tail * 20_000)
+
+    assert note(path) is None

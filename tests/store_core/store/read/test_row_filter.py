@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store_core.format.columns import arrow_schema
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.row_filter import RowFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+Columns = dict[str, list[object]]
+OFFSETS = np.arange(100, 200)
+
+
+def selected(values: Mapping[str, Sequence[object]], **options: object) -> list[int]:
+    """Filter a batch of these columns; gives the numbers of the rows that are left."""
+    row_filter = RowFilter(ReadOptions.parse(**options))
+    assert set(row_filter.columns) == set(values)
+    batch = pa.RecordBatch.from_pydict(
+        {name: values[name] for name in row_filter.columns}, schema=arrow_schema(row_filter.columns, nullable=True)
+    )
+    return [row for row, kept in enumerate(row_filter.select(batch, OFFSETS[: batch.num_rows]).tolist()) if kept]
+
+
+def test_without_options_no_column_is_looked_at() -> None:
+    assert RowFilter(ReadOptions()).columns == ()
+
+
+def test_topics_match_exactly() -> None:
+    topics = ["orders", "order", "Orders", "日本", "orders2", "orders"]
+
+    assert selected({"topic": topics}, topic="orders,日本") == [0, 3, 5]
+
+
+@pytest.mark.parametrize(("pattern", "rows"), [("or.*", [0, 2]), ("or", []), ("(?i)ORDERS", [0]), (".*", [0, 1, 2])])
+def test_a_pattern_matches_the_whole_topic(pattern: str, rows: list[int]) -> None:
+    assert selected({"topic": ["orders", "my orders", "orders2"]}, topics_pattern=pattern) == rows
+
+
+def test_queues_match_by_number() -> None:
+    assert selected({"queue_id": [0, 1, 2, 1, -1]}, queue_id="1,-1") == [1, 3, 4]
+
+
+def test_tags_match_exactly_and_no_tag_matches_none() -> None:
+    assert selected({"tags": ["TagA", None, "TagB", "TagA || TagB", "taga", ""]}, tag="TagA || TagB") == [0, 2]
+
+
+def test_a_key_is_one_of_the_keys_or_the_unique_key() -> None:
+    keys = [["k1", "k2"], None, ["k1 k2"], [], ["k2"], None]
+    unique = [None, "k2", None, None, "k2", "k3"]
+
+    assert selected({"keys": keys, "unique_key": unique}, key="k2") == [0, 1, 4]
+
+
+NOT_TYPE, PREPARED, COMMIT, ROLLBACK = 0x00, 0x04, 0x08, 0x0C
+
+
+def test_a_consumer_of_tags_gets_those_that_are_in_a_queue() -> None:
+    values: Columns = {
+        "tags": ["A", "B", None, "A", "A", "C", "A || C"],
+        "sys_flag": [NOT_TYPE, NOT_TYPE, NOT_TYPE, PREPARED, COMMIT | 0x01, ROLLBACK, NOT_TYPE],
+    }
+
+    assert selected(values, filter="A || C") == [0, 4]
+    assert selected(values, filter=" || ") == []
+    assert selected({"sys_flag": values["sys_flag"]}, filter="*") == [0, 1, 2, 4, 6]
+
+
+def test_a_consumer_of_an_expression_gets_those_it_is_true_for() -> None:
+    rows = [{"a": "6"}, {"a": "5"}, {}, {"a": "x"}, {"a": "7"}, {"a": "8"}]
+    values: Columns = {
+        "properties": [list(row.items()) for row in rows],
+        "sys_flag": [NOT_TYPE, NOT_TYPE, NOT_TYPE, NOT_TYPE, NOT_TYPE, PREPARED],
+    }
+
+    assert selected(values, filter="a > 5", filter_type="SQL92") == [0, 4]
+    assert selected(values, filter="a > 5 OR TRUE", filter_type="sql92") == [0, 1, 2, 4]
+
+
+def test_an_expression_is_evaluated_on_the_rows_that_all_else_leaves() -> None:
+    options = ReadOptions.parse(filter="a = 5", filter_type="SQL92", topic="t")
+    row_filter = RowFilter(options)
+    maps = [[("a", value)] for value in ("5", "x", "x", "5")]
+    columns: Columns = {"topic": ["t", "t", "u", "u"], "sys_flag": [NOT_TYPE] * 4, "properties": [*maps]}
+    batch = pa.RecordBatch.from_pydict(columns, schema=arrow_schema([*columns]))
+
+    assert [True, False, False, False] == row_filter.select(batch, OFFSETS[:4]).tolist()
+    assert row_filter.error_count == 1
+    row_filter.select(batch, OFFSETS[10:14])
+    assert row_filter.error_count == 2
+    assert row_filter.first_error == "at offset 101, property a: expected a whole number of 32 bits, found 'x'"
+
+
+def test_queue_offsets_narrow_the_queues_that_are_named() -> None:
+    values: Columns = {
+        "topic": ["t", "t", "t", "t", "u", "u"],
+        "queue_id": [0, 0, 0, 1, 0, 1],
+        "queue_offset": [4, 5, 9, 0, 2, 100],
+    }
+    bounds = {"starting_offsets": {"t": {0: 5}, "v": {0: 5}}, "ending_offsets": {"t": {0: 9}, "u": {1: 100}}}
+
+    assert selected(values, **bounds) == [1, 3, 4]
+
+
+def test_a_bound_can_be_the_last_offset_there_is() -> None:
+    values: Columns = {"topic": ["t"] * 2, "queue_id": [0] * 2, "queue_offset": [2**63 - 1, 0]}
+
+    assert selected(values, ending_offsets={"t": {0: 2**63 - 1}}) == [1]
+    assert selected(values, starting_offsets={"t": {0: 2**63 - 1}}) == [0]
+
+
+def test_filters_add_up() -> None:
+    values: Columns = {"topic": ["t", "t", "u"], "queue_id": [0, 1, 1], "tags": ["A", "A", "A"]}
+
+    assert selected(values, topic="t", queue_id=1, tag="A") == [1]
+
+
+def test_an_empty_batch_stays_empty() -> None:
+    assert selected({"keys": [], "unique_key": [], "topic": []}, key="k", topics_pattern="x") == []

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from store_core.errors import InvalidOptionError
+from store_core.store.read.store_time import parse_zone, store_time
+
+MAY = 1714521600000
+"""2024-05-01 in UTC."""
+
+HOUR = 3_600_000
+SHANGHAI = ZoneInfo("Asia/Shanghai")
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def refusal(value: object, zone: tzinfo | None = None) -> str:
+    with pytest.raises(InvalidOptionError) as caught:
+        store_time("starting_timestamp", value, zone)
+    return str(caught.value)
+
+
+def zone_refusal(value: object) -> str:
+    with pytest.raises(InvalidOptionError) as caught:
+        parse_zone("time_zone", value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2024-05-01T00:00Z",
+        " 2024-05-01 00:00:00Z ",
+        "2024-05-01T02:00:00+02:00",
+        "20240501T000000Z",
+        datetime(2024, 5, 1, tzinfo=UTC),
+        datetime(2024, 5, 1, 2, tzinfo=timezone(timedelta(hours=2))),
+        MAY,
+        np.int64(MAY),
+        str(MAY),
+    ],
+)
+@pytest.mark.parametrize("zone", [None, SHANGHAI])
+def test_a_time_that_says_its_zone_needs_none(time: object, zone: tzinfo | None) -> None:
+    assert store_time("starting_timestamp", time, zone) == MAY
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2024-05-01",
+        "2024-05-01T00:00",
+        "2024-05-01 00:00:00",
+        "20240501T000000",
+        datetime(2024, 5, 1),  # noqa: DTZ001 -- without a zone on purpose
+        date(2024, 5, 1),
+    ],
+)
+def test_a_time_without_a_zone_is_in_the_one_that_is_given(time: object) -> None:
+    assert store_time("starting_timestamp", time, UTC) == MAY
+    assert store_time("starting_timestamp", time, SHANGHAI) == MAY - 8 * HOUR
+    assert store_time("starting_timestamp", time, timezone(timedelta(hours=-18))) == MAY + 18 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("time", "written"),
+    [
+        ("2024-05-01T12:00", "2024-05-01T12:00"),
+        (datetime(2024, 5, 1, 12), "2024-05-01 12:00:00"),  # noqa: DTZ001 -- without a zone on purpose
+        ("2024-05-01", "2024-05-01T00:00"),
+        (date(2024, 5, 1), "2024-05-01T00:00"),
+    ],
+)
+def test_without_any_zone_it_is_refused_with_both_ways_to_say_it(time: object, written: str) -> None:
+    text = refusal(time)
+
+    assert f"option starting_timestamp (startingTimestamp in Spark): {time!r} has no time zone" in text
+    assert f"Write '{written}Z' for UTC or '{written}+08:00'" in text
+    assert "option time_zone (timeZone in Spark), such as Asia/Shanghai" in text
+    assert store_time("starting_timestamp", f"{written}Z")
+
+
+@pytest.mark.parametrize("number", [1714564800, "1714564800", " +1714564800 ", np.int64(1714564800)])
+def test_ten_digits_may_be_seconds_and_are_refused_with_both_readings(number: object) -> None:
+    assert refusal(number) == (
+        "option starting_timestamp (startingTimestamp in Spark): 1714564800 may be seconds or ms since 1970. "
+        "For 2024-05-01T12:00:00Z write 1714564800000; for 1970-01-20T20:16:04.800Z write that"
+    )
+    assert store_time("starting_timestamp", "2024-05-01T12:00:00Z") == 1714564800000
+    assert store_time("starting_timestamp", "1970-01-20T20:16:04.800Z") == 1714564800
+
+
+def test_numbers_of_other_lengths_are_ms() -> None:
+    for number in (-1714564800, -5, 0, 2024, 10**9 - 1, 10**10, 1714564800000, 2**63 - 1):
+        assert store_time("starting_timestamp", number) == store_time("starting_timestamp", str(number)) == number
+    for number in (10**9, 10**10 - 1):
+        assert "may be seconds" in refusal(number)
+
+
+def test_a_time_finer_than_ms_rounds_up_so_that_comparing_stays_exact() -> None:
+    assert store_time("starting_timestamp", "1970-01-01T00:00:00.000001Z") == 1
+    assert store_time("starting_timestamp", "1970-01-01T00:00:00.001Z") == 1
+    assert store_time("starting_timestamp", "1969-12-31T23:59:59.995Z") == -5
+
+
+def test_a_time_that_clocks_skip_is_as_much_later_as_in_spark() -> None:
+    skipped, later = "2024-03-31T02:30", "2024-03-31T03:30+02:00"
+
+    assert store_time("starting_timestamp", skipped, BERLIN) == store_time("starting_timestamp", later)
+
+
+def test_of_a_time_that_clocks_show_twice_the_first_is_meant_as_in_spark() -> None:
+    text, shown = "2024-10-27T02:30", datetime(2024, 10, 27, 2, 30)  # noqa: DTZ001 -- without a zone on purpose
+    first, second = (store_time("starting_timestamp", f"{text}+0{hours}:00") for hours in (2, 1))
+
+    assert store_time("starting_timestamp", text, BERLIN) == store_time("starting_timestamp", shown, BERLIN) == first
+    assert store_time("starting_timestamp", shown.replace(fold=1), BERLIN) == second
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59.999999"])
+def test_the_ends_of_the_calendar_are_times_in_every_zone(text: str) -> None:
+    assert store_time("starting_timestamp", text, timezone(timedelta(hours=18))) < store_time(
+        "starting_timestamp", text, timezone(timedelta(hours=-18))
+    )
+
+
+@pytest.mark.parametrize("value", ["yesterday", "", "2024-13-01", "24-05-01", 1.5, True, None, 2**63, b"2024-05-01"])
+def test_what_is_no_time_is_refused(value: object) -> None:
+    assert "expected ms since 1970, or a time in ISO 8601 such as 2024-05-01T12:00:00Z, found" in refusal(value, UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Z", 0),
+        ("UTC", 0),
+        ("GMT", 0),
+        ("UT", 0),
+        ("+8", 8 * 3600),
+        ("+08", 8 * 3600),
+        ("+8:00", 8 * 3600),
+        ("+08:00", 8 * 3600),
+        ("+0800", 8 * 3600),
+        ("GMT+8", 8 * 3600),
+        ("UTC+08:00", 8 * 3600),
+        ("UT-3", -3 * 3600),
+        ("-03:3", -3 * 3600 - 180),
+        ("-03:30", -3 * 3600 - 1800),
+        ("+8:00:30", 8 * 3600 + 30),
+        ("-080030", -8 * 3600 - 30),
+        ("+18:00", 18 * 3600),
+        (" Asia/Shanghai ", 8 * 3600),
+        ("Etc/GMT+8", -8 * 3600),
+    ],
+)
+def test_zones_have_the_forms_that_spark_takes(text: str, seconds: int) -> None:
+    zone = parse_zone("time_zone", text)
+
+    assert datetime(2024, 5, 1, tzinfo=zone).utcoffset() == timedelta(seconds=seconds)
+
+
+def test_a_tzinfo_is_a_zone() -> None:
+    assert parse_zone("time_zone", SHANGHAI) is SHANGHAI
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("asia/shanghai", "found 'asia/shanghai'; did you mean 'Asia/Shanghai'?"),
+        ("Asia/Shanghia", "did you mean 'Asia/Shanghai'?"),
+        ("Asia", "expected a region such as 'Asia/Shanghai' or an offset such as '+08:00', found 'Asia'"),
+        ("", "expected a region"),
+        ("../../../etc/passwd", "expected a region"),
+        ("a\0b", "expected a region"),
+        ("+800", "expected a region"),
+        ("+18:01", "expected an offset of at most 18:00 hours, found '+18:01'"),
+        ("-99", "expected an offset of at most 18:00 hours"),
+        ("+08:60", "expected an offset"),
+        (8, "expected a time zone such as 'Asia/Shanghai' or '+08:00', found 8"),
+    ],
+)
+def test_what_is_no_zone_is_refused(value: object, says: str) -> None:
+    text = zone_refusal(value)
+
+    assert text.startswith("option time_zone (timeZone in Spark): ")
+    assert says in text
+
+
+@pytest.mark.parametrize("name", ["CST", "PST", "SystemV/PST8"])
+def test_names_that_only_java_knows_are_refused_without_a_guess(name: str) -> None:
+    text = zone_refusal(name)
+
+    assert re.search(rf"found '{re.escape(name)}'", text)
+    assert "did you mean" not in text
+
+
+def test_a_machine_without_zones_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store_core.store.read.store_time.available_timezones", set)
+
+    assert "no database of time zones: pip install tzdata" in zone_refusal("Mars/Olympus")

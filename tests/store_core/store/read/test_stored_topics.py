@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics that a store does not have: one warning per read, and no row."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core import read_messages
+from store_core.store.read.stored_topics import stored_topics
+from tests.builders import LogBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a store of three segments, whose topics are known from the log, queues or configuration alone."""
+    log = LogBuilder(segment_size=1024)
+    while len(log.segments()) < 3:
+        log.append(b"x" * 50, topic="logged")
+    root = log.write(tmp_path / "store")
+    (root / "consumequeue" / "queued" / "0").mkdir(parents=True)
+    (root / "batchconsumequeue" / "batched" / "0").mkdir(parents=True)
+    (root / "config").mkdir()
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"planned": {}}}))
+    return root
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize("place", ["", "commitlog", "commitlog/00000000000000000000"])
+def test_a_topic_that_is_nowhere_is_warned_of_once_with_the_nearest_name(
+    store: Path, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert 0 == read_messages(store / place, topic="qeued", columns="body").read_all().num_rows
+
+    (text,) = warnings(caplog)
+    assert text.startswith("topic 'qeued': no record of it was read, and neither the queues nor config/topics.json of")
+    assert text.endswith(f"{store} know it; did you mean 'queued'?")
+
+
+def test_each_unknown_topic_of_several_is_warned_of(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert read_messages(store, topic="logged,loged,planed,queued").read_all().num_rows
+
+    assert ["'loged'", "'planed'"] == [text.split()[1].rstrip(":") for text in warnings(caplog)]
+
+
+@pytest.mark.parametrize("topic", ["logged", "queued", "batched", "planned", "queued,planned"])
+def test_a_topic_that_is_anywhere_is_not_warned_of(store: Path, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert bool(read_messages(store, topic=topic).read_all().num_rows) == (topic == "logged")
+    assert not warnings(caplog)
+
+
+def test_a_topic_is_in_the_log_whatever_else_was_asked_for(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert 0 == read_messages(store, topic="logged", tag="none has it").read_all().num_rows
+    assert not warnings(caplog)
+
+
+def test_a_log_alone_has_no_name_to_offer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = LogBuilder(segment_size=1024)
+    log.append(b"x", topic="logged")
+    root = log.write(tmp_path / "store")
+
+    assert 0 == read_messages(root, topic="loged").read_all().num_rows
+    assert [True] == [text.endswith("no topic is known") for text in warnings(caplog)]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"topicConfigTable": 7}', b"[" * 100_000, b"\xff\xfe", b'{"topicConfigTable":']
+)
+def test_a_broken_configuration_names_no_topic(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_bytes(content)
+
+    assert frozenset() == stored_topics([tmp_path, tmp_path / "nowhere"])

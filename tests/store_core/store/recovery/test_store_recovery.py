@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What opening a store decides and tells, and golden stores against RocketMQ's own recovery of a copy."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from store_core import DefaultMessageStore, SegmentLayoutError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.overlay_file_system import OverlayFileSystem
+from store_core.format.record.scan import StopReason
+from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
+from tests.golden_stores import golden_stores
+from tests.store_core.fakes import FakeClock
+from tests.store_core.store.damaged_stores import batch_topics_of, config_of, open_damaged, read_conf
+from tests.store_core.store.logs import FILE_SIZE, message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core import MessageStoreConfig
+    from store_core.files.file_system import FileSystem
+    from store_core.store.config.message_store_config import Release
+    from tests.golden_stores import UnpackedStore
+
+RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
+VERSIONS: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3"}
+CONF: Final = {"cl-size": str(FILE_SIZE), "cq-size": "800", "slot-num": "100", "index-num": "400"}
+NOT_RECOVERYS: Final = ("abort", "abort.bak", "lock", "config/", "compaction/", "index/", "timer")
+"""Of RocketMQ's files, those that recovery has nothing to do with, or that have names by the clock."""
+
+
+# ---- RocketMQ's recovery of golden stores
+
+
+def recovered(store: UnpackedStore) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(store.path.joinpath("recovered.json").read_text(encoding="utf-8"))
+    for state in ("afterLoad", "afterStart"):
+        queues = answer[state]["queues"]
+        answer[state]["queues"] = {name: [q["min"], q["max"], q["maxPhysicOffset"]] for name, q in queues.items()}
+        answer[state].pop("committedWhere")
+    return answer
+
+
+def files_of(root: Path, system: FileSystem, path: Path | None = None) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in system.names(path or root):
+        each = (path or root) / name
+        status = system.status(each)
+        assert status is not None
+        found |= files_of(root, system, each) if status.is_directory else {str(each.relative_to(root)): status.size}
+    return {name: size for name, size in found.items() if not name.startswith(NOT_RECOVERYS)}
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario != "live"])
+def test_golden_store_is_recovered_as_by_rocketmq(golden: Callable[[str], UnpackedStore], name: str) -> None:
+    store = golden(name)
+    answer, conf = recovered(store), read_conf(store.path / "store.conf")
+    system = OverlayFileSystem(OsFileSystem(), FakeClock())
+    config = config_of(conf, store.golden.version)
+    opened = open_damaged(store.root, config, batch_topics_of(conf), [], system)
+
+    assert opened.load is answer["load"]
+    for ours, theirs in ((opened.after_load, answer["afterLoad"]), (opened.after_start, answer["afterStart"])):
+        assert theirs["checkpoint"].pop("indexMsgTimestamp") in opened.index_times
+        ours["checkpoint"].pop("indexMsgTimestamp")
+        assert theirs == ours
+    files = {name: size for name, size in answer["filesAfterRecovery"].items() if not name.startswith(NOT_RECOVERYS)}
+    assert files == files_of(store.root, system)
+    assert opened.report is not None
+    assert opened.report.reput_from_offset == opened.report.max_offset
+
+
+# ---- what is decided, and told
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Callable[[Release], MessageStoreConfig]:
+    """Return a function that makes a store of ten messages in four segments, and closes it."""
+
+    def make(release: Release) -> MessageStoreConfig:
+        config = config_of(CONF, VERSIONS[release])
+        with DefaultMessageStore.open(tmp_path, config) as store:
+            for number in range(10):
+                store.put_message(message(bytes([number]) * 1000, queue_id=number % 2, keys=["k"]))
+        return config
+
+    return make
+
+
+def decided(report: RecoveryReport) -> list[str]:
+    return [decision.what for decision in report.decisions]
+
+
+def spoil(root: Path, offset: int, data: bytes) -> None:
+    segment = sorted(root.joinpath("commitlog").iterdir())[offset // FILE_SIZE]
+    with segment.open("r+b") as file:
+        file.seek(offset % FILE_SIZE)
+        file.write(data)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_torn_record_is_named_with_its_file_and_reason(
+    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, release: Release
+) -> None:
+    config, at = closed(release), 3 * FILE_SIZE
+    spoil(tmp_path, at + 300, b"!")
+    report = DefaultMessageStore.dry_run(tmp_path, config)
+    ended = next(decision for decision in report.decisions if decision.what.startswith("ended"))
+
+    assert (at, StopReason.BAD_CRC) == (report.max_offset, report.reason)
+    assert (f"ended the log at {at}", f"{at:020d}") == (ended.what, ended.where.rsplit("/", 1)[-1])
+    assert "the body does not match its checksum: expected body CRC" in str(ended)
+    cut = [what for what in decided(report) if "queues" in what]
+    assert ["left the queues as they are" if release == "4.3" else "cut 1 queues"] == cut
+
+
+def test_release_4_3_leaves_queues_as_they_are_after_a_clean_exit_and_says_so(
+    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path
+) -> None:
+    config = closed("4.3")
+    spoil(tmp_path, 2 * FILE_SIZE + 300, b"!")
+
+    assert "left the queues as they are" in decided(DefaultMessageStore.dry_run(tmp_path, config))
+
+
+@pytest.mark.parametrize(
+    ("release", "last_exit_ok", "told", "queues"),
+    [
+        ("4.3", True, ["kept 2 queues"], 5),
+        ("4.3", False, ["deleted 2 queues"], 0),
+        ("4.9", True, ["deleted 2 queues"], 0),
+        ("5.3", True, ["deleted 2 queues"], 0),
+        ("5.3", False, ["deleted 2 queues"], 0),
+    ],
+)
+def test_without_a_segment_queues_are_deleted(
+    closed: Callable[[Release], MessageStoreConfig],
+    tmp_path: Path,
+    release: Release,
+    last_exit_ok: bool,
+    told: list[str],
+    queues: int,
+) -> None:
+    config = closed(release)
+    shutil.rmtree(tmp_path / "commitlog")
+    if not last_exit_ok:
+        (tmp_path / "abort").touch()
+    with DefaultMessageStore.open(tmp_path, config, read_only=True) as store:
+        assert told == decided(store.recovery_report)[:1]
+        assert (0, -1, queues) == (
+            store.max_physical_offset,
+            store.min_physical_offset,
+            store.get_max_offset_in_queue("orders", 0),
+        )
+
+
+@pytest.mark.parametrize(
+    ("release", "last_exit_ok", "dispatched", "caught_up"),
+    [
+        ("4.3", True, 0, False),
+        ("4.3", False, 10, False),
+        ("4.9", True, 10, True),
+        ("4.9", False, 10, False),
+        ("5.3", True, 10, False),
+        ("5.3", False, 10, False),
+    ],
+)
+def test_queues_that_are_gone_are_rebuilt_by_the_rule_of_the_release(
+    closed: Callable[[Release], MessageStoreConfig],
+    tmp_path: Path,
+    release: Release,
+    last_exit_ok: bool,
+    dispatched: int,
+    caught_up: bool,
+) -> None:
+    config = closed(release)
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / name)
+    if not last_exit_ok:
+        (tmp_path / "abort").touch()
+        (tmp_path / "checkpoint").unlink()
+    with DefaultMessageStore.open(tmp_path, config) as store:
+        report = store.recovery_report
+        assert (dispatched, caught_up) == (report.dispatched, report.caught_up > 0)
+        assert dispatched // 2 == store.get_max_offset_in_queue("orders", 1)
+        assert dispatched == len(store.index_service.query_offset("orders", "k", 64, 0, 2**63 - 1).physical_offsets)
+
+
+def test_record_that_5_3_leaves_out_is_told(closed: Callable[[Release], MessageStoreConfig], tmp_path: Path) -> None:
+    config = closed("5.3")
+    for queue_id, kept in ((0, 3), (1, 2)):  # records 0 to 4 are in their queues
+        path = tmp_path / "consumequeue" / "orders" / str(queue_id) / f"{0:020d}"
+        path.write_bytes(path.read_bytes()[: kept * 20].ljust(800, b"\0"))
+    with DefaultMessageStore.open(tmp_path, config, read_only=True) as store:
+        report = store.recovery_report
+
+        assert 4 == report.dispatched
+        assert f"left out the record at {report.queues_cover}" in decided(report)
+        assert [5, 4] == [store.get_max_offset_in_queue("orders", queue_id) for queue_id in range(2)]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_store_that_is_read_only_is_left_as_it_is(
+    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, release: Release
+) -> None:
+    config = closed(release)
+    (tmp_path / "abort").touch()
+    spoil(tmp_path, 2 * FILE_SIZE + 300, b"!")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with DefaultMessageStore.open(tmp_path, config, read_only=True) as store:
+        assert 2 * FILE_SIZE == store.max_physical_offset
+        assert store.recovery_report.changes
+        assert 3 == store.get_max_offset_in_queue("orders", 0)
+
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_refusal_is_told_and_raised(closed: Callable[[Release], MessageStoreConfig], tmp_path: Path) -> None:
+    config = closed("5.3")
+    (tmp_path / "commitlog" / "notes.txt").write_bytes(bytes(FILE_SIZE))
+    report = DefaultMessageStore.dry_run(tmp_path, config)
+
+    assert report.is_refused
+    assert "notes.txt has no segment's name" in str(report).splitlines()[-1]
+    assert () == report.changes
+    with pytest.raises(SegmentLayoutError, match=r"notes\.txt"):
+        DefaultMessageStore.open(tmp_path, config)
+
+
+def test_reports_travel_between_processes_and_read_well() -> None:
+    decision = RecoveryDecision("ended the log at 12345", "f", "the body does not match its checksum")
+    report = RecoveryReport(
+        decisions=(decision,), notes=("a note",), min_offset=0, max_offset=12345, files=2, records=7
+    )
+
+    assert report == pickle.loads(pickle.dumps(report))  # noqa: S301 -- our own
+    assert [
+        "RocketMQ 5.3: the store was closed",
+        "ended the log at 12345 in f: the body does not match its checksum",
+        "a note",
+        "log 0 to 12345 in 2 files, 7 records checked",
+    ] == str(report).splitlines()
