@@ -7,11 +7,13 @@ import errno
 import mmap
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
+from store_core.files.access import explained_access
 from store_core.format.segment_view import SegmentView
 
 if TYPE_CHECKING:
@@ -86,11 +88,14 @@ class MappedSegment:
     ------
     SegmentVanishedError
         If the file is gone, or shorter than it was when it was listed.
+    StoreAccessError
+        If the file may not be read.
     """
 
     def __init__(self, segment: Segment) -> None:
         try:
-            self._file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by __exit__
+            with explained_access(Path(segment.path)):
+                self._file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by __exit__
         except FileNotFoundError as error:
             raise _vanished(segment, "it is gone") from error
         try:
@@ -133,6 +138,8 @@ def open_segment(segment: Segment) -> SegmentBytes:
     ------
     SegmentVanishedError
         If the file is gone, or shorter than it was when it was listed.
+    StoreAccessError
+        If the file may not be read.
     """
     return MappedSegment(segment)
 

@@ -16,6 +16,7 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 import numpy as np
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
@@ -77,10 +78,13 @@ def list_segments(paths: StorePaths) -> SegmentListing:
         If a file given by its own name has no segment's name, or two files claim the same offset.
     UnsupportedStoreError
         If a path is a URL of another scheme, or it is a store that is not supported, see `store_core.files.store_kind`.
+    StoreAccessError
+        If a directory may not be read.
     """
     places = _places(paths)
     notes: list[str] = []
-    found = sorted((segment for place in places for segment in _segments_at(place, notes)), key=_order)
+    with explained_access(places[0]):
+        found = sorted((segment for place in places for segment in _segments_at(place, notes)), key=_order)
     if not found:
         raise _nothing_at(places, notes)
     segments = _without_empty_tail(_without_twins(found, notes), notes)

@@ -6,18 +6,21 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig, StoreAccessError
+from store_core import DefaultMessageStore, MessageStoreConfig, StoreAccessError, read_messages
 from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.files.store_kinds import every_file, ordinary_store
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -51,6 +54,34 @@ def test_a_file_that_may_not_be_opened_is_named_by_opening_and_by_a_dry_run(root
     disk = FaultyFileSystem()
     disk.fail("open", errno.EACCES, times=99)
     assert "Permission denied" in str(DefaultMessageStore.dry_run(root, file_system=disk).refusal)
+
+
+@contextmanager
+def _without_privileges() -> Iterator[None]:
+    """Run as a user whom modes of files concern, where the tests run as root."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("name", ["commitlog", f"commitlog/{0:020d}", ""])
+def test_what_a_reader_may_not_read_is_named(name: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="commitlog-access-") as directory:
+        Path(directory).chmod(0o755)
+        root = ordinary_store(Path(directory) / "store")
+        (root / name).chmod(0)
+        try:
+            with _without_privileges(), pytest.raises(StoreAccessError, match=r"Permission denied.* mode") as error:
+                read_messages(root).read_all()
+        finally:
+            (root / name).chmod(0o755)
+
+    assert str(root / name) in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["checkpoint", f"commitlog/{0:020d}"])
