@@ -20,21 +20,21 @@ _LONGEST_NAME: Final = 255
 
 _LAST_QUEUE_ID: Final = 2**31 - 1
 _NOT_IN_NAMES: Final = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udc7f\udd00-\udfff]")
-"""The separator, control characters, and half a character of UTF-16, which no encoding holds.
+"""The separator, control characters, and UTF-16 surrogates, which no encoding can represent.
 
-U+DC80 to U+DCFF stand for the bytes of a directory's name that is no UTF-8, see PEP 383.
+U+DC80 to U+DCFF stand for bytes of a directory name that is not UTF-8, see PEP 383.
 """
 
 
 def queue_path(directory: Path, topic: str, queue_id: int) -> Path:
-    """Return the directory of a queue's files, which lies two levels below `directory`.
+    """Return the directory of a queue's files, two levels below `directory`.
 
     Parameters
     ----------
     directory : Path
         ``consumequeue``, ``consumequeue_ext`` or ``batchconsumequeue`` of the store.
     topic, queue_id
-        As a record names them, so anything at all.
+        As a record names them, so any value is possible.
 
     Raises
     ------
@@ -50,12 +50,12 @@ def queue_path(directory: Path, topic: str, queue_id: int) -> Path:
 
 
 def refusal_of(topic: str, queue_id: int) -> str | None:
-    """Say why a queue gets no directory; None if it gets one.
+    """Return why a queue gets no directory; None if it gets one.
 
-    RocketMQ joins the strings (``ConsumeQueue``, all releases). With a name like ``../../x`` it writes outside of the
-    store. With ``a/b`` it writes where no restart finds the queue, as with an empty name. A name that the system can't
-    take, because of a NUL or its length, is tried 30 times, a second apart; then the store takes no more messages. A
-    control character or a negative queue id it takes as it is.
+    RocketMQ joins the strings (``ConsumeQueue``, all releases). With a name like ``../../x`` it writes outside the
+    store. With ``a/b``, or an empty name, it writes where no restart finds the queue. A name that the system rejects,
+    because of a NUL or its length, is tried 30 times, a second apart; then the store accepts no more messages.
+    RocketMQ accepts control characters and negative queue ids unchanged.
     """
     if not 0 <= queue_id <= _LAST_QUEUE_ID:
         return f"a queue id is 0 to {_LAST_QUEUE_ID}"
@@ -69,7 +69,7 @@ def refusal_of(topic: str, queue_id: int) -> str | None:
 
 
 def parse_queue_id(name: str) -> int | None:
-    """Read a directory's name as ``Integer.parseInt`` does; None if it is not a 32-bit integer.
+    """Parse a directory's name as ``Integer.parseInt`` does; None if it is not a 32-bit integer.
 
     >>> parse_queue_id("7"), parse_queue_id("007"), parse_queue_id("seven")
     (7, 7, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a store's configuration decides what is derived from its log."""
+"""The part of a store's configuration that decides what is derived from its log."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class QueueRules:
     Attributes
     ----------
     consume_queue_file_size, batch_consume_queue_file_size : int
-        As configured; files hold whole units, so they are rounded up to 20 and 46 bytes.
+        As configured; rounded up to multiples of 20 and 46 bytes, because files hold whole units.
     batch_topics : frozenset of str
         Topics with the attribute ``queue.type=BatchCQ``.
     is_index_safe : bool
         ``messageIndexSafe``.
     delay_levels : tuple of int
-        Delays in ms, level 1 first; empty while they are not loaded yet.
+        Delays in ms, level 1 first; empty until they are loaded.
     check_crc : bool
         ``checkCRCOnRecover``.
     verify_property_crc : bool
@@ -37,7 +37,7 @@ class QueueRules:
     is_multi_dispatch_enabled, is_lmq_enabled : bool
         ``enableMultiDispatch`` and ``enableLmq``.
     features : ReleaseRules
-        What the release does.
+        The release's behaviour.
     """
 
     release: Release = DEFAULT_RELEASE

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From records of the log to what queues and index need of them."""
+"""Dispatch: turning records of the log into what queues and index need of them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What queues and index take from records that were just encoded, so that nobody has to read the log for it."""
+"""What queues and index need of newly encoded records, so that nobody has to read it back from the log."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = ["DerivedColumns", "derive_columns"]
 
 
 class DerivedColumns(NamedTuple):
-    """What is derived from the properties of some records.
+    """Columns derived from the properties of some records.
 
     Attributes
     ----------
     tags_code : numpy.ndarray
         int64, shape (n,): hash of TAGS.
     index_hashes : IndexHashes
-        What goes into the key index; nothing if there is none.
+        Entries for the key index; empty if the store has no index.
     """
 
     tags_code: npt.NDArray[np.int64]
     index_hashes: IndexHashes
 
     def rows(self, rows: slice) -> DerivedColumns:
-        """Return those of some records that follow one another."""
+        """Return the columns of a range of records."""
         keys = self.index_hashes
         first, last = np.searchsorted(keys.rows, (rows.start, rows.stop)).tolist()
         part = IndexHashes(keys.rows[first:last] - rows.start, keys.hashes[first:last])
@@ -46,19 +46,19 @@ class DerivedColumns(NamedTuple):
 
 
 def derive_columns(records: EncodedBatch, rules: QueueRules) -> DerivedColumns | None:
-    """Derive what is asked of records when they are dispatched, as whoever reads them from the log would.
+    """Derive the columns that dispatching needs, as if the records were read from the log.
 
     Returns
     -------
     DerivedColumns or None
-        None if something of it is not known before the records are complete, or is rare: a delayed message's tags code
-        is when it is due, transactions may be rolled back, and light queues and property checksums want a record as a
-        whole.
+        None if some of them are not known until the records are complete, or are rare: a delayed message's tags code
+        is its due time, transactions may be rolled back, and light queues and property checksums need the whole
+        record.
     """
     lengths = records.property_lengths
     if lengths is None or not len(records) or records.append_property_crc or not records.is_queued.all():
         return None
-    if not rules.features.stores_ipv6_hosts and records.v6_bits.any():  # which its readers take for another record
+    if not rules.features.stores_ipv6_hosts and records.v6_bits.any():  # the release would read a different record
         return None
     properties = _properties(records, lengths, rules.release)
     if any(properties.rows_with(name).size for name in (DELAY, INNER_NUM, INNER_MULTI_DISPATCH)):
@@ -70,7 +70,7 @@ def derive_columns(records: EncodedBatch, rules: QueueRules) -> DerivedColumns |
 
 
 def _properties(records: EncodedBatch, lengths: npt.NDArray[np.int64], release: Release) -> StoredProperties:
-    """Return the records' properties, copied to where all that is asked of them stays in a processor's cache."""
+    """Return the records' properties, copied into an array small enough for a processor's cache."""
     stops = records.starts[1:]
     packed = take_slices(records.data, stops - lengths, stops)
     offsets, data, _ = binary_parts(packed)

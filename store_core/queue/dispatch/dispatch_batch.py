@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch requests of many records at once, as columns that are made when they are asked for."""
+"""Dispatch requests of many records at once, as columns that are computed on first use."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["DispatchBatch", "IndexHashes", "RequestBatch"]
 
 @dataclass(frozen=True, slots=True)
 class IndexHashes:
-    """What a batch puts into the key index, in RocketMQ's order.
+    """Entries of a batch for the key index, in RocketMQ's order.
 
     Attributes
     ----------
     rows : numpy.ndarray
-        int64, shape (k,), ascending: the batch's row that each key belongs to.
+        int64, shape (k,), ascending: the row of the batch that each key belongs to.
     hashes : numpy.ndarray
         int32, shape (k,), not negative: of ``topic#key``, as the index stores it.
     """
@@ -44,10 +44,10 @@ class IndexHashes:
 
 
 class DispatchBatch(ABC):
-    """Requests of `n` records that lie one behind the other in a file of the log.
+    """Requests of `n` records that follow one another in a file of the log.
 
-    Every column has shape (n,) and equals the attribute of that name of each `DispatchRequest`. Columns are made when
-    they are first asked for; those of strings cost the most.
+    Every column has shape (n,) and equals the attribute of that name of each `DispatchRequest`. Columns are computed
+    on first use; those of strings cost the most.
     """
 
     @abstractmethod
@@ -57,7 +57,7 @@ class DispatchBatch(ABC):
     @property
     @abstractmethod
     def starts(self) -> npt.NDArray[np.int64]:
-        """Where the records lie in the file, in bytes; `physical_offset` is only what they say."""
+        """Where the records lie in the file, in bytes; `physical_offset` is only what they claim."""
 
     @property
     @abstractmethod
@@ -72,7 +72,7 @@ class DispatchBatch(ABC):
     @property
     @abstractmethod
     def tags_code(self) -> npt.NDArray[np.int64]:
-        """Hash of TAGS; of delayed messages when they are due, ms."""
+        """Hash of TAGS; for delayed messages their due time, ms."""
 
     @property
     @abstractmethod
@@ -97,22 +97,22 @@ class DispatchBatch(ABC):
     @property
     @abstractmethod
     def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:
-        """Physical offset of the half message, of a commit record."""
+        """Physical offset of the half message, for a commit record."""
 
     @property
     @abstractmethod
     def message_base_offset(self) -> npt.NDArray[np.int64]:
-        """First index: INNER_BASE of inner batches, else `queue_offset`."""
+        """First queue index: INNER_BASE for inner batches, else `queue_offset`."""
 
     @property
     @abstractmethod
     def batch_size(self) -> npt.NDArray[np.int16]:
-        """Messages: INNER_NUM of inner batches, else 1."""
+        """Number of messages: INNER_NUM for inner batches, else 1."""
 
     @property
     @abstractmethod
     def queues(self) -> tuple[tuple[str, int], ...]:
-        """Topic and id of the queues that occur, each once, in the order in which they first occur."""
+        """Topic and id of the queues that occur, each once, in order of first occurrence."""
 
     @property
     @abstractmethod
@@ -122,17 +122,17 @@ class DispatchBatch(ABC):
     @property
     @abstractmethod
     def keys(self) -> pa.StringArray:
-        """Property KEYS; null without it, but empty where a record has no properties at all, as in Java."""
+        """Property KEYS; null if missing, but empty for a record without any properties, as in Java."""
 
     @property
     @abstractmethod
     def unique_key(self) -> pa.StringArray:
-        """Property UNIQ_KEY, null without."""
+        """Property UNIQ_KEY; null if missing."""
 
     @property
     @abstractmethod
     def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:
-        """Rows with property INNER_MULTI_DISPATCH, ascending; `request` gives the property."""
+        """Rows with property INNER_MULTI_DISPATCH, ascending; `request` returns the property."""
 
     @abstractmethod
     def request(self, row: int) -> DispatchRequest:
@@ -140,20 +140,20 @@ class DispatchBatch(ABC):
 
     @abstractmethod
     def index_hashes(self) -> IndexHashes:
-        """Hash the keys of all records but those of rolled-back transactions: UNIQ_KEY, then KEYS split at blanks.
+        """Hash the keys of all records except rolled-back transactions: UNIQ_KEY, then KEYS split at blanks.
 
-        RocketMQ: ``IndexService.buildIndex``. Which records the last index file has already is not looked at.
+        RocketMQ: ``IndexService.buildIndex``. Records that the last index file already has are included.
         """
 
     @cached_property
     def topic(self) -> pa.StringArray:
-        """Topics; malformed UTF-8 is U+FFFD in them."""
+        """Topics, with malformed UTF-8 replaced by U+FFFD."""
         names = pa.array([topic for topic, _ in self.queues], pa.string())
         return names.take(pa.array(self.queue_codes))
 
     @cached_property
     def is_queued(self) -> npt.NDArray[np.bool_]:
-        """Whether each record gets a unit in a consume queue: not if it is prepared or rolled back."""
+        """Whether each record gets a unit in a consume queue: all do, unless prepared or rolled back."""
         kind = self.sys_flag & TRANSACTION_MASK
         queued: npt.NDArray[np.bool_] = (kind == TransactionType.NOT_TYPE.value) | (
             kind == TransactionType.COMMIT_TYPE.value
@@ -161,18 +161,18 @@ class DispatchBatch(ABC):
         return queued
 
     def requests(self) -> Iterator[DispatchRequest]:
-        """Return the requests one by one."""
+        """Yield the requests one by one."""
         return map(self.request, range(len(self)))
 
 
 class RequestBatch(DispatchBatch):
-    """A batch of requests that are there already.
+    """A batch of existing requests.
 
     Parameters
     ----------
     requests : sequence of DispatchRequest
     starts : sequence of int, optional
-        Where their records lie in the file; without, where they say.
+        Where their records lie in the file; by default, where they claim to.
     """
 
     def __init__(self, requests: Sequence[DispatchRequest], starts: Sequence[int] | None = None) -> None:
@@ -271,7 +271,7 @@ class RequestBatch(DispatchBatch):
 
 
 def _index_keys(request: DispatchRequest) -> list[str]:
-    """Return the keys of one request in the order in which they are put."""
+    """Return the keys of one request in the order in which they are indexed."""
     if TransactionType.of(request.sys_flag) is TransactionType.ROLLBACK_TYPE:
         return []
     unique = [] if request.unique_key is None else [request.unique_key]

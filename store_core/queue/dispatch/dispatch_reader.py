@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a file of the log for those who index it: batches of requests, and how the file ends."""
+"""Reader of a log file for dispatching: yields batches of requests, and reports how the file ends."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 __all__ = ["DispatchReader"]
 
 _BATCH_ROWS: Final = 1 << 14
-"""Arrays of so many rows stay in cache, and below the size at which allocating them costs a system call."""
+"""Arrays of this many rows stay in cache, and below the size at which allocating them costs a system call."""
 
 _BATCH_BYTES: Final = 64 << 20
-"""Most bytes of the file that a batch covers, but for one record."""
+"""Most bytes of the file that a batch covers, unless it has only one record."""
 
 _WINDOW: Final = 256 << 20
-"""Bytes walked in one go: the starts in them are all that is held, 8 bytes a record."""
+"""Bytes walked in one go; only the starts of their records are held, 8 bytes per record."""
 
 _FEW_BYTES: Final = 4 << 10
-"""Up to this many bytes are read record by record: quicker, and what a writer leaves for its reader each time."""
+"""Up to this many bytes are read record by record, which is quicker; a reader right after a writer has as few."""
 
 _V6_FLAGS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 
 
 class DispatchReader:
-    """Iterates over the records of one file: `DispatchBatch` by `DispatchBatch`, each of one record at least.
+    """Iterator over the records of one file: `DispatchBatch` by `DispatchBatch`, each of at least one record.
 
-    Equal to asking `check_message_and_return_size` of one record after the other until there is none.
+    Equivalent to calling `check_message_and_return_size` for one record after the other until there is none.
 
     Parameters
     ----------
@@ -56,22 +56,22 @@ class DispatchReader:
     position : int
         Where in the file to begin, bytes.
     rules : QueueRules
-        Whose rules.
+        Rules by which records are read.
     check_crc, read_body, check_dup_info : bool
-        As of `check_message_and_return_size`.
+        As for `check_message_and_return_size`.
     batch_rows : int
-        Most records of a batch.
+        Most records per batch.
     limit : int, optional
-        Where in the file others go on, bytes: records that start at it or behind it are not looked at.
+        Where in the file other readers continue, bytes: records that start at it or after it are not read.
 
     Attributes
     ----------
     position : int
-        Behind the last record that was given; in the end where there is no further one.
+        End of the last record that was yielded; finally the place where no further record is.
     end : MessageCheck
-        What is there: the check that ended the iteration.
+        The check that ended the iteration.
     is_at_limit : bool
-        Whether the iteration ended at `limit`, so that `end` says nothing.
+        Whether the iteration ended at `limit`; `end` is meaningless then.
     """
 
     def __init__(  # noqa: PLR0913 -- the bytes, where to begin, and how to check them
@@ -106,12 +106,12 @@ class DispatchReader:
         self._file = StoredFile(raw, start_offset, rules)
 
     def along(self, chain: Chain) -> Self:
-        """Take records from a chain of the same bytes that was followed before, and return the reader."""
+        """Take record starts from a chain already followed through the same bytes; return the reader."""
         self._chain = chain
         return self
 
     def check(self, position: int) -> MessageCheck:
-        """Ask the definition what is at a position of the file."""
+        """Run the definition's check at a position of the file."""
         return check_message_and_return_size(
             self._raw.data,
             position,
@@ -135,7 +135,7 @@ class DispatchReader:
         return self._limit is not None and not self._is_over and self.position >= self._limit
 
     def _one_by_one(self, until: int | None = None) -> Iterator[DispatchBatch]:
-        """Ask the definition of every record, to the end or up to a position."""
+        """Run the definition's check for every record, to the end or up to a position."""
         while not self._is_over and (until is None or self.position < until):
             starts: list[int] = []
             requests: list[DispatchRequest] = []
@@ -157,7 +157,7 @@ class DispatchReader:
         self._is_over = True
 
     def _window(self, stop: int) -> Iterator[DispatchBatch]:
-        """Follow the chain of lengths as far as a window goes, and prove what it leads to."""
+        """Follow the chain of lengths up to the end of a window, and prove the records that it finds."""
         limit = min(self.position + _WINDOW, stop)
         run = next(self._chain.runs(self.position, limit), None)
         starts = np.empty(0, np.int64) if run is None else run.starts
@@ -171,7 +171,7 @@ class DispatchReader:
             yield from self._one_by_one(self.position + 1)
 
     def _proven(self, starts: npt.NDArray[np.int64]) -> Iterator[DispatchBatch]:
-        """Yield the records that a chain leads to, up to the first that is none; from a doubtful one on, one by one."""
+        """Yield the records of a chain up to the first that is not one; from a doubtful one on, one by one."""
         batch = StoredBatch(self._file, starts)
         doubtful = np.flatnonzero(self._doubtful(batch))
         batch = batch.first(int(doubtful[0]) if doubtful.size else starts.size)
@@ -192,7 +192,7 @@ class DispatchReader:
         return doubtful
 
     def _first_failure(self, batch: StoredBatch) -> int:
-        """Find the first record whose content makes it none; their number if all are well."""
+        """Return the first row whose content makes it invalid; the number of rows if all are valid."""
         suspects = [batch.delayed.illegal_rows, batch.inner_candidates]
         if self._check_crc and self._read_body:
             suspects.append(_wrong_bodies(self._raw, batch))
@@ -206,7 +206,7 @@ class DispatchReader:
 
 
 def _wrong_bodies(raw: npt.NDArray[np.uint8], batch: StoredBatch) -> npt.NDArray[np.int64]:
-    """Find the rows whose body does not match its checksum; bodies of no bytes are not checked."""
+    """Find the rows whose body does not match its checksum; empty bodies are not checked."""
     starts, stops = batch.spans.body_start, batch.spans.body_stop
     found = body_crcs(raw, starts, stops)
     return np.flatnonzero((found != batch.heads.leading("body_crc")) & (stops > starts))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the log says of one record to those who index it."""
+"""The request to index one record: its fields that queues and key index need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DispatchRequest", "MessageCheck"]
 
 @dataclass(frozen=True, slots=True)
 class DispatchRequest:
-    """One record, as the dispatchers see it (RocketMQ: ``DispatchRequest``).
+    """One record as the dispatchers see it (RocketMQ: ``DispatchRequest``).
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class DispatchRequest:
     message_size : int
         Bytes of the record.
     tags_code : int
-        Hash of TAGS; of a delayed message the time it is due, ms.
+        Hash of TAGS; for a delayed message its due time, ms.
     store_timestamp : int
         Ms since 1970.
     consume_queue_offset : int
@@ -33,9 +33,10 @@ class DispatchRequest:
     keys, unique_key : str or None
         Properties KEYS and UNIQ_KEY.
     message_base_offset, batch_size : int
-        Its first index and number of messages: INNER_BASE and INNER_NUM of an inner batch, else the queue offset and 1.
+        Its first queue index and number of messages: INNER_BASE and INNER_NUM for an inner batch, else the queue offset
+        and 1.
     bit_map : bytes
-        Which SQL92 consumers match, if that is computed (``ConsumeQueueExt``).
+        Which SQL92 consumers match, if that was computed (``ConsumeQueueExt``).
     """
 
     topic: str
@@ -56,31 +57,31 @@ class DispatchRequest:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the record."""
+        """Physical offset of the record's end."""
         return self.physical_offset + self.message_size
 
     @property
     def is_queued(self) -> bool:
-        """Whether it gets a unit in a consume queue: not if it is prepared or rolled back."""
+        """Whether it gets a unit in a consume queue: every record does, unless prepared or rolled back."""
         kind = self.sys_flag & TRANSACTION_MASK
         return kind in (TransactionType.NOT_TYPE.value, TransactionType.COMMIT_TYPE.value)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageCheck:
-    """What ``CommitLog.checkMessageAndReturnSize`` says of a place in the log.
+    """The result of ``CommitLog.checkMessageAndReturnSize`` for a place in the log.
 
     Attributes
     ----------
     is_success : bool
     size : int
-        Of a record: its bytes. 0 with success: the file ends here, by a blank record. Of a failure: -1, or the size
-        that the record claims where its parts do not add up to it.
+        The record's bytes. 0 with success: the file ends here with a blank record. On failure: -1, or the size that the
+        record claims if its parts do not add up to it.
     request : DispatchRequest or None
-        Of a record only.
+        Only for a record.
     parsed : int
-        Bytes that were read before the check ended, 0 where that was by an exception of Java's; where a record of the
-        wrong size is skipped, RocketMQ goes on right behind them.
+        Bytes read before the check ended, 0 if a Java exception ended it; if RocketMQ skips a record of the wrong size,
+        it continues right after these.
     """
 
     is_success: bool
@@ -95,5 +96,5 @@ class MessageCheck:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the file ends here, by a blank record."""
+        """Whether the file ends here with a blank record."""
         return self.is_success and self.size == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Further queues that one record is indexed in, as its properties say (light message queues)."""
+"""Light message queues: additional queues that index a record, as named by its properties."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["LMQ_PREFIX", "LmqUnit", "UnfitListsError", "has_lists", "is_light", "lmq_units", "split_names"]
 
 LMQ_PREFIX: Final = "%LMQ%"
-"""Names of light queues begin with it (RocketMQ: ``MixAll.LMQ_PREFIX``); their queue id is 0."""
+"""Prefix of the names of light queues (RocketMQ: ``MixAll.LMQ_PREFIX``); their queue id is 0."""
 
 _SEPARATOR: Final = ","
 _NOT_LIGHT: Final = ("%RETRY%", "rmq_sys_")
 
 
 class UnfitListsError(ValueError):
-    """The two lists of a record don't belong together, or hold what is no number; `lmq_units` tells why."""
+    """The two lists of a record don't match, or hold something that is not a number; `lmq_units` explains."""
 
 
 class LmqUnit(NamedTuple):
-    """A further queue of a record, and the record's index in it."""
+    """An additional queue of a record, and the record's index in it."""
 
     topic: str
     queue_id: int
@@ -36,21 +36,21 @@ class LmqUnit(NamedTuple):
 
 
 def is_light(name: str) -> bool:
-    """Return whether a queue of this name is a light one (``MixAll.isLmq``)."""
+    """Return whether a queue of this name is a light queue (``MixAll.isLmq``)."""
     return name.startswith(LMQ_PREFIX)
 
 
 def has_lists(topic: str, features: ReleaseRules) -> bool:
-    """Return whether a release looks at the lists of a topic's records.
+    """Return whether a release reads the lists of a topic's records.
 
-    4.9 does for every topic, 5.3 not for retry and system topics; 4.3 knows nothing of them.
+    4.9 does for every topic, 5.3 for all but retry and system topics; 4.3 does not know them.
     """
     is_system_topic = topic.startswith(_NOT_LIGHT) or topic == SCHEDULE_TOPIC
     return features.has_light_queues and not (is_system_topic and features.keeps_light_queues_from_system_topics)
 
 
 def split_names(text: str) -> list[str]:
-    """Split a list as Java does: empty names at the end vanish.
+    """Split a list as Java does: empty names at the end are dropped.
 
     >>> split_names("%LMQ%a,,%LMQ%b,,")
     ['%LMQ%a', '', '%LMQ%b']
@@ -62,19 +62,19 @@ def split_names(text: str) -> list[str]:
 
 
 def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
-    """Return the further queues of a record (RocketMQ: ``ConsumeQueue.multiDispatchLmqQueue``).
+    """Return the additional queues of a record (RocketMQ: ``ConsumeQueue.multiDispatchLmqQueue``).
 
-    They are named in property INNER_MULTI_DISPATCH, and the record's indexes in them in INNER_MULTI_QUEUE_OFFSET. A
-    light queue has id 0 if light queues are enabled, any other the record's. Of which topics a release does this says
-    `has_lists`; 5.3 passes over names with a '/'.
+    Property INNER_MULTI_DISPATCH names them, and INNER_MULTI_QUEUE_OFFSET holds the record's indexes in them. A light
+    queue has id 0 if light queues are enabled; any other queue has the record's id. For which topics a release does
+    this, see `has_lists`; 5.3 skips names with a '/'.
 
     Raises
     ------
     UnfitListsError
-        If the lists are of different length, or an index is no number: then no queue gets the record. So it is in
-        RocketMQ for different lengths, as when a plain name comes last in a list of light ones. If a plain name comes
-        before a light one there is an empty index, which RocketMQ can't read: 5.3.3 goes no further in the log from
-        there on, whatever is put, and 4.9.7 does not load after a crash.
+        If the lists differ in length, or an index is not a number: then no such queue gets the record. RocketMQ does
+        the same for different lengths, for example when a plain name comes last in a list of light ones. If a plain
+        name comes before a light one, there is an empty index, which RocketMQ can't read: 5.3.3 then dispatches nothing
+        more from the log, and 4.9.7 does not load after a crash.
     """
     if not (rules.is_multi_dispatch_enabled and has_lists(request.topic, rules.features)):
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch requests of records whose columns are known to who wrote them: nothing is read for queues and index."""
+"""Dispatch requests of records whose columns the writer already knows: nothing is read for queues and index."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["KnownBatch", "KnownColumns"]
 
 
 class KnownColumns(NamedTuple):
-    """What is known of `n` records that lie end to end.
+    """The known columns of `n` records that lie end to end.
 
     Attributes
     ----------
     physical_offset : int
-        Of the first one.
+        Of the first record.
     starts : numpy.ndarray
-        int32 or int64, shape (n + 1,): where each record begins, and where the last one ends, counted from there.
+        int32 or int64, shape (n + 1,): where each record begins, and where the last one ends, relative to that.
     queues : tuple of tuple
         Topics and queue ids.
     queue_codes : numpy.ndarray
@@ -35,7 +35,7 @@ class KnownColumns(NamedTuple):
     queue_offset : numpy.ndarray
         int64, shape (n,).
     store_timestamp : int or numpy.ndarray
-        ms; of all of them, or int64, shape (n,).
+        ms; one for all records, or int64, shape (n,).
     is_queued : numpy.ndarray
         bool, shape (n,).
     derived : DerivedColumns
@@ -52,7 +52,7 @@ class KnownColumns(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset of the last record's end."""
         return self.physical_offset + int(self.starts[-1])
 
     @property
@@ -65,7 +65,7 @@ class KnownColumns(NamedTuple):
 
 
 class KnownBatch(StoredBatch):
-    """A batch of records of a file, of which the columns for queues and index are known; the others are read.
+    """A batch of records of a file, whose columns for queues and index are known; the others are read.
 
     Parameters
     ----------

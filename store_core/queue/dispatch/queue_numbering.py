@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers for queues, in the order in which they are met."""
+"""Numbers for queues, in order of first appearance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["QueueNumbering"]
 
 
 class QueueNumbering:
-    """Topic and queue id by number, and the number by topic and queue id.
+    """Mapping between queues (topic and queue id) and numbers.
 
     Parameters
     ----------
     queues : iterable of (str, int)
-        Those with the first numbers; each once.
+        Queues with the first numbers; each once.
 
     Attributes
     ----------
@@ -40,11 +40,11 @@ class QueueNumbering:
         return len(self.queues)
 
     def __contains__(self, queue: tuple[str, int]) -> bool:
-        """Whether a queue has a number."""
+        """Return whether a queue has a number."""
         return queue in self._numbers
 
     def number(self, queue: tuple[str, int]) -> int:
-        """Return the number of a queue, the next one if it has none yet."""
+        """Return the number of a queue; assign the next one if it has none yet."""
         number = self._numbers.setdefault(queue, len(self.queues))
         if number == len(self.queues):
             self.queues.append(queue)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers for the queues of many records: (topic, queue id) of each record, looked up without a Python object a record.
+"""Queue numbers of many records, found by topic and queue id without creating a Python object per record.
 
-A log has few queues and many records. Topic and queue id of each record are mixed into 64 bits, which lead to a queue
-that was met before; whether it is that queue indeed is compared byte by byte.
+A log has few queues and many records. Topic and queue id of each record are mixed into 64 bits, which select a queue
+seen before; whether it is the right one is then compared byte by byte.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["QueueNumbers"]
 
 _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
-"""Odd numbers with their bits well spread, of which any three would do."""
+"""Odd numbers with well-spread bits; any three would do."""
 
 _SLOT_BITS: Final = 16
 _SLOT_SHIFT: Final = np.uint64(64 - _SLOT_BITS)
 _FOLD_SHIFT: Final = np.uint64(32)
 
 _KEPT_STEPS: Final = 8
-"""Words of a topic that are kept between mixing and comparing; those of longer ones are read again."""
+"""Words of a topic that are kept between mixing and comparing; longer topics are read again."""
 
 
 class _Names:
-    """Topics and queue ids of many records; topics as words, from their ends."""
+    """Topics and queue ids of many records; topics as words, read from their ends."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class _Names:
         self._steps: list[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]] | None = None
 
     def only(self, rows: npt.NDArray[np.int64]) -> _Names:
-        """Return some of them."""
+        """Return those of some rows."""
         return _Names(self._raw, self.stops[rows] - self.lengths[rows], self.stops[rows], self.queue_ids[rows])
 
     def steps(self) -> Iterable[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
@@ -63,7 +63,7 @@ class _Names:
         return self._steps
 
     def mixed(self) -> npt.NDArray[np.uint64]:
-        """Mix topic and queue id into 64 bits; different queues rarely give the same."""
+        """Mix topic and queue id into 64 bits; different queues rarely have the same result."""
         mixed = self.queue_ids.astype(np.uint64)
         mixed *= _FACTORS[0]
         mixed += self.lengths.view(np.uint64)
@@ -76,7 +76,7 @@ class _Names:
         return mixed
 
     def differ(self, others: npt.NDArray[np.int64], known: _Names) -> npt.NDArray[np.bool_]:
-        """Report which rows are not the known ones of these numbers (shape (n,))."""
+        """Report which rows differ from the known ones of these numbers (shape (n,))."""
         differ: npt.NDArray[np.bool_] = known.queue_ids.take(others) != self.queue_ids
         differ |= known.lengths.take(others) != self.lengths
         for passed, rows, words in self.steps():
@@ -90,7 +90,7 @@ class _Names:
         return differ
 
     def followed_by(self, names: _Names) -> _Names:
-        """Join two."""
+        """Concatenate two."""
         stops = np.concatenate([self.stops, names.stops])
         lengths = np.concatenate([self.lengths, names.lengths])
         return _Names(self._raw, stops - lengths, stops, np.concatenate([self.queue_ids, names.queue_ids]))
@@ -102,7 +102,7 @@ class _Names:
 
 
 class QueueNumbers:
-    """Numbers the queues of a file's records, in the order in which they are met.
+    """Numbering of the queues of a file's records, in order of first appearance.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ class QueueNumbers:
     Attributes
     ----------
     queues : list of tuple of str and int
-        Topic and queue id by number. Malformed bytes of topics are U+FFFD, and topics that differ in nothing else are
-        one, as in Java.
+        Topic and queue id by number. Malformed bytes of topics are U+FFFD; as in Java, topics that differ only in such
+        bytes are the same.
     """
 
     def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
@@ -133,7 +133,7 @@ class QueueNumbers:
         Parameters
         ----------
         starts, stops : numpy.ndarray
-            int64, shape (n,): where the topics lie in the file; a word at least lies before each.
+            int64, shape (n,): where the topics lie in the file, each after at least one word of other bytes.
         queue_ids : numpy.ndarray
             int32, shape (n,).
         """
@@ -150,7 +150,7 @@ class QueueNumbers:
         return self._queue_of.take(others)
 
     def _resolve(self, names: _Names, mixed: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Look up what was not where it should be: one row of each kind, then the rows that are unlike theirs."""
+        """Look up rows that the table got wrong: one row per mixed value, then the rows that differ from it."""
         _, first, kinds = np.unique(mixed, return_index=True, return_inverse=True)
         others = self._look_up(names, first)[kinds]
         if self._known is not None:
@@ -159,7 +159,7 @@ class QueueNumbers:
         return others
 
     def _look_up(self, names: _Names, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Look up some rows one by one, and remember those that are new."""
+        """Look up some rows one by one, and remember new queues."""
         found, new = [], []
         for row in rows.tolist():
             key = names.key(row)

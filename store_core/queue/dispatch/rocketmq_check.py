@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether there is a record at a place of the log, as RocketMQ decides it, and what is to be done with it.
+"""RocketMQ's own check whether there is a record at a place in the log, and the dispatch request made of it.
 
-Everything that is derived from a log hangs on this check: where a recovery ends the log, what reaches a queue or the
-index, and which name a queue has. So it follows RocketMQ where `store_core.format.record.scan` is stricter: the
-physical offset of a record is not looked at, and malformed names are taken as they come.
+Everything that is derived from a log depends on this check: where recovery ends the log, what reaches a queue or the
+index, and how a queue is named. So it follows RocketMQ where `store_core.format.record.scan` is stricter: a record's
+physical offset is not checked, and malformed names are accepted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["DUP_INFO", "check_message_and_return_size", "delay_of_level"]
 
 DUP_INFO: Final = "DUP_INFO"
-"""Property of a replicated message: two parts, joined by ``_`` (RocketMQ 5.0 and later)."""
+"""Property of a replicated message: two parts joined by ``_`` (RocketMQ 5.0 and later)."""
 
 _DUP_INFO_PARTS: Final = 2
 _PROPERTIES_LENGTH_SIZE: Final = 2
@@ -49,11 +49,11 @@ _V6_FLAGS: Final = MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADD
 
 
 _CODES: Final = {4: "i", 8: "q"}
-"""Codes of `struct` by width, where numpy's are the platform's."""
+"""Codes of `struct` by width; numpy's depend on the platform."""
 
 
 def _head_struct(dtype: np.dtype[np.void]) -> struct.Struct:
-    """Return the head as one unpacking: its integers as such, its hosts as bytes."""
+    """Return a struct that unpacks the head: its integers as integers, its hosts as bytes."""
     fields = [dtype[name] for name in dtype.names or ()]
     return struct.Struct(">" + "".join(f"{kind.itemsize}s" if kind.names else _CODES[kind.itemsize] for kind in fields))
 
@@ -67,14 +67,14 @@ _UNREADABLE: Final = MessageCheck(is_success=False, size=-1)
 
 
 class _UnreadableError(Exception):
-    """Java throws an exception here and catches it at the end of the method: there is no record."""
+    """Java throws an exception here, and catches it at the end of the method: there is no record."""
 
 
 @dataclass(slots=True)
 class _Buffer:
-    """A ``java.nio.ByteBuffer``: bytes from `position` to `stop`, read one behind the other.
+    """A ``java.nio.ByteBuffer``: the bytes from `position` to `stop`, read in order.
 
-    `copied` is the size of the array that Java copies the parts into, which none of them may exceed.
+    `copied` is the size of the array that Java copies the parts into; none of them may exceed it.
     """
 
     view: memoryview
@@ -83,7 +83,7 @@ class _Buffer:
     copied: int
 
     def skip(self, count: int) -> int:
-        """Pass some bytes; gives where they begin."""
+        """Skip some bytes; return where they begin."""
         begin = self.position
         if not 0 <= count <= self.stop - begin:
             raise _UnreadableError
@@ -91,14 +91,14 @@ class _Buffer:
         return begin
 
     def copy(self, count: int) -> memoryview:
-        """Read some bytes into the array."""
+        """Read some bytes that Java copies into the array."""
         if count > self.copied:
             raise _UnreadableError
         begin = self.skip(count)
         return self.view[begin : begin + count]
 
     def integer(self, width: int) -> int:
-        """Read a signed integer of so many bytes."""
+        """Read a signed integer of this many bytes."""
         begin = self.skip(width)
         return int.from_bytes(self.view[begin : begin + width], signed=True)
 
@@ -113,22 +113,22 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
     read_body: bool,
     check_dup_info: bool = False,
 ) -> MessageCheck:
-    """Report what is at a position of a file of the log, and make the request that is dispatched.
+    """Check what is at a position of a log file, and make its dispatch request.
 
     Parameters
     ----------
     view : memoryview
-        The file's bytes (format ``B``), from its first one on.
+        The file's bytes (format ``B``), from its first byte on.
     position : int
-        Where to look.
+        Where to check.
     stop : int
-        End of the bytes that can be read: of the file for a recovery, of what is written for reput.
+        End of the readable bytes: of the file for a recovery, of the written part for reput.
     rules : QueueRules
-        Whose rules; `rules.delay_levels` is empty while RocketMQ has not loaded its table of delays.
+        Rules to check by; `rules.delay_levels` is empty until RocketMQ has loaded its table of delays.
     check_crc, read_body : bool
-        Recovery wants both, reput neither (and a body that is not read is not checked).
+        True for a recovery, False for reput (a body that is not read is not checked).
     check_dup_info : bool
-        Whether a message must say where it was replicated from: recovery with ``duplicationEnable``, 5.0 and later.
+        Whether a message must state where it was replicated from: recovery with ``duplicationEnable``, 5.0 and later.
 
     Returns
     -------
@@ -136,11 +136,11 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
 
     Notes
     -----
-    RocketMQ 4.3.0, 4.9.7 and 5.3.3: ``CommitLog.checkMessageAndReturnSize``. Differences: from 5.3.2 on a size that
-    runs past the bytes is refused first, even that of a blank record; from 5.1 on V2 is known; 4.3.0 knows no IPv6 (4.6
-    and later) and reads properties by `PropertyParser.EXACT_PAIR`; inner batches, DUP_INFO and the property CRC are of
-    5.x. Where Java would allocate as many bytes as a broken size says and run out of memory, the check goes on here as
-    if it had got them.
+    RocketMQ 4.3.0, 4.9.7 and 5.3.3: ``CommitLog.checkMessageAndReturnSize``. Differences: from 5.3.2 on a size beyond
+    the available bytes is refused first, even for a blank record; V2 is known from 5.1 on; 4.3.0 knows no IPv6 (4.6 and
+    later) and reads properties by `PropertyParser.EXACT_PAIR`; inner batches, DUP_INFO and the property CRC belong to
+    5.x. Where Java would allocate as many bytes as a broken size claims, and run out of memory, this check continues as
+    if the allocation had succeeded.
     """
     frame = _check_frame(view, position, stop, rules.features)
     if isinstance(frame, MessageCheck):
@@ -156,7 +156,7 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
 def _check_frame(
     view: memoryview, position: int, stop: int, features: ReleaseRules
 ) -> MessageCheck | tuple[int, MagicCode]:
-    """Read size and magic code; gives them if a message may follow."""
+    """Read size and magic code; return these if a message may follow."""
     room = stop - position
     if room < BLANK_SIZE:
         return _UNREADABLE
@@ -171,7 +171,7 @@ def _check_frame(
 
 
 class _Parts:
-    """The parts of what calls itself a message, read in order."""
+    """The parts of a presumed message, read in order."""
 
     __slots__ = ("begin", "buffer", "head", "magic", "properties", "rules", "size", "topic")
 
@@ -204,7 +204,7 @@ class _Parts:
         return MessageCheck(is_success=True, size=self.size, request=self._request(tags), parsed=parsed)
 
     def _read_head(self) -> None:
-        """Read the fixed fields; a head that its hosts make wider is read again at that width."""
+        """Read the fixed fields; if the flags call for wider hosts, read the head again at that width."""
         values = self._unpack(0)
         bits = int(values[_SYS_FLAG_FIELD] & _V6_FLAGS) if self.rules.features.stores_ipv6_hosts else 0
         if bits:
@@ -234,7 +234,7 @@ class _Parts:
             self.properties = parse_properties(text, PropertyParser.of_release(self.rules.release))
 
     def _check_dup_info(self) -> None:
-        """Count the parts as ``String.split("_")`` does, which drops empty ones at the end."""
+        """Check the number of parts, counted as ``String.split("_")`` does, which drops empty ones at the end."""
         if self.properties is None:
             return
         text = self.properties.get(DUP_INFO, "")
@@ -251,7 +251,7 @@ class _Parts:
         return hashed if delay is None else wrap(self.head["store_timestamp"] + delay, LONG_BITS)
 
     def _check_property_crc(self) -> None:
-        """Check the whole record but for its last bytes; where these are is counted back from the end of the parts."""
+        """Check the whole record except for its last bytes; their place is counted back from the end of the parts."""
         digits = (self.properties or {}).get(PROPERTY_CRC)
         if digits is None:
             raise _UnreadableError
@@ -292,31 +292,31 @@ class _Parts:
 
 
 def delay_of_level(level_text: str, rules: QueueRules) -> int | None:
-    """Return how long a record of the schedule topic is delayed, ms.
+    """Return the delay of a record of the schedule topic, ms.
 
     Parameters
     ----------
     level_text : str
-        Property DELAY; a level above the highest one counts as that.
+        Property DELAY; levels above the highest count as the highest.
     rules : QueueRules
-        Its table of delays.
+        For the table of delays.
 
     Returns
     -------
     int or None
-        None for a level below 1: the tags code stays what it is.
+        None for a level below 1: the tags code is unchanged.
 
     Raises
     ------
     ValueError
-        If `level_text` is no integer of 32 bits, whether the table is loaded or not.
+        If `level_text` is not a 32-bit integer, whether the table is loaded or not.
     """
     level = min(parse_java_int(level_text, INT_BITS), len(rules.delay_levels))
     return rules.delay_levels[level - 1] if level > 0 else None
 
 
 def _read_crc_digits(digits: str) -> int:
-    """Read the property CRC, least significant digit first, in Java's 32-bit arithmetic, whatever characters it has."""
+    """Read the property CRC, least significant digit first, in Java's 32-bit arithmetic; any character is accepted."""
     units = digits.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(units[-2::-2], units[-1::-2], strict=True):

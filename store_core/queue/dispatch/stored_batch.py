@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch requests of many records, read from the file's bytes column by column."""
+"""Dispatch requests of many records, read column by column from the bytes of their file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SCHEDULE_TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), f"V{len(SCHEDULE
 
 
 class StoredFile:
-    """What the batches of one file share: its bytes, and what was learnt of its queues and properties."""
+    """State shared by the batches of one file: its bytes, and the queues and properties found so far."""
 
     def __init__(self, raw: npt.NDArray[np.uint8], start_offset: int, rules: QueueRules) -> None:
         self.raw = raw
@@ -48,7 +48,7 @@ class StoredFile:
         self._prefixes = np.empty(0, np.int32)
 
     def index_prefixes(self) -> npt.NDArray[np.int32]:
-        """Return the hash of what the index puts before a key, ``topic#``, by number of the queue."""
+        """Return the hash of the index's prefix of a key, ``topic#``, by number of the queue."""
         known = self._prefixes
         if known.size < len(self.numbers.queues):
             topics = (topic for topic, _ in self.numbers.queues[known.size :])
@@ -57,7 +57,7 @@ class StoredFile:
         return self._prefixes
 
     def request(self, start: int) -> DispatchRequest:
-        """Make the request of a record that is known to be one."""
+        """Return the request of a record that is known to be valid."""
         view, stop = self.raw.data, self.raw.size
         check = check_message_and_return_size(view, start, stop, self.rules, check_crc=False, read_body=False)
         if check.request is None:
@@ -73,11 +73,11 @@ class Delays:
     Attributes
     ----------
     rows : numpy.ndarray
-        int64, shape (k,), ascending: those that are delayed indeed.
+        int64, shape (k,), ascending: rows that are really delayed.
     delays : numpy.ndarray
         int64, shape (k,), ms.
     illegal_rows : numpy.ndarray
-        int64, ascending: those whose level is no integer, so that RocketMQ takes the record for damaged.
+        int64, ascending: rows whose level is not an integer, so that RocketMQ considers the record damaged.
     """
 
     rows: npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ class Delays:
 
 
 def _delays_of(levels: list[str], rules: QueueRules) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
-    """Report what each level is, and its delay in ms if it has one."""
+    """Return the kind of each level, and its delay in ms if it has one."""
     kinds, delays = np.full(len(levels), _NOT_DELAYED, np.int8), np.zeros(len(levels), np.int64)
     for number, level in enumerate(levels):
         try:
@@ -106,13 +106,13 @@ class StoredBatch(DispatchBatch):
     ----------
     file : StoredFile
     starts : numpy.ndarray
-        int64, shape (n,), ascending: where they lie. Before anything else is asked for, they must be known to be sound:
-        `spans`, `delayed` and `inner_candidates` are there to find out.
+        int64, shape (n,), ascending: where they lie. `spans`, `delayed` and `inner_candidates` serve to find out
+        whether the records are sound; only then may anything else be used.
 
     Attributes
     ----------
     inner_batches : dict of int to DispatchRequest
-        The requests of inner batches by row; filled by who proves the records.
+        The requests of inner batches by row; set by the code that validates the records.
     """
 
     def __init__(self, file: StoredFile, starts: npt.NDArray[np.int64]) -> None:
@@ -121,7 +121,7 @@ class StoredBatch(DispatchBatch):
         self._starts = starts
 
     def first(self, count: int) -> StoredBatch:
-        """Return the batch of the first records; itself if that is all."""
+        """Return the batch of the first records; itself if that is all of them."""
         if count == len(self):
             return self
         batch = StoredBatch(self._file, self._starts[:count])
@@ -134,23 +134,23 @@ class StoredBatch(DispatchBatch):
 
     @cached_property
     def heads(self) -> Heads:
-        """Their fixed parts."""
+        """The fixed parts of the records."""
         return Heads(self._file.raw, self._starts)
 
     @cached_property
     def spans(self) -> Spans:
-        """Where their parts lie, and whether these add up."""
+        """Where the parts of the records lie, and whether they add up."""
         return measure(self.heads, None)
 
     @cached_property
     def properties(self) -> StoredProperties:
-        """Their properties."""
+        """The properties of the records."""
         spans, file = self.spans, self._file
         return StoredProperties(file.raw, spans.properties_start, spans.stops, file.finder)
 
     @cached_property
     def delayed(self) -> Delays:
-        """The records whose tags code is a time, and those with a level that can't be read."""
+        """The records whose tags code is a time, and those whose level can't be parsed."""
         rows = self.properties.rows_with(DELAY)
         if not rows.size:
             return Delays(rows, rows, rows)
@@ -171,7 +171,7 @@ class StoredBatch(DispatchBatch):
 
     @cached_property
     def inner_candidates(self) -> npt.NDArray[np.int64]:
-        """Rows that are inner batches if the numbers in their properties can be read, ascending; none before 5.0."""
+        """Rows that are inner batches if the numbers in their properties are valid, ascending; none before 5.0."""
         return (
             self.properties.rows_with(INNER_NUM, INNER_BASE)
             if self._file.rules.features.has_inner_batches
@@ -235,7 +235,7 @@ class StoredBatch(DispatchBatch):
 
     @cached_property
     def _numbered(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Which of the file's queues occur, and the number among these for each record."""
+        """Which of the file's queues occur, and each record's position among them."""
         spans = self.spans
         numbers = self._file.numbers.find(spans.topic_start, spans.topic_stop, self.queue_id)
         if len(self._file.numbers.queues) > len(self):
@@ -266,7 +266,7 @@ class StoredBatch(DispatchBatch):
         return self._text(spans, spans.present)
 
     def _text(self, spans: PropertySpans, valid: npt.NDArray[np.bool_]) -> pa.StringArray:
-        """Return values as text, null where they are not valid."""
+        """Return values as text, null where not valid."""
         values = take_slices(self._file.raw, spans.starts, spans.stops)
         text = as_text(values)
         if text is None:

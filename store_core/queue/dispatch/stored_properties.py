@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the properties of many records say to those who dispatch them, read from bytes property by property."""
+"""Properties of many records as dispatching needs them, read from the bytes property by property."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BLANK: Final = ord(KEY_SEPARATOR)
 
 
 def property_finder(release: Release) -> PropertyFinder:
-    """Make a finder of the properties that matter here, by a release's rules."""
+    """Return a finder of the properties that dispatching needs, by a release's rules."""
     return PropertyFinder(_NAMES, PropertyParser.of_release(release))
 
 
@@ -44,7 +44,7 @@ class StoredProperties:
     starts, stops : numpy.ndarray
         int64, shape (n,): the property strings ``raw[starts[i]:stops[i]]``, ascending without overlap.
     finder : PropertyFinder
-        As `property_finder` makes it.
+        As returned by `property_finder`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class StoredProperties:
         return self._finder.find(self._raw, self._starts, self._stops)
 
     def span(self, name: str) -> PropertySpans:
-        """Return where a property lies; nowhere is a piece of no bytes."""
+        """Return where a property lies; an empty span if it is missing."""
         return self._found[_NAMES.index(name)] or PropertySpans(self._starts, self._starts)
 
     def rows_with(self, *names: str) -> npt.NDArray[np.int64]:
@@ -75,7 +75,7 @@ class StoredProperties:
         return np.flatnonzero(np.logical_and.reduce([found.present for found in spans if found is not None]))
 
     def tags_hashes(self) -> npt.NDArray[np.int64]:
-        """Hash TAGS; int64, shape (n,), 0 without."""
+        """Hash TAGS; int64, shape (n,), 0 if missing."""
         tags = self.span(TAGS)
         return hash_slices(self._raw, tags.starts, tags.stops).astype(np.int64)
 
@@ -89,7 +89,7 @@ class StoredProperties:
         before : numpy.ndarray
             int32, shape (n,): hash of what comes before each record's keys.
         is_indexed : numpy.ndarray
-            bool, shape (n,): False for records whose keys are left out.
+            bool, shape (n,): False for records whose keys are skipped.
         """
         unique, keys = self.span(UNIQ_KEY), self.span(KEYS)
         unique_rows = np.flatnonzero(unique.present & is_indexed)
@@ -102,7 +102,7 @@ class StoredProperties:
     def _token_hashes(
         self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Split KEYS of some rows at blanks; gives the row and the hash of each key."""
+        """Split KEYS of some rows at blanks; return the row and the hash of each key."""
         raw, starts, stops = self._raw, keys.starts.take(rows), keys.stops.take(rows)
         if not rows_with_byte(raw, stops, stops - starts, _BLANK).size:
             return rows, hash_slices(raw, starts, stops, before.take(rows))
@@ -121,7 +121,7 @@ def _merged(
     key_rows: npt.NDArray[np.int64],
     key_hashes: npt.NDArray[np.int32],
 ) -> IndexHashes:
-    """Bring both kinds of keys into the order of rows, unique keys first; what Java can't negate becomes 0."""
+    """Merge both kinds of keys in row order, unique keys first; a hash that Java can't negate becomes 0."""
     if np.array_equal(unique_rows, key_rows):
         rows, hashes = np.repeat(key_rows, 2), np.empty(2 * key_rows.size, np.int32)
         hashes[0::2], hashes[1::2] = unique_hashes, key_hashes

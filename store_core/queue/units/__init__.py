@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units on their way into queues."""
+"""Consume queue units: their formats, and the queues that each record belongs in."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One entry of a batch consume queue: 46 bytes that say where a record is, and which messages of its queue it holds."""
+"""One entry of a batch consume queue: 46 bytes that locate a record and number its messages in the queue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BatchCqUnit(NamedTuple):
     Attributes
     ----------
     queue_offset : int
-        Index of the record's first message in the queue.
+        The queue index of the record's first message.
     physical_offset : int
         Position of the record in the log; bytes.
     store_size : int
@@ -65,13 +65,13 @@ class BatchCqUnit(NamedTuple):
 
     @classmethod
     def of(cls, units: BatchUnitArray, index: int) -> BatchCqUnit:
-        """Take one out of an array."""
+        """Return one unit of an array."""
         physical_offset, size, tags_code, store_timestamp, base, batch_size, compacted, _ = units[index].item()
         return cls(base, physical_offset, size, tags_code, store_timestamp, batch_size, compacted)
 
 
 def batch_units(columns: dict[str, npt.NDArray[np.signedinteger[Any]]]) -> BatchUnitArray:
-    """Make units of columns of equal length, named as the fields are."""
+    """Return units made of columns of equal length, named as the fields are."""
     units = np.zeros(len(columns["physical_offset"]), BATCH_UNIT_DTYPE)
     for name, column in columns.items():
         units[name] = column
@@ -80,13 +80,13 @@ def batch_units(columns: dict[str, npt.NDArray[np.signedinteger[Any]]]) -> Batch
 
 
 def readable_units(file: MappedFile | None) -> BatchUnitArray:
-    """See the units of a file up to its read position, without copying; none without a file."""
+    """Return the units of a file up to its read position, as a view; empty without a file."""
     view = file.select(0) if file is not None else None
     return _units_of(view) if view is not None else np.empty(0, BATCH_UNIT_DTYPE)
 
 
 def whole_file(file: MappedFile, file_system: FileSystem) -> BatchUnitArray:
-    """See all units of a file, also what lies behind its wrote position."""
+    """Return all units of a file, including those past its wrote position, as a view."""
     return _units_of(file_system.open(file.path, writable=False).map(file.file_size))
 
 
@@ -95,7 +95,7 @@ def _units_of(view: memoryview) -> BatchUnitArray:
 
 
 def are_valid(units: BatchUnitArray) -> npt.NDArray[np.bool_]:
-    """Report which units can be units (RocketMQ: ``BatchConsumeQueue.recover``)."""
+    """Report which units are valid (RocketMQ: ``BatchConsumeQueue.recover``)."""
     valid: npt.NDArray[np.bool_] = (
         (units["physical_offset"] >= 0)
         & (units["store_size"] > 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One entry of a consume queue: 20 bytes that say where a record is, how long, and which tags it has."""
+"""One entry of a consume queue: 20 bytes with a record's position, size and tags code."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ CQ_STORE_UNIT_SIZE: Final = UNIT_DTYPE.itemsize
 """Bytes of a unit (RocketMQ: ``ConsumeQueue.CQ_STORE_UNIT_SIZE``)."""
 
 UNIT_SEAL: Final = field_position(UNIT_DTYPE, "store_size") + UNIT_DTYPE["store_size"].itemsize
-"""Bytes of a unit that go in last, see `store_core.files.segment_file.SegmentFile`: without a size there is none.
+"""Bytes of a unit that are written last (`store_core.files.segment_file.SegmentFile`): without a size it is no unit.
 
-A page may end before a unit's tags code, or within: a process killed there would leave a unit with wrong tags.
+A page may end before or within a unit's tags code: a process killed there would leave a unit with wrong tags.
 """
 
 _BLANK_SIZE: Final = 2**31 - 1
@@ -62,7 +62,7 @@ class CqUnit(NamedTuple):
     store_size : int
         Bytes of the record.
     tags_code : int
-        As stored: the tags' hash, a delayed message's due time (ms), or an address in the queue's extension.
+        As stored: the hash of the tags, a delayed message's due time (ms), or an address in the queue's extension.
     """
 
     queue_offset: int
@@ -72,25 +72,25 @@ class CqUnit(NamedTuple):
 
     @classmethod
     def of(cls, units: UnitArray, index: int, queue_offset: int) -> CqUnit:
-        """Take one out of an array."""
+        """Return one unit of an array."""
         return cls(queue_offset, *units[index].item())
 
 
 def units_of(view: memoryview) -> UnitArray:
-    """See bytes as units, without copying; bytes behind the last whole unit are left out."""
+    """Return bytes as units, without copying; an incomplete unit at the end is left out."""
     return np.frombuffer(view[: len(view) - len(view) % CQ_STORE_UNIT_SIZE], UNIT_DTYPE)
 
 
 def whole_file(file: MappedFile, file_system: FileSystem) -> UnitArray:
-    """See all units of a file, also what lies behind its wrote position."""
+    """Return all units of a file, including those past its wrote position, as a view."""
     return units_of(file_system.open(file.path, writable=False).map(file.file_size))
 
 
 def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
-    """Say up to where the log is indexed if the last unit of a queue is that of this record.
+    """Return the physical offset up to which the log is indexed if a queue's last unit is that of this record.
 
-    That is the record's end or start, see `ReleaseRules.covers_log_to_record_end`. Damaged units overflow as Java's
-    ``long`` does.
+    This is the record's end or start, see `ReleaseRules.covers_log_to_record_end`. Sums of damaged units overflow as
+    Java's ``long`` does.
     """
     if not features.covers_log_to_record_end:
         return physical_offset
@@ -98,15 +98,15 @@ def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
 
 
 def coverages(units: UnitArray, features: ReleaseRules) -> npt.NDArray[np.int64]:
-    """Compute `coverage` of many."""
+    """Compute `coverage` of many units."""
     starts: npt.NDArray[np.int64] = units["physical_offset"].astype(np.int64)
     return starts + units["store_size"].astype(np.int64) if features.covers_log_to_record_end else starts
 
 
 def count_valid(units: UnitArray) -> int:
-    """Count the units before the first that no queue can hold: a negative position, or a size of 0 or less.
+    """Count the units before the first that no queue can hold: one with a negative position, or a size of 0 or less.
 
-    The pieces looked at begin small, because most queues end soon and the rest of their file is a hole.
+    The search starts with small pieces, because most queues end early and the rest of their file is a hole.
     """
     start, chunk = 0, _FIRST_CHUNK
     while start < len(units):
@@ -120,7 +120,7 @@ def count_valid(units: UnitArray) -> int:
 
 
 def pre_blank(count: int) -> UnitArray:
-    """Make the units that stand before the first one of a queue that does not begin at a file's start.
+    """Return the filler units before the first unit of a queue that does not begin at the start of a file.
 
     They point nowhere: position 0, the largest size (RocketMQ: ``ConsumeQueue.fillPreBlank``).
     """

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which queues get a record, at which index, and why one does not.
+"""Which queues a record belongs in, at which index, and why it is refused by one.
 
-`assign` is the definition, for one record; `assign_batch` is the same for many, and asks the definition about each
-record that is not an ordinary one. Whatever fills queues goes by one of them: putting, dispatching, recovery, the sink
-and a rebuild.
+`assign` is the definition, for one record; `assign_batch` does the same for many, and calls the definition for each
+record that is out of the ordinary. Everything that fills queues uses one of them: putting, dispatching, recovery, the
+sink and rebuilds.
 
-The rules depend on nothing but the record and `QueueRules`:
+The rules depend only on the record and `QueueRules`:
 
 * A prepared or rolled-back transaction message is in no queue.
-* A record is in the queue of its topic and id: in a batch topic as a unit of its messages, else at its queue offset.
-* A record of an ordinary topic may be in further queues, its light queues, which its properties name.
-* A unit is refused whose queue can't be a directory (`store_core.queue.queue_path.refusal_of`), or that can't stand at
-  its index (`index_refusal`, `batch_refusal`). A record without a unit of its own is in no light queue, either.
+* A record is in the queue of its topic and id: in a batch topic as one unit for its messages, else at its queue offset.
+* A record of an ordinary topic may also be in light queues, which its properties name.
+* A unit is refused if its queue can't be a directory (`store_core.queue.queue_path.refusal_of`), or if it can't be
+  stored at its index (`index_refusal`, `batch_refusal`). A record whose own unit is refused is in no light queue.
 
-How many queues there may be, and whether one is full to its last possible file, is known only to who holds the queues,
-see `store_core.queue.consume_queue.consume_queue_store.ConsumeQueueStore.put`.
+How many queues there may be, and whether one has reached its last possible file, is known only to the owner of the
+queues, see `store_core.queue.consume_queue.consume_queue_store.ConsumeQueueStore.put`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AssignedUnit(NamedTuple):
     queue_offset : int
         The record's index in the queue; in a batch queue that of its first message.
     is_light : bool
-        Whether it is a further unit, in a light queue.
+        Whether it is an additional unit, in a light queue.
     """
 
     topic: str
@@ -74,21 +74,21 @@ class AssignedUnit(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """The units of one record, its own first, and what is refused; both empty if it is in no queue."""
+    """The units of one record, its own first, and the refused ones; both are empty if it belongs in no queue."""
 
     units: tuple[AssignedUnit, ...] = ()
     refused: tuple[RefusedUnit, ...] = ()
 
 
 class LightRow(NamedTuple):
-    """A further unit of a record.
+    """An additional unit of a record, in a light queue.
 
     Attributes
     ----------
     row : int
         The record's row in its batch.
     code : int
-        Number of the further queue.
+        Number of the light queue.
     queue_offset : int
         The record's index in it.
     """
@@ -99,10 +99,10 @@ class LightRow(NamedTuple):
 
 
 class KnownQueues(Protocol):
-    """Queues by topic and id."""
+    """A set of queues, by topic and id."""
 
     def __contains__(self, queue: tuple[str, int], /) -> bool:
-        """Whether a queue is one of them."""
+        """Return whether a queue is in the set."""
         ...
 
 
@@ -114,11 +114,11 @@ class BatchAssignment(NamedTuple):
     rows : array of int64, optional
         Rows that have a unit of their own; None for all.
     codes : array of int32
-        Number in `queues` of the queue of each.
+        For each of these units, the number of its queue in `queues`.
     light : list of LightRow
-        Further units, in the order of their records.
+        Additional units, in the order of their records.
     queues : tuple of (str, int)
-        Topic and id; those of the batch first, whether they have units or not.
+        Topic and id; the queues of the batch come first, with or without units.
     refused : list of RefusedUnit
         In the order of their records.
     """
@@ -131,7 +131,7 @@ class BatchAssignment(NamedTuple):
 
     @property
     def used_codes(self) -> list[int]:
-        """Numbers of the queues that have units here."""
+        """Return the numbers of the queues that have units here."""
         counts = np.bincount(self.codes, minlength=len(self.queues))
         counts[[unit.code for unit in self.light]] += 1
         used: list[int] = np.flatnonzero(counts).tolist()
@@ -161,7 +161,7 @@ def _own_refusal(request: DispatchRequest, rules: QueueRules, *, is_batch: bool)
 
 
 def _with_light(own: AssignedUnit, request: DispatchRequest, rules: QueueRules) -> Assignment:
-    """Add the light queues; one that can't be leaves the record's other units as they are."""
+    """Add the units in light queues; a refused one does not affect the record's other units."""
     try:
         light = [AssignedUnit(*unit, is_light=True) for unit in lmq_units(request, rules)]
     except UnfitListsError as error:
@@ -173,7 +173,7 @@ def _with_light(own: AssignedUnit, request: DispatchRequest, rules: QueueRules) 
 
 
 def _light_refusal(unit: AssignedUnit, rules: QueueRules) -> str | None:
-    """Say why a light queue gets no unit; RocketMQ can't put one into a batch queue, either."""
+    """Return why a light queue gets no unit; RocketMQ can't put one into a batch queue either."""
     reason = refusal_of(unit.topic, unit.queue_id)
     if reason is None and unit.topic in rules.batch_topics:
         return "a batch queue can't be a light one"
@@ -185,7 +185,7 @@ def _refused(unit: AssignedUnit, request: DispatchRequest, reason: str) -> Refus
 
 
 def index_limit(rules: QueueRules) -> int:
-    """Return the first index that no simple queue has: its file would end where Java's ``long`` does not reach.
+    """Return the first index that no simple queue can have: its file would end beyond the range of Java's ``long``.
 
     >>> from store_core.queue.queue_rules import QueueRules
     >>> 2**58 < index_limit(QueueRules()) < 2**59
@@ -196,12 +196,12 @@ def index_limit(rules: QueueRules) -> int:
 
 
 def index_refusal(queue_offset: int, rules: QueueRules) -> str | None:
-    """Say why a unit can't stand at an index of a simple queue; None if it can.
+    """Return why a unit can't be stored at an index of a simple queue; None if it can.
 
     Indexes come from the log, where anything may be written. RocketMQ computes the position of such a unit with
-    overflow: 2**62 becomes byte 0 of an empty queue, and in others the unit is left out without a word; a negative one
-    makes an empty file. All other indexes are taken, however large: a queue that begins with one gets a single file,
-    filled up to it.
+    overflow: 2**62 becomes byte 0 of an empty queue, and in other queues the unit is silently left out; a negative
+    index makes an empty file. All other indexes are accepted, however large: a queue that begins with one gets a single
+    file, filled up to it.
     """
     limit = index_limit(rules)
     if 0 <= queue_offset < limit:
@@ -210,28 +210,28 @@ def index_refusal(queue_offset: int, rules: QueueRules) -> str | None:
 
 
 def batch_refusal(message_base_offset: int, batch_size: int) -> str | None:
-    """Say why a batch queue has no unit for these messages; None if it can have one.
+    """Return why a batch queue has no unit for these messages; None if it can have one.
 
-    RocketMQ leaves negative numbers out with a warning; a sum beyond 63 bits it would store, and lose the queue at the
-    next restart.
+    RocketMQ skips negative numbers with a warning; it would store a sum beyond 63 bits, and lose the queue at the next
+    restart.
     """
     if 0 <= batch_size <= _LARGEST_BATCH and 0 <= message_base_offset <= _LAST_OFFSET - batch_size:
         return None
     return f"{batch_size} messages from queue offset {message_base_offset} on can't be indexed"
 
 
-# ---- for many
+# ---- for many records
 
 
 def assign_batch(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -> BatchAssignment:
-    """Assign the records of a batch to queues, as `assign` one after the other.
+    """Assign the records of a batch to queues, as calling `assign` for one after the other does.
 
     Parameters
     ----------
     batch : DispatchBatch
     rules : QueueRules
     known : KnownQueues
-        Queues that have units already, so that their names need not be looked at again.
+        Queues that already have units, so that their names need not be checked again.
     """
     fits = _fitting_rows(batch, rules, known)
     has_unit = batch.is_queued if fits is None else batch.is_queued & fits
@@ -246,7 +246,7 @@ def assign_batch(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) ->
 
 
 def _fitting_rows(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -> npt.NDArray[np.bool_] | None:
-    """Report which rows can have a unit if they are in a queue at all; None for all of them."""
+    """Report which rows can have a unit, provided they belong in a queue at all; None for all of them."""
     has_name = [queue in known or refusal_of(*queue) is None for queue in batch.queues]
     is_batch = [topic in rules.batch_topics for topic, _ in batch.queues]
     fits = _fitting_indexes(batch.queue_offset, rules)
@@ -259,14 +259,14 @@ def _fitting_rows(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -
 
 
 def _fitting_indexes(queue_offset: npt.NDArray[np.int64], rules: QueueRules) -> npt.NDArray[np.bool_]:
-    """Report for which `index_refusal` has no reason."""
+    """Report which indexes `index_refusal` accepts."""
     return (queue_offset >= 0) & (queue_offset < index_limit(rules))
 
 
 def fitting_batches(
     message_base_offset: npt.NDArray[np.int64], batch_size: npt.NDArray[np.signedinteger[Any]]
 ) -> npt.NDArray[np.bool_]:
-    """Report for which `batch_refusal` has no reason."""
+    """Report which batches `batch_refusal` accepts."""
     is_size = (batch_size >= 0) & (batch_size <= _LARGEST_BATCH)
     largest_base = _LAST_OFFSET - np.where(is_size, batch_size, 0).astype(np.int64)
     return is_size & (message_base_offset >= 0) & (message_base_offset <= largest_base)
@@ -282,7 +282,7 @@ def _rows_with_lists(batch: DispatchBatch, has_unit: npt.NDArray[np.bool_], rule
 def _with_odd_rows(
     ordinary: BatchAssignment, batch: DispatchBatch, odd: npt.NDArray[np.int64], rules: QueueRules
 ) -> BatchAssignment:
-    """Add what the definition says of some rows: light units, and what is refused."""
+    """Add what the definition returns for some rows: units in light queues, and refused units."""
     numbers = QueueNumbering(ordinary.queues)
     light: list[LightRow] = []
     refused: list[RefusedUnit] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A unit that no queue gets."""
+"""A unit that is not written to any queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["RefusedUnit"]
 
 
 class RefusedUnit(NamedTuple):
-    """A unit that is not written, whatever the log says.
+    """A unit that is not written, although the log asks for it.
 
     Attributes
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers the units of many queues in the order of the log, and returns them queue by queue."""
+"""A buffer that gathers the units of many queues in log order and returns them queue by queue."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PLAIN: Final = ("physical_offset", "size", "tags_code", "queue_offset", "store_
 
 
 class UnitBuffer:
-    """Units of many batches; what they need of their batches is copied.
+    """Buffer for the units of many batches; it copies what it needs of them.
 
     Parameters
     ----------
     room : int
-        Units that it takes.
+        How many units it holds.
     is_whole : bool
-        Whether there may be batch queues, extensions or light queues; else units come out as those of plain messages,
-        whatever their base offset, batch size and `is_light`.
+        Whether there may be batch queues, extensions or light queues. If not, units come out as those of plain
+        messages, whatever their base offset, batch size and `is_light`.
     """
 
     def __init__(self, room: int, *, is_whole: bool) -> None:
@@ -42,11 +42,11 @@ class UnitBuffer:
 
     @property
     def room(self) -> int:
-        """How many more units it takes."""
+        """How many more units fit."""
         return self._size - self._count
 
     def add(self, units: UnitRows) -> None:
-        """Take units in log order, as many as there is `room` for; their codes are those of all batches."""
+        """Add units in log order, at most as many as there is `room` for; their codes are valid across batches."""
         self._make_room()
         place = slice(self._count, self._count + len(units.code))
         self._codes[place] = units.code
@@ -55,7 +55,7 @@ class UnitBuffer:
         self._count = place.stop
 
     def _make_room(self) -> None:
-        """Take memory for the columns, once there are units."""
+        """Allocate the columns, once there are units."""
         if self._columns:
             return
         self._codes = np.empty(self._size, np.int32)
@@ -66,7 +66,7 @@ class UnitBuffer:
             self._columns["is_light"] = np.empty(self._size, np.bool_)
 
     def take(self) -> UnitRows:
-        """Return the units `UnitRows.ordered`, and begin anew; `row` counts all that were gathered."""
+        """Return the units `UnitRows.ordered`, and empty the buffer; `row` counts all units that were gathered."""
         self._make_room()
         order = sorted_places(self._codes[: self._count])
         columns = {name: column.take(order) for name, column in self._columns.items()}

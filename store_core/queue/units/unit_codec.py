@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units of one queue as bytes, to be carried from the process that reads the log to the one that writes the queue."""
+"""Units of one queue as bytes, for transport from the process that reads the log to the one that writes the queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PackedUnits", "unpack_units"]
 
 _LONG: Final = np.dtype("<i8")
 _CONSECUTIVE, _SCATTERED, _WHOLE = b"\0", b"\1", b"\2"
-"""First byte of a piece: what is in it."""
+"""First byte of a piece: its kind."""
 
 _COLUMNS: Final[dict[str, np.dtype[Any]]] = {
     "physical_offset": _LONG,
@@ -31,13 +31,13 @@ _COLUMNS: Final[dict[str, np.dtype[Any]]] = {
     "batch_size": np.dtype("<i2"),
     "is_light": np.dtype("?"),
 }
-"""Of a whole piece, one stretch of bytes each."""
+"""The columns of a whole piece, each as one stretch of bytes."""
 
 _WHOLE_SIZE: Final = sum(column.itemsize for column in _COLUMNS.values())
 
 
 class PackedUnits:
-    """Units ordered by queue, as bytes queue by queue.
+    """Units ordered by queue, encoded queue by queue.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class PackedUnits:
         self._stored["physical_offset"] = units.physical_offset
         self._stored["store_size"] = units.size
         self._stored["tags_code"] = units.tags_code
-        # How many units before each do not have the index after the one before them.
+        # How many units up to and including each do not continue the index of the one before them.
         self._breaks = np.cumsum(np.diff(units.queue_offset, prepend=units.queue_offset[:1] - 1) != 1)
 
     def plain(self, start: int, stop: int) -> bytes:
-        """Return some units of a simple queue: as they are stored, and their indexes before them."""
+        """Return some units of a simple queue: their indexes, then the units as they are stored."""
         is_consecutive = bool(self._breaks[start] == self._breaks[stop - 1])
         kind, last = (_CONSECUTIVE, start + 1) if is_consecutive else (_SCATTERED, stop)
         offsets = self._units.queue_offset[start:last].astype(_LONG, copy=False)
@@ -68,12 +68,12 @@ class PackedUnits:
 
 
 def unpack_units(packed: bytes | memoryview) -> UnitRows:
-    """Read units back, in whichever form; columns that were not carried are those of plain messages.
+    """Decode units of either form; columns that were not encoded are those of plain messages.
 
     Raises
     ------
     ValueError
-        If `packed` is nothing that was made here.
+        If `packed` was not made by `PackedUnits`.
     """
     view = memoryview(packed)
     kind, data = bytes(view[:1]), view[1:]

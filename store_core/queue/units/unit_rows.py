@@ -28,7 +28,7 @@ _OF_BATCH: Final = (
     "message_base_offset",
     "batch_size",
 )
-"""Columns of `UnitRows` that are those of a batch."""
+"""Columns of `UnitRows` that are copied from a batch."""
 
 
 class UnitRows(NamedTuple):
@@ -43,7 +43,7 @@ class UnitRows(NamedTuple):
     physical_offset, size, tags_code, queue_offset, store_timestamp, message_base_offset, batch_size : array
         As in `DispatchBatch`.
     is_light : array of bool
-        Whether it is a further unit of its record.
+        Whether it is an additional unit of its record, in a light queue.
     """
 
     row: npt.NDArray[np.int64]
@@ -59,7 +59,7 @@ class UnitRows(NamedTuple):
 
     @classmethod
     def of(cls, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
-        """Return the units of a batch, in log order: those in light queues after their record's own."""
+        """Return the units of a batch in log order; those in light queues follow their record's own."""
         rows = np.arange(len(batch)) if assigned.rows is None else assigned.rows
         units = cls(
             rows,
@@ -98,31 +98,31 @@ class UnitRows(NamedTuple):
         )
 
     def take(self, places: npt.NDArray[np.signedinteger[Any]]) -> UnitRows:
-        """Return the units of some places, in that order."""
+        """Return the units at some places, in that order."""
         columns: list[npt.NDArray[Any]] = [column.take(places) for column in self]
         return UnitRows(*columns)
 
     def ordered(self) -> UnitRows:
-        """Return them ordered by queue; those of a queue stay in their order."""
+        """Return the units ordered by queue; those of one queue keep their order."""
         return self.take(sorted_places(self.code))
 
     def bounds(self) -> Iterator[tuple[int, int, int]]:
-        """Return the number of each queue, and where its units begin and end, if they are `ordered`."""
+        """Yield the number of each queue, and where its units begin and end; the units must be `ordered`."""
         starts = np.flatnonzero(np.diff(self.code, prepend=-1))
         stops = np.append(starts, len(self.code))[1:]
         return zip(self.code[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
 
     def slice(self, start: int, stop: int) -> UnitRows:
-        """Return the units of some places; no copy."""
+        """Return the units of a range of places, without copying."""
         columns: list[npt.NDArray[Any]] = [column[start:stop] for column in self]
         return UnitRows(*columns)
 
     def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> UnitRows:
-        """Return some of them; themselves if that is all."""
+        """Return the chosen units; itself if that is all of them."""
         return self if is_chosen.all() else self.take(np.flatnonzero(is_chosen))
 
 
 def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.int64]:
-    """Sort numbers of queues stably; 16 bits, where they are enough, are sorted without comparing."""
+    """Return the places that sort queue numbers stably; if 16 bits hold them, by a radix sort without comparisons."""
     few = len(codes) > 0 and int(codes.max()) <= _SMALL
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units on their way into a queue, and how many of the next ones share one fate."""
+"""Units on their way into a queue, and how many of the next ones are treated alike."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LARGEST_WINDOW: Final = 1 << 16
 
 
 class UnitRun:
-    """Columns of units and a place in them.
+    """Columns of units and a current place in them.
 
-    Each method looks at a window of the next units, which grows while whole windows share one fate, and shrinks when
-    they do not: so a run costs what its length costs, however the fates alternate.
+    Each method looks at a window of the next units, which grows while all units of a window are treated alike, and
+    shrinks when they are not: the cost of a run is proportional to its length, however often the treatment changes.
 
     Parameters
     ----------
     physical_offset, size, tags_code, queue_offset : array of int64
     features : ReleaseRules
-        Say what of the log a unit covers.
+        Decide how much of the log a unit covers.
     """
 
     def __init__(
@@ -59,30 +59,30 @@ class UnitRun:
         return len(self._units) - self._at
 
     def take_one(self) -> tuple[int, int, int, int]:
-        """Take the next unit: physical offset, size, tags code and queue offset."""
+        """Take the next unit: return its physical offset, size, tags code and queue offset."""
         at = self._at
         self._at += 1
         physical_offset, size, tags_code = self._units[at].item()
         return physical_offset, size, tags_code, int(self._queue_offsets[at])
 
     def skip_covered(self, max_physical_offset: int) -> int:
-        """Pass over the next units whose records are covered; give how many."""
+        """Skip the next units whose records are already covered; return how many."""
         count = self._count(self._covers[self._next] <= max_physical_offset)
         self._at += count
         return count
 
     def skip_behind(self, end: int) -> bool:
-        """Pass over the next units whose index lies before the end of the queue, `end` in bytes; whether there are."""
+        """Skip the next units whose index lies before the end of the queue, `end` in bytes; return whether any did."""
         positions = self._positions[self._next]
         count = self._count((positions != 0) & (positions < end))
         self._at += count
         return count > 0
 
     def count_appended(self, max_physical_offset: int, end: int, room: int) -> int:
-        """Count the next units that are appended one behind the other, `room` at most.
+        """Count the next units that are appended one after the other, at most `room`.
 
-        That is as long as each covers more than the one before, and has index 0, or one not before where it comes to
-        stand.
+        The count goes on while each unit covers more than the one before, and has index 0, or one that is not before
+        the place where it is appended.
         """
         part = self._next
         covers = self._covers[part]
@@ -92,7 +92,7 @@ class UnitRun:
         return min(room, self._count((covers > before) & ((positions == 0) | (positions >= places))))
 
     def count_misplaced(self, count: int, end: int) -> int:
-        """Count those of the next units whose index lies behind where they come to stand."""
+        """Count those of the next units whose index lies after the place where they are appended."""
         places = end + np.arange(count) * CQ_STORE_UNIT_SIZE
         return int(np.count_nonzero(self._positions[self._at : self._at + count] > places))
 
@@ -101,7 +101,7 @@ class UnitRun:
         return self._units[self._at : self._at + count]
 
     def advance(self, count: int) -> int:
-        """Pass over units that were appended; give what they cover."""
+        """Skip units that were appended; return the physical offset up to which they cover the log."""
         self._at += count
         return int(self._covers[self._at - 1])
 
@@ -110,7 +110,7 @@ class UnitRun:
         return slice(self._at, self._at + self._window)
 
     def _count(self, fates: npt.NDArray[np.bool_]) -> int:
-        """Count the leading trues, and choose the next window by them."""
+        """Count the leading trues, and adapt the next window to them."""
         if fates.all():
             self._window = min(2 * self._window, _LARGEST_WINDOW)
             return len(fates)
