@@ -15,7 +15,7 @@ from store_core.errors import StoreAccessError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["explained_access", "kind_of_file"]
+__all__ = ["explained_access", "in_words", "kind_of_file"]
 
 _KINDS: Final = (
     (stat.S_ISREG, "a file"),
@@ -66,9 +66,25 @@ def explained_access(root: Path) -> Iterator[None]:
     except StoreError:
         raise
     except OSError as error:
-        if error.errno not in _DENIED and error.errno not in _EXPECTED:
+        if not _is_explained(error):
             raise
         raise _explained(root, error) from error
+
+
+def in_words(error: OSError, path: Path) -> str:
+    """Return what the system says of a path, as the errors of `explained_access` word it where they can.
+
+    Parameters
+    ----------
+    error : OSError
+    path : Path
+        Named if the system names no path.
+    """
+    return str(_explained(path, error) if _is_explained(error) and not isinstance(error, StoreError) else error)
+
+
+def _is_explained(error: OSError) -> bool:
+    return error.errno in _DENIED or error.errno in _EXPECTED
 
 
 def _explained(root: Path, error: OSError) -> StoreAccessError:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+from store_core.files.access import in_words
 from store_core.files.mapped_file import MappedFile
 from store_core.files.segment_listing import list_for_loading
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -168,14 +169,20 @@ class MappedFileQueue:
             else:
                 created = MappedFile.create(path, self.file_size, self._file_system, self._clock)
         except OSError as error:
-            _LOG.error("the segment at offset %d could not be made: %s", offset, error)
-            self.create_error = error
+            self._note_failure(offset, error)
             return None
         self.create_error = None
         with self._lock:
             created.first_create_in_queue = not self._files
             self._files = (*self._files, created)
         return created
+
+    def _note_failure(self, offset: int, error: OSError) -> None:
+        """Log why a file could not be made, once for as long as the reason stays the same."""
+        if str(error) != str(self.create_error):
+            words = in_words(error, self.paths.all_paths[0])
+            _LOG.error("the file at offset %d could not be made: %s", offset, words)
+        self.create_error = error
 
     def find_mapped_file_by_offset(self, offset: int, *, return_first: bool = False) -> MappedFile | None:
         """Find the file that holds `offset`; None outside the queue and in a hole of it.

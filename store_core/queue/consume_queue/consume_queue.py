@@ -292,7 +292,11 @@ class ConsumeQueue(QueueReader):
             if self.put_message_position_info(physical_offset, size, tags_code, queue_offset):
                 return True
             self._clock.sleep(_SECONDS_BETWEEN)
-        _LOG.error("queue %s-%d can't be written: record %d is not in it", self.topic, self.queue_id, physical_offset)
+        _LOG.error(
+            "queue %s-%d can't be written: the record at offset %d is not in it, and the store takes no more messages. "
+            "Remove the cause, which was logged before this, and open the store again",
+            *(self.topic, self.queue_id, physical_offset),
+        )
         self._on_error()
         return False
 

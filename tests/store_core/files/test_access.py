@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig, StoreAccessError, read_messages
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, StoreAccessError, read_messages
 from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem
+from store_core.queue.consume_queue import consume_queue
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.files.store_kinds import every_file, ordinary_store
 
@@ -114,3 +115,20 @@ def test_what_is_wrong_with_the_disk_passes_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full") as error, explained_access(tmp_path):
         raise OSError(errno.ENOSPC, "full")
     assert not isinstance(error.value, StoreAccessError)
+
+
+def test_a_file_in_the_place_of_a_queue_is_named_once_with_what_to_do(
+    root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume_queue, "_SECONDS_BETWEEN", 0.0)
+    topic = root / "consumequeue" / "blocked"
+    topic.write_text("not a directory")
+
+    with DefaultMessageStore.open(root) as store:
+        store.put_message(Message(topic="blocked", body=b"", queue_id=0))
+        store.dispatch_now()
+
+    named = [record.getMessage() for record in caplog.records if str(topic) in record.getMessage()]
+    assert len(named) == 1
+    assert f"{topic}: expected a directory, found a file. Move what is there elsewhere" in named[0]
+    assert "the store takes no more messages. Remove the cause" in caplog.text
