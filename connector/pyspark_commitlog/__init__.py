@@ -3,7 +3,7 @@
 
 Spark imports every top-level module called ``pyspark_*`` and takes the data source it exposes as ``DefaultSource``, so
 nothing has to be registered. One such module that fails to import disables the discovery of all of them, and all are
-imported again for every session: so this one imports nothing until it is asked for a name.
+imported again for every session: so this one imports nothing until a name is looked up.
 
 Examples
 --------
@@ -38,13 +38,13 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
-    """Import what a name stands for when it is first asked for.
+    """Import what a name stands for when it is first looked up.
 
     Raises
     ------
     AttributeError
-        If there is no such name, or, for ``DefaultSource`` only, if the source can't be imported: Spark takes that for
-        a module without a data source, and goes on.
+        If there is no such name, or, for ``DefaultSource`` only, if the source can't be imported: Spark then treats
+        this as a module without a data source, and goes on.
     ImportError
         If PySpark is missing or too old.
     """

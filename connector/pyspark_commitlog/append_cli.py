@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of the job that appends."""
+"""The command ``commitlog-append``: its command line, checks and report."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
 
 def _check_paths(options: argparse.Namespace, source: AppendSource, writes: WriteOptions) -> None:
-    """Refuse paths at which this would fail, before Spark is started, which takes seconds."""
+    """Refuse paths that can't be read or written, before the seconds that starting Spark takes."""
     check_report("--report", options.report)
     if source.format == "store":
         list_segments(CommitLogOptions.from_spark({**source.read_options, "path": source.path}).paths)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the command line by default.
+        By default those of the command line.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options(texts: Sequence[str]) -> dict[str, str]:
-    """Return the options; as all times are shown in UTC, those that have no zone are taken for it."""
+    """Return the options; times without a zone mean UTC, in which all times are shown."""
     given = dict(_option(text) for text in texts)
     return {"timeZone": "UTC", **given} if given else {}
 
@@ -112,10 +112,10 @@ def _option(text: str) -> tuple[str, str]:
 
 
 def _plan(store: str, options: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Find what would fail, before Spark is started, which takes seconds; tell what is there.
+    """Plan the read before Spark is started, so that errors appear at once, and print what the store contains.
 
-    Gives the options for the first rows, and the notes that are told. A limit alone would do for the rows, but Spark
-    then hangs up on its Python worker in the middle of a batch, and the worker complains to the terminal.
+    Return the options for the first rows, and the notes that were printed. A limit alone would do for the rows, but
+    Spark would then close the connection in the middle of a batch, and its Python worker would print an error.
     """
     checked = CommitLogOptions.from_spark({**options, "path": store})
     plan = plan_ranges(checked.paths, checked.read)
@@ -149,7 +149,7 @@ def _show(spark: SparkSession, store: str, options: dict[str, str], head: dict[s
     _table(_first_rows(spark.read.format("commitlog").options(**head).load(store)))
     _say("What fills the disk:\n")
     begin = time.perf_counter()
-    # Only columns that are named are decoded: for a total, name those that it needs.
+    # Only the columns named here are decoded: for a total, name those that it needs.
     narrow = spark.read.format("commitlog").options(**options).option("columns", "topic,store_size,store_timestamp")
     topics = _topics(narrow.load(store))
     _table(topics)
@@ -157,7 +157,7 @@ def _show(spark: SparkSession, store: str, options: dict[str, str], head: dict[s
 
 
 def _first_rows(messages: DataFrame) -> list[Row]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- Spark's own custom; it need not be installed
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- Spark's own convention; it need not be installed
 
     return (
         messages.select(
@@ -200,7 +200,7 @@ def _total(topics: Sequence[Row]) -> str:
 
 
 def _table(rows: Sequence[Row]) -> None:
-    """Print rows with aligned columns, numbers to the right."""
+    """Print rows in aligned columns, with numbers to the right."""
     if not rows:
         _say("  (no message)\n")
         return
@@ -218,7 +218,7 @@ def _table(rows: Sequence[Row]) -> None:
 
 
 def _text(value: object) -> str:
-    """Show a value in a few characters, none of which can upset a terminal: the bytes are whatever the store holds."""
+    """Show a value in a few characters that are safe to print: the store may contain any bytes."""
     if isinstance(value, int):
         return f"{value:,}"
     if value is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the parts of a job on Spark; the result is that of the engines in `store_core`."""
+"""Runs the parts of a job on Spark, with the same result as the engines in `store_core`."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
 
 
 class SparkEngine:
-    """Runs each part as a task, and those of a second step, too; the shuffle carries pieces between the two.
+    """Runs each part of a job as a Spark task, in one step or two; the shuffle carries pieces between the two.
 
     Parameters
     ----------
     spark : SparkSession
     what : str
-        What needs it, for an error.
+        What needs the session, for errors.
 
     Attributes
     ----------
     slots : int
         How many parts run at once.
     is_one_machine : bool
-        Whether all parts run on this machine: not with ``local-cluster``, whose executors may as well be anywhere.
+        Whether all parts run on this machine: False with ``local-cluster``, whose executors are treated as remote.
 
     Raises
     ------
     UnsupportedStoreError
-        If the session is one of Spark Connect.
+        If the session is a Spark Connect session.
     """
 
     keeps_pieces = False

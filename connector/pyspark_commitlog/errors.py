@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How errors reach users through Spark, which quotes the Python traceback above the error's own words."""
+"""Errors without tracebacks, for users: Spark quotes a Python traceback above the error's own message."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
-    """Cut the traceback of a method's `StoreError`, so that users see what is wrong first, and not our frames.
+    """Drop the traceback of a method's `StoreError`, so that users see the message first, and not our frames.
 
-    These errors say themselves where in the store they come from. All others are bugs, and keep their tracebacks.
+    These errors say themselves which place in the store they are about. All others are bugs and keep their tracebacks.
     """
 
     @functools.wraps(method)

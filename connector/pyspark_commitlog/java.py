@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Spark would find a Java that it can use, asked before it is started."""
+"""Checks that Spark will find a Java that it can use, before it is started."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["JavaNotFoundError", "is_spark_running", "require_java"]
 MINIMUM_JAVA: Final = 17
 _ADVICE: Final = f"Spark needs Java {MINIMUM_JAVA} or later; install a JDK, or set JAVA_HOME to one"
 _SECONDS: Final = 30
-"""Most that a Java may take to say its version."""
+"""How long a Java may take to report its version."""
 
 
 class JavaNotFoundError(StoreError):
-    """There is no Java with which Spark could be started."""
+    """There is no Java that can start Spark."""
 
 
 def require_java() -> None:
-    """Make sure that Spark can be started; ask for nothing if it need not be, or if Spark's own files choose its Java.
+    """Raise an error if no Java can start Spark; skip the check if Spark runs already or its own files choose a Java.
 
     Raises
     ------
     JavaNotFoundError
-        If there is no Java where Spark looks for it, or it is too old.
+        If there is no Java where Spark looks for one, or it is too old.
     """
     if is_spark_running() or _chooses_java():
         return
@@ -50,19 +50,19 @@ def require_java() -> None:
 
 
 def is_spark_running() -> bool:
-    """Whether a Spark is there already: a session, what ``spark-submit`` started, or a server of Spark Connect."""
+    """Return whether Spark runs already: a session, a driver of ``spark-submit``, or a Spark Connect server."""
     is_given = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
     return is_given or SparkSession.getActiveSession() is not None
 
 
 def _chooses_java() -> bool:
-    """Whether a file of Spark's may set ``JAVA_HOME``."""
+    """Return whether one of Spark's configuration files may set ``JAVA_HOME``."""
     conf = spark_configuration()
     return conf is not None and (conf / "spark-env.sh").exists()
 
 
 def _version_text(java: str) -> str:
-    """Return what a Java says of its version, or why it says nothing."""
+    """Return a Java's report of its version, or why there is none."""
     try:
         answer = subprocess.run(  # noqa: S603 -- the user's Java
             [java, "-version"], capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS

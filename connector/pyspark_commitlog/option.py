@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an option is."""
+"""One option of the data source: name, default, scope and meaning."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Option:
     Attributes
     ----------
     name : str
-        As users write it; Spark ignores its case.
+        As users write it; Spark ignores case.
     default : str
-        The option's text where there is one, else, in brackets, what happens without it.
+        Text of the default value, or, in parentheses, what happens without the option.
     scope : str
-        What it is about: ``what`` is opened, which ``rows`` and ``columns`` come out, what ``damage`` does,
-        ``speed``; of writing: ``rows``, ``store``, ``commit``.
+        What the option is about. Reading: ``what`` is opened, which ``rows`` and ``columns`` are returned, what
+        ``damage`` does, ``speed``. Writing: ``rows``, ``store``, ``commit``.
     meaning : str
         For users, in Markdown.
     """
@@ -40,12 +40,12 @@ class Option:
 
     @property
     def field(self) -> str:
-        """The argument of `ReadOptions.parse` that takes its text, if it is not one of `path`, `paths` and `view`."""
+        """Name of the `ReadOptions.parse` argument for this option; not for `path`, `paths` and `view`."""
         return re.sub(r"([A-Z])", r"_\1", self.name).lower()
 
 
 def unknown_option(name: str, options: Sequence[Option], of: str) -> InvalidOptionError:
-    """Make the error for an option that is not in a table, with the nearest name that is, else with all names."""
+    """Return the error for an option that is not in a table; it suggests the nearest name, or lists all names."""
     names = [option.name for option in options]
     known = did_you_mean(name, names) or f"the options are {', '.join(names)}"
     return InvalidOptionError(f"unknown option {name!r} of {of}; {known}")

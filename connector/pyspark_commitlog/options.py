@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of reading: one table, behind the parser, its errors and ``docs/options.md``."""
+"""The read options: one table for the parser, its errors and ``docs/options.md``."""
 
 from __future__ import annotations
 
@@ -136,18 +136,18 @@ _LATER_VIEWS: Final = ("consumequeue", "index", "segments", "checkpoint", "consu
 
 @dataclass(frozen=True, slots=True)
 class CommitLogOptions:
-    """The options of one DataFrame, parsed; it pickles.
+    """The parsed options of one DataFrame; can be pickled.
 
     Attributes
     ----------
     paths : tuple of str
         What to read, in the order given.
     read : ReadOptions
-        Where times have no zone, with room for all zones.
+        Where times have no zone, the range covers all zones.
     columns : tuple of str or None
         Canonical names from option ``columns``; None without it.
     times : SessionTimes or None
-        What tasks replace `read` by, if times have no zone.
+        What tasks use to narrow `read`, if times have no zone.
     """
 
     paths: tuple[str, ...]
@@ -157,19 +157,19 @@ class CommitLogOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
-        """Parse what Spark hands to a data source.
+        """Parse the options that Spark passes to a data source.
 
         Parameters
         ----------
         options : mapping of str to str
-            Names in any case; Spark hands them over in lower case.
+            Names in any case; Spark passes them in lower case.
 
         Raises
         ------
         InvalidOptionError
-            If an option is unknown (the nearest one is named), or has a value that can't be used, or there is no path.
+            If an option is unknown (the message suggests the nearest one) or has an invalid value, or there is no path.
         UnsupportedStoreError
-            If this version does not support what is asked for.
+            If this version does not support an option, its value, or CREATE TABLE.
         """
         given = {name.lower(): value for name, value in options.items()}
         _refuse_table(given)
@@ -184,7 +184,7 @@ class CommitLogOptions:
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
-    """Refuse CREATE TABLE, known by the properties that Spark 4.3 adds, of which it hands none back to a query."""
+    """Refuse CREATE TABLE, recognised by properties that Spark 4.3 adds; it passes none of them back to a query."""
     if "provider" in given:
         raise UnsupportedStoreError(
             "CREATE TABLE ... USING commitlog does not work: Spark forgets the path and the options of such a table; "

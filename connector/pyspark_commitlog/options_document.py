@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``docs/options.md``: every option and every column, from the tables that the code itself uses."""
+"""Generates ``docs/options.md``: every option and every column, from the tables that the code itself uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["markdown_document"]
 
 
 def markdown_document() -> str:
-    """Write the document."""
+    """Return the text of the document."""
     lines = [*_INTRODUCTION, *_option_lines(OPTIONS), *_COLUMNS_INTRODUCTION, *_column_lines()]
     lines += [*_WRITE_INTRODUCTION, *_option_lines(WRITE_OPTIONS), *_INPUT_INTRODUCTION, *_input_lines(), ""]
     return "\n".join(lines)
@@ -110,5 +110,5 @@ def _column_lines() -> Iterator[str]:
         yield f"| `{column.name}` | `{kind}` | {null} | {default} | {column.doc} |"
 
 
-def _mark(holds: bool) -> str:  # noqa: FBT001 -- a mark for a truth
+def _mark(holds: bool) -> str:  # noqa: FBT001 -- the value to be shown
     return "yes" if holds else ""

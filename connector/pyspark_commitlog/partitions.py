@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one Spark task reads."""
+"""The input partition of a read: what one Spark task reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CommitLogPartition"]
 
 @dataclass(frozen=True)
 class CommitLogPartition(InputPartition):
-    """A range of one segment file: made beside the driver, pickled, and given to `CommitLogReader.read` in one task.
+    """A range of one segment file: made beside the driver, pickled, and passed to `CommitLogReader.read` in one task.
 
     Attributes
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the paths that a command is given can be read or written, asked before Spark is started."""
+"""Checks that the paths given to a command can be read or written, before Spark is started."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["check_report", "check_source", "check_writable"]
 
 _NOT_LOCAL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
 _PATTERN: Final = re.compile(r"[*?\[{,\\]")
-"""What makes a path a pattern for Hadoop's file systems, or several paths."""
+"""Characters that make a path a pattern for Hadoop's file systems, or several paths."""
 
 _WAY_ON: Final = "Run this as a user with permission, change the permissions, or give another path"
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a directory that can't be written, or can't be made.
+    """Refuse a directory that can't be written or created.
 
     Parameters
     ----------
     path : Path
-        Absolute; nothing need be there.
+        Absolute; it need not exist.
 
     Raises
     ------
     InvalidOptionError
-        If it, or what it is to be made in, is no directory.
+        If it, or the parent in which it would be created, is not a directory.
     StoreError
         If there is no permission, or the file system is read-only.
     """
@@ -43,12 +43,12 @@ def check_writable(path: Path) -> None:
 
 
 def check_report(option: str, target: str | None) -> None:
-    """Refuse a file for a report that can't be written; None and ``-`` are no files.
+    """Refuse a report file that can't be written; None and ``-`` do not name files.
 
     Raises
     ------
     InvalidOptionError
-        If its directory is not there, or it is a directory itself.
+        If its directory does not exist, or it is a directory itself.
     StoreError
         If there is no permission.
     """
@@ -66,12 +66,12 @@ def check_report(option: str, target: str | None) -> None:
 
 
 def check_source(option: str, path: str) -> None:
-    """Refuse a source for Spark's own readers that is not there, if it is one on this machine as far as can be told.
+    """Refuse a source for Spark's own readers that does not exist, if it appears to be on this machine.
 
     Raises
     ------
     StoreNotFoundError
-        If nothing is there.
+        If it does not exist.
     StoreError
         If there is no permission to read it.
     """

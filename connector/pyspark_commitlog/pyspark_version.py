@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which PySpark this package works with."""
+"""Checks that PySpark is recent enough for this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["require_pyspark"]
 
 
 def require_pyspark() -> None:
-    """Refuse a PySpark that has not all that a data source in Python needs.
+    """Refuse a PySpark that lacks what a Python data source needs.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting Spark without its greetings: what a command says is then its own words only."""
+"""Starts Spark without its greeting and log, so that a command's output is its own."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ _LOG4J: Final = Path(__file__).with_name("quiet-log4j2.properties")
 _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 _CONFIGURATIONS: Final = ("log4j2.properties", "log4j2.xml", "log4j2.yaml", "log4j2.json", "log4j.properties")
 _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
-"""What Java says of a module that Spark 4.3 asks for; no switch of Java's silences it."""
+"""Java's warning about a module that Spark 4.3 asks for; no option of Java silences it."""
 
 
 def quiet_log4j() -> str:
     """Return the Java option that silences Spark's log, for ``spark.driver.extraJavaOptions``.
 
-    Errors are raised anyway.
-
-    It has to be set before the session starts, because Spark greets on stderr.
+    It has to be set before the session starts, because Spark prints a greeting on stderr. Errors are raised anyway.
     """
     return f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
 
@@ -36,21 +34,21 @@ def quiet_log4j() -> str:
 def quiet_start(told: tuple[str, ...] = ()) -> Iterator[None]:
     """Silence the Java process that a session starts within the context, as long as that process lives.
 
-    Spark's log is off, unless somebody chose one: what ``spark-submit`` starts, ``SPARK_SUBMIT_OPTS`` with a log4j
-    configuration, and a log4j file in ``SPARK_CONF_DIR`` or in the ``conf`` of ``SPARK_HOME`` are left alone. All else
-    that Java writes to stderr is passed on, but for the lines named here.
+    Spark's log is off, unless it is configured: below ``spark-submit``, with a log4j configuration in
+    ``SPARK_SUBMIT_OPTS``, or with a log4j file in ``SPARK_CONF_DIR`` or in the ``conf`` of ``SPARK_HOME`` nothing
+    changes. Everything else that Java writes to stderr is passed on, except for the lines listed here.
 
     Parameters
     ----------
     told : tuple of str
-        Lines that have been told before.
+        Lines that have been printed already.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield  # spark-submit has started Java
         return
     before = os.environ.get(_OPTIONS)
     if not _has_log4j():
-        # Java takes the last of several, and what spark.driver.extraJavaOptions says comes behind these.
+        # Java uses the last of several, and spark.driver.extraJavaOptions comes after these.
         os.environ[_OPTIONS] = f"{before or ''} {quiet_log4j()}".strip()
     try:
         with _filtered_stderr({_INCUBATOR, *(f"{line}\n".encode() for line in told)}):
@@ -70,7 +68,7 @@ def _has_log4j() -> bool:
 
 
 def spark_configuration() -> Path | None:
-    """Return the directory that Spark takes its configuration files from; None if the environment names none."""
+    """Return the directory of Spark's configuration files; None if the environment names none."""
     home = os.environ.get("SPARK_HOME")
     conf = os.environ.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else None)
     return None if conf is None else Path(conf)
@@ -78,7 +76,7 @@ def spark_configuration() -> Path | None:
 
 @contextmanager
 def _filtered_stderr(dropped: set[bytes]) -> Iterator[None]:
-    """Let the processes that are started in the context write to a pipe, whose lines a thread copies to stderr."""
+    """Redirect stderr of processes started in the context to a pipe, from which a thread copies lines to stderr."""
     sys.stderr.flush()
     stderr = os.dup(2)
     receives, sends = os.pipe()

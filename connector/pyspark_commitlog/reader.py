@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch reader: planned beside the driver, run in tasks."""
+"""The batch reader: plans beside the driver, reads in tasks."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class CommitLogReader(DataSourceReader):
 
     Made and planned beside the driver, once for each DataFrame, then pickled to every task. There is deliberately no
     ``pushFilters``: Spark 4.3 keeps one pushed filter for all scans of a DataFrame, so that
-    ``df.where("a").union(df.where("b"))`` would answer wrongly. Options narrow what is read instead.
+    ``df.where("a").union(df.where("b"))`` would return wrong rows. Options narrow what is read instead.
 
     Parameters
     ----------
     paths : sequence of str
     options : ReadOptions
-        Its columns are replaced by those of `schema`.
+        The columns are replaced by those of `schema`.
     schema : ReadSchema
     times : SessionTimes, optional
-        What the options of tasks are made from, if that takes the session's time zone.
+        What tasks make their options from, if those depend on the session's time zone.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class CommitLogReader(DataSourceReader):
         Raises
         ------
         StoreError
-            If the paths hold nothing that can be read.
+            If there is nothing at the paths that can be read.
         """
         try:
             plan = plan_ranges(self._paths, self._options)
             TopicWatch.of(self._paths, self._options.topic).warn_before_read()
         except NotImplementedError as error:
-            # Spark's planner would take it for "one partition without a value", and the DataFrame would be empty.
+            # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None
         return [CommitLogPartition(read_range) for read_range in plan.ranges]
 
@@ -86,7 +86,7 @@ class CommitLogReader(DataSourceReader):
         Raises
         ------
         StoreError
-            If the segment is damaged or gone, and the options do not allow for that.
+            If the segment is damaged or missing, and the options do not allow for that.
         """
         if not isinstance(partition, CommitLogPartition):
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``spark.readStream`` gets: an error that can be read."""
+"""Refuses ``spark.readStream`` with a readable error."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _REFUSAL = (
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Refuses a streaming query as soon as it asks for an offset, the first thing that it does.
+    """Refuses a streaming query when it asks for an offset, which is the first thing that it does.
 
-    There is nothing earlier: ``load()`` asks a Python source for its schema alone, just as a batch query does. Were
-    ``streamReader`` to raise, PySpark 4.1 to 4.3 would add a second error, about a reader that it can't stop.
+    It can't be refused earlier: ``load()`` asks a Python source only for its schema, just as a batch query does. If
+    ``streamReader`` raised the error, PySpark 4.1 to 4.3 would add a second one, about a reader that it can't stop.
     """
 
     def initialOffset(self) -> NoReturn:  # noqa: N802 -- Spark's name
-        """Refuse a query that begins. Called beside the driver, in a process that this query has for itself."""
+        """Refuse a query that starts. Called beside the driver, in a process that belongs to this query."""
         _refuse()
 
     def latestOffset(self, start: object = None, limit: object = None) -> NoReturn:  # noqa: ARG002, N802 -- Spark's
-        """Refuse a query that has a checkpoint, as `initialOffset`."""
+        """Refuse a query that has a checkpoint, as `initialOffset` does."""
         _refuse()
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Refuse it, too; no query comes as far as this."""
+        """Refuse as well; no query gets this far."""
         del partition
         _refuse()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small store to try things on: four hours of a web shop, as RocketMQ 5.3.3 wrote them.
+"""A small sample store: four hours of a web shop, written by RocketMQ 5.3.3.
 
-How it was made is told in ``notebooks/store`` of the project.
+``notebooks/store`` of the project describes how it was made.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _ARCHIVE: Final = Path(__file__).with_name("orders.tar.xz")
 
 
 def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
-    """Unpack the sample store, and give its root; each call gives a fresh copy, to be damaged at will.
+    """Unpack the sample store and return its root; each call makes a fresh copy, to be changed or damaged at will.
 
     Parameters
     ----------
     directory : path, optional
-        Where to; the store is then in ``orders/store`` below. By default a temporary directory, which is deleted when
-        the process ends.
+        Where to unpack; the store is then in ``orders/store`` below. By default a temporary directory, which is deleted
+        when the process ends.
 
     Returns
     -------
     pathlib.Path
-        The store root. Beside it is ``broker.conf``, with the sizes of its files.
+        The store root. Next to it is ``broker.conf``, with the sizes of its files.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DataFrame's schema, and the Arrow schema that must match it to the letter.
+"""The DataFrame's schema, and the Arrow schema that must match it exactly.
 
-Spark compares the first Arrow batch with the DataFrame's schema: names, order, types and nullability, those of list
-elements and map values included.
+Spark compares the first Arrow batch with the DataFrame's schema: names, order, types and nullability, including those
+of list elements and map values.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def dataframe_schema(columns: Sequence[str], *, nullable: bool) -> StructType:
     columns : sequence of str
         Canonical names.
     nullable : bool
-        Whether damaged ranges become rows, as with mode PERMISSIVE: such a row has none of the columns of a message.
+        Whether damaged ranges become rows, as with mode PERMISSIVE: columns of a message are null in such rows.
     """
     fields = arrow_schema(columns, nullable=nullable)
     return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in fields])
@@ -66,14 +66,14 @@ def dataframe_schema(columns: Sequence[str], *, nullable: bool) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class ReadSchema:
-    """The columns to read, and the Arrow schema in which Spark wants them.
+    """The columns to read, and the Arrow schema that Spark expects.
 
     Attributes
     ----------
     columns : tuple of str
         Canonical names, in the DataFrame's order.
     arrow : pyarrow.Schema
-        The same columns, with the names spelled and the nullability declared as in the DataFrame's schema.
+        The same columns, with names and nullability as in the DataFrame's schema.
     """
 
     columns: tuple[str, ...]
@@ -81,21 +81,21 @@ class ReadSchema:
 
     @classmethod
     def of(cls, schema: StructType, *, named: Sequence[str] | None, nullable: bool) -> Self:
-        """Check the schema of a DataFrame, which may be the user's, against what a commit log has.
+        """Check the schema of a DataFrame, which may come from the user, against the columns of a commit log.
 
         Parameters
         ----------
         schema : StructType
         named : sequence of str, optional
-            Canonical names of option ``columns``, where it was given.
+            Canonical names from option ``columns``, if it was given.
         nullable : bool
             As for `dataframe_schema`.
 
         Raises
         ------
         InvalidOptionError
-            If a column is unknown (the nearest one is named) or named twice, has another type, is declared NOT NULL
-            though it can be null, or if option ``columns`` says otherwise.
+            If a column is unknown (the message suggests the nearest one), listed twice, of another type, or declared
+            NOT NULL though it can be null, or if option ``columns`` lists others.
         """
         columns = resolve_columns(schema.fieldNames())
         if named is not None and tuple(named) != columns:
@@ -107,7 +107,7 @@ class ReadSchema:
         return cls(columns, pa.schema([_field(ours, theirs) for ours, theirs in zip(stored, schema, strict=True)]))
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of these columns the names and the nullability that Spark expects. Copies no data."""
+        """Return a batch with the names and the nullability that Spark expects. Copies no data."""
         arrays = [
             array if array.type == field.type else array.cast(field.type)
             for array, field in zip(batch.columns, self.arrow, strict=True)
@@ -127,7 +127,7 @@ def _field(ours: pa.Field, theirs: StructField) -> pa.Field:
 
 
 def _with_nullability(kind: pa.DataType, declared: DataType) -> pa.DataType:
-    """Declare list elements and map values as the schema does; none of ours is ever null, so both ways are true."""
+    """Declare list elements and map values as the schema does; ours are never null, so either declaration is true."""
     if isinstance(declared, ArrayType):
         return pa.list_(kind.value_field.with_nullable(declared.containsNull))
     if isinstance(declared, MapType):

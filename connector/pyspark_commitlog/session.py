@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark session that finds ``format("commitlog")``, in one call."""
+"""Makes a Spark session that finds ``format("commitlog")``, in one call."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ RECOMMENDED: Final = {
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings that a session gets unless somebody chose others, from ``spark-conf/spark-defaults.conf``.
+"""Settings that a session gets unless they are set otherwise, from ``spark-conf/spark-defaults.conf``.
 
-The Unix domain socket, which that file has as well, is left out: with it, Spark's own worker complains of a broken pipe
-on standard error after nearly every ``show`` or ``limit``.
+The Unix domain socket, which that file has as well, is left out: with it, Spark's own worker reports a broken pipe on
+standard error after nearly every ``show`` or ``limit``.
 """
 
 _PYTHON: Final = "PYSPARK_PYTHON"
@@ -39,28 +39,28 @@ import importlib.util, sys
 print(*sys.version_info[:2], importlib.util.find_spec("pyspark_commitlog") is not None)
 """
 _SECONDS: Final = 30
-"""Most that another Python may take to say what it is."""
+"""How long another Python may take to report its version."""
 
 
 def spark_session(
     name: str = "pyspark-commitlog", *, master: str | None = None, config: Mapping[str, object] | None = None
 ) -> SparkSession:
-    """Return a Spark session in which ``format("commitlog")`` works at once.
+    """Return a Spark session in which ``format("commitlog")`` works immediately.
 
-    Spark looks for data sources with the Python that the environment variable ``PYSPARK_PYTHON`` names, and with the
-    ``python3`` of the ``PATH`` if it names none. Unless an environment is activated, that is not the Python that runs,
-    and knows nothing of this package. So, if nothing names a Python, this function names this one. It also starts Spark
-    without its greetings and its log, unless a log4j configuration is there, and sets what ``RECOMMENDED`` lists,
-    unless a configuration file, ``spark-submit`` or `config` says otherwise.
+    Spark looks for data sources with the Python that the environment variable ``PYSPARK_PYTHON`` names, or with the
+    ``python3`` of the ``PATH`` if it is not set. Unless an environment is activated, that is not the Python that runs
+    this, and does not have this package. So, if nothing names a Python, this function names the running one. It also
+    starts Spark without its greeting and its log, unless there is a log4j configuration, and sets what ``RECOMMENDED``
+    lists, unless a configuration file, ``spark-submit`` or `config` sets it otherwise.
 
-    A session that is there already is returned as it is, whatever the arguments say.
+    A session that exists already is returned as it is, whatever the arguments are.
 
     Parameters
     ----------
     name : str
-        Of the application.
+        Name of the application.
     master : str, optional
-        Where Spark runs. By default what Spark's configuration says; if it says nothing, ``local[*]``: on this machine,
+        Where Spark runs. By default as configured for Spark; if nothing is configured, ``local[*]``: on this machine,
         with all its cores.
     config : mapping, optional
         Settings of Spark by name, such as ``{"spark.sql.session.timeZone": "UTC"}``. ``spark.pyspark.python`` names the
@@ -80,7 +80,7 @@ def spark_session(
     Warns
     -----
     RuntimeWarning
-        If Spark was started before, or was told to, with a Python that can't find this package.
+        If Spark was started earlier, or is configured, with a Python that can't find this package.
 
     Examples
     --------
@@ -100,12 +100,12 @@ def spark_session(
         builder = builder.config(key, value)
     with quiet_start():
         session = (builder if master is None else builder.master(master)).getOrCreate()
-    _check_python(session)  # Java may be that of a session before, and has the environment of its own start
+    _check_python(session)  # Java may be an earlier session's, with the environment of its own start
     return session
 
 
 def _defaults() -> dict[str, str]:
-    """Return what is recommended and nobody decided; below ``spark-submit`` and for Spark Connect others decide."""
+    """Return the recommended settings that are not set yet; none below ``spark-submit`` and for Spark Connect."""
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
         return {}
     arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
@@ -114,7 +114,7 @@ def _defaults() -> dict[str, str]:
 
 
 def _configured() -> dict[str, str]:
-    """Read the settings of Spark's configuration file, where the environment says that there is one."""
+    """Read the settings of Spark's configuration file, if the environment names one."""
     directory = spark_configuration()
     path = None if directory is None else directory / "spark-defaults.conf"
     return parse_properties_file(path.read_bytes()) if path is not None and path.is_file() else {}
@@ -125,13 +125,13 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# -------------------------------------------------------------------------------------------------- which Python it is
+# --------------------------------------------------------------------------------------------- which Python Spark uses
 
 
 def _check_python(spark: SparkSession) -> None:
-    """Warn if Spark asks a Python for data sources that can't find this package."""
+    """Warn if the Python in which Spark looks for data sources can't find this package."""
     if is_connect(spark):
-        return  # the server looks for it, and may be anywhere
+        return  # the server looks for data sources, and may be anywhere
     for python in _pythons(spark):
         problem = _problem(python)
         if problem:
@@ -148,10 +148,10 @@ def _check_python(spark: SparkSession) -> None:
 
 
 def _pythons(spark: SparkSession) -> list[str]:
-    """Name the Pythons of a session that are on this machine and not this one: for data sources, and of local workers.
+    """Return the Pythons that a session uses on this machine, other than this one: for data sources and local workers.
 
-    The first is the one that Spark's ``PythonUtils.defaultPythonExec`` takes (4.1 to 4.3), from the environment with
-    which its Java was started; neither ``spark.pyspark.python`` nor what is set later changes it.
+    The first is the one that Spark's ``PythonUtils.defaultPythonExec`` chooses (4.1 to 4.3), from the environment in
+    which its Java was started; neither ``spark.pyspark.python`` nor later settings change it.
     """
     context = spark.sparkContext
     getenv = context._jvm.java.lang.System.getenv  # type: ignore[union-attr]  # noqa: SLF001 -- there is no other way
@@ -162,7 +162,7 @@ def _pythons(spark: SparkSession) -> list[str]:
 
 
 def _problem(python: str) -> str:
-    """Say why data sources can't be found with a Python; empty if they can."""
+    """Return why a Python can't find data sources; empty if it can."""
     program = shutil.which(python)
     if program is None:
         return "which is not there"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times without a zone: they mean ``spark.sql.session.timeZone``, which Spark tells tasks only.
+"""Times without a zone: they are in ``spark.sql.session.timeZone``, which only tasks know.
 
-The processes in which Spark has Python sources parse options and plan (PySpark 4.1 to 4.3) know no setting of the
-session. Tasks know those that are set, as local properties of the query. So planning leaves room for every zone, and
-tasks narrow what they read.
+The processes in which Python sources parse options and plan (PySpark 4.1 to 4.3) know no setting of the session. Tasks
+know those that are set, as local properties of the query. So planning leaves room for every zone, and tasks narrow
+what they read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["SESSION_ZONE", "SessionTimes"]
 SESSION_ZONE: Final = "spark.sql.session.timeZone"
 
 _TIMES: Final = {"starting_timestamp": -1, "ending_timestamp": 1}
-"""The options, and which way each may lie from the same time in UTC, so that rows are left."""
+"""The options, and the direction in which planning moves each from the same time in UTC, to keep all rows."""
 
 _LARGEST_OFFSET: Final = timedelta(hours=18)
 """The largest difference from UTC that Spark accepts for a zone."""
@@ -35,14 +35,14 @@ _LARGEST_OFFSET: Final = timedelta(hours=18)
 
 @dataclass(frozen=True, slots=True)
 class SessionTimes:
-    """Options of which at least one is a time in the session's zone; it pickles.
+    """Options of which at least one is a time in the session's zone; can be pickled.
 
     Attributes
     ----------
     texts : dict of str to str
-        All that `ReadOptions.parse` takes.
+        All arguments of `ReadOptions.parse`.
     local : dict of str to datetime
-        Those that are in the session's zone, by name.
+        The times that are in the session's zone, by name.
     """
 
     texts: Mapping[str, str]
@@ -50,19 +50,19 @@ class SessionTimes:
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self | None:
-        """Return them if a time has no zone, and no option names one; else None.
+        """Return the options if a time has no zone and no option names one; else None.
 
         Raises
         ------
         InvalidOptionError
-            If text is no time.
+            If a text is not a time.
         """
         times = {name: local_time(name, texts[name]) for name in _TIMES if name in texts}
         local = {name: time for name, time in times.items() if time is not None and time.utcoffset() is None}
         return cls(texts, local) if local and "time_zone" not in texts else None
 
     def for_planning(self) -> ReadOptions:
-        """Return options that leave in what any zone could mean.
+        """Return options that cover the times in every zone.
 
         Raises
         ------
@@ -72,12 +72,12 @@ class SessionTimes:
         return ReadOptions.parse(**{**self.texts, **{name: _widest(name, time) for name, time in self.local.items()}})
 
     def for_task(self) -> ReadOptions:
-        """Return the options as the session means them. Call it in a task.
+        """Return the options with times in the session's zone. To be called in a task.
 
         Raises
         ------
         InvalidOptionError
-            If the session has no zone, or one that is unknown here, or the end then comes before the start.
+            If the session has no zone, or one that is unknown here, or the end is then before the start.
         """
         from pyspark import TaskContext  # noqa: PLC0415 -- options are parsed without PySpark, too (ADR 0014)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data source ``commitlog``: where Spark enters."""
+"""The data source ``commitlog``, Spark's entry point to this package."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.pyspark_version import require_pyspark
 
-# Spark imports this module in every session that uses any Python data source at all. What needs numpy and pyarrow is
-# imported by the methods that only a reader of commit logs calls.
+# Spark imports this module in every session that uses any Python data source. Whatever needs numpy and pyarrow is
+# imported in the methods, which Spark calls only for commit logs.
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -30,8 +30,8 @@ __all__ = ["CommitLogDataSource"]
 class CommitLogDataSource(DataSource):
     """A RocketMQ message store, read as a DataFrame, or written from one.
 
-    Spark makes one for each DataFrame, in a Python process of its own beside the driver, with the options as a mapping
-    that ignores case; pickles it to the driver, and from there to the process that plans the scan.
+    Spark makes an instance for each DataFrame, in a separate Python process beside the driver, with the options as a
+    mapping that ignores case. It pickles it to the driver, and from there to the process that plans the scan.
     """
 
     @classmethod
@@ -48,7 +48,7 @@ class CommitLogDataSource(DataSource):
         Raises
         ------
         InvalidOptionError
-            If an option is unknown or can't be used.
+            If an option is unknown or invalid.
         """
         from pyspark_commitlog.schema import dataframe_schema  # noqa: PLC0415
 
@@ -64,12 +64,12 @@ class CommitLogDataSource(DataSource):
         Parameters
         ----------
         schema : StructType
-            The user's schema if there is one, which chooses columns and their order, else what `schema` gave.
+            The user's schema if there is one, which selects columns and their order, else the result of `schema`.
 
         Raises
         ------
         InvalidOptionError
-            If an option is unknown or can't be used, or the schema is not one of a commit log.
+            If an option is unknown or invalid, or the schema does not fit a commit log.
         """
         from pyspark_commitlog.reader import CommitLogReader  # noqa: PLC0415
         from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
@@ -89,14 +89,14 @@ class CommitLogDataSource(DataSource):
         schema : StructType
             The DataFrame's.
         overwrite : bool
-            Whether the mode is ``overwrite``; else it is ``append``. Spark refuses the others itself.
+            Whether the mode is ``overwrite``; otherwise it is ``append``. Spark itself refuses other modes.
 
         Raises
         ------
         InvalidOptionError
-            If options, columns and the store do not go together.
-        StoreLockedError
-            If a broker has the store.
+            If options, columns and the store do not fit together.
+            StoreLockedError
+                If a broker holds the store.
         """
         from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
         from pyspark_commitlog.write.writer import CommitLogWriter, plan_write  # noqa: PLC0415
@@ -106,7 +106,7 @@ class CommitLogDataSource(DataSource):
         return CommitLogWriter(task, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        """Make what refuses ``spark.readStream``. Called beside the driver when a query starts."""
+        """Make the reader that refuses ``spark.readStream``. Called beside the driver when a query starts."""
         from pyspark_commitlog.refused_stream import RefusedStream  # noqa: PLC0415
 
         del schema
@@ -116,7 +116,7 @@ class CommitLogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 -- Spark's
         """Make the writer of ``df.writeStream``.
 
-        Called beside the driver, for each batch: once for its tasks, and once for its commit.
+        Called beside the driver for each batch: once for its tasks, and once for its commit.
 
         Parameters
         ----------

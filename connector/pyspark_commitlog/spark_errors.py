@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an error of Spark's, or of the operating system's, says to a person."""
+"""Readable messages from errors of Spark and of the operating system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["quoted_error", "spark_words", "system_words"]
 
 _AROUND: Final = re.compile(r"\s*(?:\n\tat |\n== |\n\nJVM stacktrace:|\n\nDriver stacktrace:).*", re.DOTALL)
-"""Where the stack begins, or the place in PySpark's or this project's code that the call came from."""
+"""Where the stack trace begins, or the place in PySpark's or this project's code that made the call."""
 
 _CALL: Final = re.compile(r"\AAn error occurred while calling \S+\n: (?:[\w$]+\.)*[\w$]+: ")
 
@@ -31,18 +31,18 @@ _LAST_LINE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].
 
 
 def quoted_error(text: str) -> tuple[str, str] | None:
-    """Find the error that a text of Spark's quotes, with Python's traceback above: its class and its words.
+    """Return the class and the message of the Python error that a Spark error quotes after its traceback.
 
-    It is one of ours if there is one, else one of the operating system's.
+    One of our own errors if there is one, else one of the operating system; None if there is neither.
     """
     found = _QUOTED.search(text) or _OF_SYSTEM.search(text)
     return None if found is None else (found[1], found[2])
 
 
 def spark_words(error: Exception) -> str:
-    """Return the text of an error without classes, stacks and places in code around it.
+    """Return the message of an error, without class names, stack traces and places in code.
 
-    Of an error of Python's in a task that is the last line of its traceback.
+    For a Python error in a task this is the last line of its traceback.
     """
     text = str(error)
     of_python = _LAST_LINE.search(text)
@@ -50,7 +50,7 @@ def spark_words(error: Exception) -> str:
 
 
 def system_words(text: str) -> str:
-    """Return an error of the operating system's as a sentence that begins with the path; other texts as they are.
+    """Return an error of the operating system as a sentence that begins with the path; other texts as they are.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a Python worker, which Spark's garbage collection walks after every task."""
+"""Keeps long-lived objects of a Python worker out of the garbage collection after every task."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 def with_old_objects_kept(task: Callable[P, T]) -> Callable[P, T]:
-    """Wrap what a task does, so that its worker spends no time on objects that stay anyway.
+    """Wrap a task's function, so that the worker spends no time on collecting objects that stay anyway.
 
-    Called on the driver; the wrapper runs in workers. A worker that is used again collects garbage after each task
-    (``pyspark.daemon``, 4.x). With NumPy, Arrow and PySpark imported that takes 29 ms, more than some tasks do. So the
-    first task in a worker sets aside what is there, once, and later collections look at what is younger.
+    Called on the driver; the wrapper runs in workers. A worker that is reused collects garbage after each task
+    (``pyspark.daemon``, 4.x). With NumPy, Arrow and PySpark imported that takes 29 ms, longer than some tasks. So the
+    first task in a worker freezes the existing objects, once, and later collections look only at newer ones.
     """
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

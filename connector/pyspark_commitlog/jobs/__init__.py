@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands, and what they share."""
+"""What the commands share: errors, exit codes, sessions, output, and the sources of messages."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where messages come from that are to be appended: files with rows, or another store."""
+"""The source of the messages to append: files of rows, or another store."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ _COPIED: Final = (
     "prepared_transaction_offset",
     "properties_string",
 )
-"""Columns of a store that make the same message again."""
+"""Columns of a store from which the same message can be made again."""
 
 _REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
-"""Columns that a message keeps in another topic: it was never delivered there, and has no queue yet."""
+"""Columns that a message keeps in another topic: it has not been delivered there, and has no queue yet."""
 
 _OF_DELIVERY: Final = (DELAY, "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP")
-"""Properties by which a broker delivers a message elsewhere; they do not go to another topic."""
+"""Properties by which a broker delivers a message elsewhere; they are not copied to another topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendSource:
-    """Rows to be appended.
+    """Rows to append.
 
     Attributes
     ----------
     format : str
-        ``parquet``, ``json`` (a line each), ``csv`` (with a header) or ``store``.
+        ``parquet``, ``json`` (one object per line), ``csv`` (with a header) or ``store``.
     path : str
     read_options : mapping
         For the reader of the format.
     to_topic : str or None
-        From a store: the messages are to be new ones of this topic.
+        From a store: append them as new messages of this topic.
     keeps_store_timestamp : bool
-        From a store: whether store times go along.
+        From a store: whether messages keep their store times.
     is_base64 : bool
         From JSON and CSV: whether bodies are in base64.
     """
@@ -110,7 +110,7 @@ class AppendSource:
 
 
 def zone_of(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the session's time zone as an option if options have times: here it is known even if nobody set it."""
+    """Return the session's time zone as an option if options have times: here it is known even if it is not set."""
     zone = spark.conf.get(SESSION_ZONE)
     has_times = any(name.lower() in ("startingtimestamp", "endingtimestamp") for name in options)
     return {"timeZone": zone} if has_times and zone is not None else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a store has the topics, queues and key that a command was asked for."""
+"""Checks that a store has the topics, queues and key that a command names."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 __all__ = ["check_asked_for"]
 
 _ROWS: Final = frozenset(option.name.lower() for option in OPTIONS if option.scope in {"rows", "columns"})
-"""Options that choose rows or columns: what a store has does not depend on them."""
+"""Options that select rows or columns: what a store has does not depend on them."""
 
 _MOST_SHOWN: Final = 20
 _MOST_CHANGES: Final = 3
-"""Characters by which a key may differ from one that is taken for the one that was meant."""
+"""How many characters a key may differ in from the one that an error suggests."""
 
 
 def check_asked_for(spark: SparkSession, path: str, options: Mapping[str, str]) -> None:
-    """Refuse topics that a store has neither in its log nor beside it, and a queue or key that no message has.
+    """Refuse topics that neither the log nor the store's other files have, and a queue or key that no message has.
 
-    The log is read only for what the directories of the store do not tell, and then a narrow column of it.
+    The log is read only for what the directories of the store do not show, and then only a narrow column.
 
     Parameters
     ----------
     spark : SparkSession
     path : str
-        Of the store that is read.
+        The store that is read.
     options : mapping of str to str
-        Those of reading it, with names in any case.
+        Read options, with names in any case.
 
     Raises
     ------
     InvalidOptionError
-        If there is no such topic, queue or key; the nearest name is offered.
+        If there is no such topic, queue or key; the message suggests the nearest name.
     """
     read = CommitLogOptions.from_spark({**options, "path": path}).read
     given = {name.lower(): text for name, text in options.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command ends: its exit code, and one paragraph for whatever went wrong."""
+"""Runs a command: turns whatever goes wrong into an exit code and one paragraph on standard error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CODES: Final = {
     UnsupportedStoreError: ExitCode.REFUSED,
     StoreLockedError: ExitCode.REFUSED,
 }
-"""All other errors mean that the command could not look."""
+"""Exit codes by error; all other errors mean that the command could not read the store."""
 
 _NO_PATH: Final = "PATH_NOT_FOUND"
 """Spark's name for an error that corresponds to `StoreNotFoundError`."""
@@ -44,7 +44,7 @@ _OF_SPARK: Final = ("PySparkException", "Py4JError")
 
 
 def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreError]) -> int:
-    """Run a command, and write to standard error what ends it.
+    """Run a command, and write to standard error why it failed, if it does.
 
     Parameters
     ----------
@@ -52,26 +52,26 @@ def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreErro
         What the paragraph begins with.
     run : callable
     *refused : type of StoreError
-        Errors that mean in this command that it refuses.
+        Further errors by which this command refuses to go on.
 
     Returns
     -------
     int
-        The exit code. An error that nobody foresaw is shown with its traceback and is `ExitCode.FAILED`: the 1 with
-        which Python would end it is for findings.
+        The exit code. An unexpected error is shown with its traceback and is `ExitCode.FAILED`, because Python's own
+        exit code, 1, stands for findings.
     """
     logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
-    logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark's, of what is raised
+    logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark raises it, too
     try:
         return int(run())
-    except Exception as error:  # noqa: BLE001 -- a bug is no finding
+    except Exception as error:  # noqa: BLE001 -- a bug is not a finding
         code, text = _end(error, *refused)
         sys.stderr.write(f"{name}: {text}\n")
         return int(code)
 
 
 def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
-    """Choose the exit code and the words for whatever a command raised."""
+    """Choose the exit code and the message for whatever a command raised."""
     if isinstance(error, (StoreError, OSError)) or _is_of_spark(error):
         return error_end(error, *refused)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _SPARK:
@@ -84,17 +84,17 @@ def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
 
 
 def _is_of_spark(error: Exception) -> bool:
-    """Return whether an error is one of PySpark's or of Py4J's, which need not be installed."""
+    """Return whether an error comes from PySpark or Py4J, which need not be installed."""
     return any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__)
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
-    """Let a command say its version by ``--version``."""
+    """Add ``--version`` to a command."""
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
 
 
 def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
-    """Choose the exit code and the words for an error; one that Spark brings, or its cause, is a text that quotes ours.
+    """Choose the exit code and the message for an error; Spark's errors, or their causes, quote ours as text.
 
     Parameters
     ----------
@@ -117,13 +117,13 @@ def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, s
 
 
 def _condition(error: Exception) -> str:
-    """Return the name that Spark has for an error; empty without."""
+    """Return Spark's name for an error; empty if it has none."""
     condition = getattr(error, "getCondition", None)  # of a PySparkException
     return (condition() or "") if callable(condition) else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Iterate over an error and what caused it: of a commit that failed Spark says only that it aborted the job."""
+    """Yield an error and its causes: for a failed commit, Spark's own error says only that the job was aborted."""
     while error is not None:
         yield error
-        error = error.__cause__ or getattr(error, "_cause", None)  # where PySpark keeps what Java gave
+        error = error.__cause__ or getattr(error, "_cause", None)  # where PySpark keeps the cause that Java reported

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exit codes of all commands: one table, behind the commands, their ``--help`` and ``docs/exit-codes.md``."""
+"""The exit codes of all commands: one table for the commands, their ``--help`` and ``docs/exit-codes.md``."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _HELP_WIDTH: Final = 100
 
 
 class ExitCode(IntEnum):
-    """How a command ends.
+    """The exit codes of commands.
 
     Attributes
     ----------
     meaning : str
-        For users, a clause without a full stop.
+        A clause for users, without a full stop.
     """
 
     meaning: str
 
     def __new__(cls, value: int, meaning: str) -> Self:
-        """Make a member of its number and its meaning."""
+        """Make a member from its number and its meaning."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
@@ -47,7 +47,7 @@ def exit_code_help(remark: str) -> str:
     Parameters
     ----------
     remark : str
-        What the codes mean for this command beyond that; ends with a full stop.
+        What else the codes mean for this command; ends with a full stop.
     """
     lines = ["exit codes:"]
     for code in ExitCode:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a job's words and its report in JSON go."""
+"""Where a job's text output and its JSON report go."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["words_beside", "write_json"]
 
 
 def words_beside(target: str | None) -> TextIO:
-    """Return where words go: standard output, unless the report goes there."""
+    """Return the stream for text: standard output, or standard error if the report goes to standard output."""
     return sys.stderr if target == "-" else sys.stdout
 
 
@@ -25,7 +25,7 @@ def write_json(report: Mapping[str, object], target: str | None) -> None:
     Raises
     ------
     OSError
-        As the system says.
+        If the file can't be written.
     """
     text = json.dumps(report, indent=1) + "\n"
     if target == "-":

@@ -21,23 +21,23 @@ __all__ = ["job_session", "require_classic"]
 
 @contextmanager
 def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSession]:
-    """Provide the session that is there, or one of its own for as long as it is needed.
+    """Provide the running session, or a new one that is stopped at the end.
 
-    Its own is made by `pyspark_commitlog.spark_session`. Nothing is set that ``spark-submit`` or a configuration file
-    decides, but for Spark's own progress bar: what a job says may be saved, and on a terminal it has its own
-    (`pyspark_commitlog.progress`).
+    A new one is made by `pyspark_commitlog.spark_session`. Settings of ``spark-submit`` and configuration files are
+    kept, except that Spark's own progress bar is off: a job's output may be saved, and on a terminal the job draws its
+    own bar (`pyspark_commitlog.progress`).
 
     Parameters
     ----------
     name : str
-        Of the application.
+        Name of the application.
     needs_context : bool
-        Whether it has to be a session with a ``sparkContext``.
+        Whether the job needs a session with a ``sparkContext``.
 
     Raises
     ------
     UnsupportedStoreError
-        If it has to be, and is one of Spark Connect.
+        If it does, and the session is a Spark Connect session.
     """
     active = SparkSession.getActiveSession()
     if active is None and needs_context and "SPARK_REMOTE" in os.environ:
@@ -57,12 +57,12 @@ def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSess
 
 
 def require_classic(spark: SparkSession, what: str) -> None:
-    """Refuse a session of Spark Connect.
+    """Refuse a Spark Connect session.
 
     Raises
     ------
     UnsupportedStoreError
-        If it is one.
+        If the session is one.
     """
     if is_connect(spark):
         raise _refusal(what, "this is a session of Spark Connect; run the command in a Python process that has none")

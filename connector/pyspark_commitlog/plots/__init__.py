@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots for operators, drawn by matplotlib, which the extra ``plots`` brings.
+"""Plots for operators, drawn by matplotlib, which the extra ``plots`` installs.
 
-Each function gives a `matplotlib.figure.Figure` without background, to be read on light and on dark paper: a notebook
-shows it as the value of a cell, and ``figure.savefig("rates.png")`` keeps it.
+Each function returns a `matplotlib.figure.Figure` that is readable on light and dark pages: a notebook shows it as the
+value of a cell, and ``figure.savefig("rates.png")`` saves it.
 
     log = spark.read.format("commitlog").option("columns", "topic,store_timestamp,store_size").load(store)
     plots.message_rates(log)
@@ -63,11 +63,11 @@ _MOST_TOPICS: Final = len(COLOURS)
 _MOST_ROWS: Final = 20
 _WHOLE: Final = 100
 _PERCENTILE_COLOURS: Final = (BLUE, ORANGE, VERMILLION)
-_LEAST_MS: Final = 1.0  # the resolution of the times; a log scale has no zero
+_LEAST_MS: Final = 1.0  # the resolution of timestamps; a log scale has no zero
 
 
 def message_rates(messages: Messages, bin_seconds: int | None = None) -> Figure:
-    """Draw messages and bytes a minute by topic, stacked, over store time.
+    """Draw messages and bytes per minute by topic, stacked, over store time.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def message_rates(messages: Messages, bin_seconds: int | None = None) -> Figure:
     Raises
     ------
     InvalidOptionError
-        If a column is not there, or no message.
+        If a column is missing, or there is no message.
     ModuleNotFoundError
         If matplotlib is not installed.
     """
@@ -109,7 +109,7 @@ def message_rates(messages: Messages, bin_seconds: int | None = None) -> Figure:
 
 
 def _stack(axes: Axes, found: Rates, values: npt.NDArray[np.int64], name: str, unit: str) -> dict[str, Artist]:
-    """Draw one panel; gives what it shows of each topic, in the order of the stack from above."""
+    """Draw one panel; return the artist of each topic, in the order of the stack from the top."""
     edges = np.append(found.begins, found.begins[-1] + found.bin_seconds * 1000) / 1000
     layers = _merged(found.topics, values * 60 / found.bin_seconds)
     colours = topic_colours(list(layers))
@@ -127,7 +127,7 @@ def _stack(axes: Axes, found: Rates, values: npt.NDArray[np.int64], name: str, u
 
 
 def _merged(topics: Sequence[str], values: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the values by topic, with the smallest topics as one if there are more than colours."""
+    """Return the values by topic; if there are more topics than colours, the smallest are combined."""
     if len(topics) <= _MOST_TOPICS + 1:
         return dict(zip(topics, values, strict=True))
     layers = dict(zip(topics[:_MOST_TOPICS], values[:_MOST_TOPICS], strict=True))
@@ -135,12 +135,12 @@ def _merged(topics: Sequence[str], values: npt.NDArray[np.float64]) -> dict[str,
 
 
 def segment_map(messages: Messages) -> Figure:
-    """Draw whose bytes are in which segment of the log: a row a topic, a column a file.
+    """Draw the bytes of each topic in each segment of the log: one row per topic, one column per file.
 
     Parameters
     ----------
     messages : DataFrame, pyarrow.Table or pyarrow.RecordBatchReader
-        With columns `topic`, `segment` and `store_size`; with `store_timestamp` the map also says when files began.
+        With columns `topic`, `segment` and `store_size`; with `store_timestamp` the map also shows when files begin.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def segment_map(messages: Messages) -> Figure:
     Raises
     ------
     InvalidOptionError
-        If a column is not there, or no message.
+        If a column is missing, or there is no message.
     ModuleNotFoundError
         If matplotlib is not installed.
     """
@@ -184,7 +184,7 @@ def _rows(topics: Sequence[str], sizes: npt.NDArray[np.int64]) -> dict[str, npt.
 
 
 def _first_times(axes: Axes, times: npt.NDArray[np.int64] | None, places: npt.NDArray[np.int64]) -> str:
-    """Label the columns with the times of their first records, if they are known; gives the note that says so."""
+    """Label the columns with the times of their first records, if known; return the note that explains them."""
     if times is None:
         return ""
     top = axes.secondary_xaxis("top")
@@ -209,8 +209,8 @@ def store_latency(
 ) -> Figure:
     """Draw how long messages took from the producer's clock to the log, as percentiles over store time.
 
-    Delayed messages, and those that are tried again, kept the time of their birth: leave out the topics with `%` in
-    their names, `SCHEDULE_TOPIC_XXXX`, and those that delayed messages go to.
+    Delayed and retried messages keep the time when they were born: leave out topics with `%` in their names,
+    `SCHEDULE_TOPIC_XXXX`, and the topics that delayed messages are delivered to.
 
     Parameters
     ----------
@@ -224,12 +224,12 @@ def store_latency(
     Returns
     -------
     matplotlib.figure.Figure
-        Times below 1 ms, and negative ones, which clocks that disagree make, are drawn as 1 ms.
+        Times below 1 ms, and negative ones, which result from clocks that differ, are drawn as 1 ms.
 
     Raises
     ------
     InvalidOptionError
-        If a column is not there, or no message, or the percentiles are not as they have to be.
+        If a column is missing, there is no message, or the percentiles are invalid.
     ModuleNotFoundError
         If matplotlib is not installed.
     """
@@ -261,7 +261,7 @@ def store_latency(
 
 
 def _name_lines(axes: Axes, ends: npt.NDArray[np.float64], names: Sequence[str], colours: Sequence[str]) -> None:
-    """Write names behind the right ends of lines on a log scale, apart from each other."""
+    """Write names after the right ends of lines on a log scale, without overlap."""
     low, high = np.log10(axes.get_ylim())
     places = apart(((np.log10(ends) - low) / (high - low)).tolist(), 0.075)
     for place, name, colour in zip(places, names, colours, strict=True):
@@ -280,18 +280,18 @@ def queue_depth(store: str | os.PathLike[str], config: MessageStoreConfig | None
     store : path
         The store root.
     config : MessageStoreConfig, optional
-        Of the store, if its files do not have RocketMQ's own sizes.
+        The store's configuration, if its files do not have RocketMQ's default sizes.
 
     Returns
     -------
     matplotlib.figure.Figure
-        On the left a bar a topic, in which each queue is a piece; on the right a bar for each topic of a group that is
-        behind, with the age of the oldest message, as it was when the store's last message came.
+        On the left one bar per topic, divided into queues; on the right one bar for each topic of a group that lags,
+        with the age of its oldest message when the store's last message was stored.
 
     Raises
     ------
     InvalidOptionError
-        If there is no queue.
+        If the store has no queue.
     StoreError
         If the store can't be opened.
     ModuleNotFoundError
@@ -311,7 +311,7 @@ def queue_depth(store: str | os.PathLike[str], config: MessageStoreConfig | None
 
 
 def _others(lags: Sequence[GroupLag]) -> str:
-    """Sum up those that have no bar, the smallest ones."""
+    """Summarise the smallest lags, which have no bar."""
     left = sum(lag.messages for lag in lags)
     return f"{len(lags)} more: {f'{left:,} in all' if left else 'nothing left'}" if lags else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bars with a number at the end of each: what was measured, and how far the rounds of it lie apart."""
+"""Bar charts of measured rates: a number at the end of each bar, and the spread between rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["bar_axes", "throughput"]
 
 _ROOM: Final = 1.3
-"""Width of the axes, in longest bars: the number after the bar wants the rest."""
+"""Width of the axes in lengths of the longest bar: the number after the bar needs the rest."""
 
 
 def throughput(
@@ -29,17 +29,17 @@ def throughput(
     *,
     compared_with: Collection[str] = (),
 ) -> Figure:
-    """Draw a bar for each measured rate, or for each set of rounds in which it was measured.
+    """Draw a bar for each rate, which was measured once or in several rounds.
 
     Parameters
     ----------
     values : mapping of str to float, or to a sequence of float
-        Rates by name, drawn in this order. Of several rounds the bar shows the median, and a line across its end shows
-        the range from the slowest to the fastest: where two lines overlap, the difference may be noise.
+        Rates by name, drawn in this order. With several rounds the bar shows the median, and a line across its end
+        shows the range from the slowest to the fastest: where two lines overlap, the difference may be noise.
     name : str
         Title above the bars.
     unit : str
-        Of the rates; written with SI prefixes.
+        Unit of the rates; written with SI prefixes.
     compared_with : collection of str
         Names of the rates that the others are compared with; their bars are grey.
 
@@ -80,7 +80,7 @@ def _draw_bar(axes: Axes, row: int, measured: Sequence[float], unit: str, colour
 
 
 def bar_axes(axes: Axes, names: Sequence[str], width: float, rows: int) -> None:
-    """Make room for the numbers after the bars, which make an axis unnecessary."""
+    """Make room for the numbers after the bars, which replace a value axis."""
     bare_axes(axes, grid=None)
     axes.spines["bottom"].set_visible(False)
     axes.set_xlim(0, width)

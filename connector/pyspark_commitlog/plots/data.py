@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers behind the plots: few enough to draw, whatever the size of the store.
+"""The numbers that the plots show: few enough to draw, whatever the size of the store.
 
-They come from a DataFrame of ``format("commitlog")``, then Spark does the counting, or from an Arrow table of
+They come from a DataFrame of ``format("commitlog")``, where Spark does the counting, or from an Arrow table of
 `store_core.read_messages`.
 """
 
@@ -48,7 +48,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class SegmentBytes:
-    """Whose bytes are in which segment; topics with the most bytes come first.
+    """The bytes of each topic in each segment; topics with the most bytes come first.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class SegmentBytes:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """How long messages took from their birth to the log.
+    """How long messages took from the producer to the log.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def rates(messages: Messages, bin_seconds: int | None = None) -> Rates:
     messages : DataFrame, Table or RecordBatchReader
         With columns `topic`, `store_timestamp` and `store_size`.
     bin_seconds : int, optional
-        By default such that there are at most 120 bins, for which a DataFrame is read once more.
+        By default such that there are at most 120 bins; a DataFrame is then read twice.
     """
     rows, seconds = binned(messages, bin_seconds, ("topic",), {"store_size": "sum"})
     topics, place = _ranked(rows["topic"], rows["count"])
@@ -135,7 +135,7 @@ def store_latencies(
 ) -> Latencies:
     """Measure from `born_timestamp` to `store_timestamp`, by time.
 
-    Messages that were delayed or are tried again kept the time of their birth, so leave out their topics before.
+    Delayed and retried messages keep the time when they were born, so leave out their topics first.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def store_latencies(
     percentiles : sequence of float
         From 0 to 100; between two messages they are interpolated.
     bin_seconds : int, optional
-        By default such that there are at most 120 bins, for which a DataFrame is read once more.
+        By default such that there are at most 120 bins; a DataFrame is then read twice.
     """
     rows, seconds = binned(messages, bin_seconds, (), {"latency": "percentile"}, percentiles)
     order = np.argsort(rows["bin"].to_numpy())
@@ -154,7 +154,7 @@ def store_latencies(
 
 
 def _ranked(topics: pa.ChunkedArray, weights: pa.ChunkedArray) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
-    """Order topics by weight, then by name; gives them, and the place of each row's topic among them."""
+    """Order topics by weight, then by name; return them, and the index of each row's topic among them."""
     total: dict[str, int] = {}
     for topic, weight in zip(topics.to_pylist(), weights.to_pylist(), strict=True):
         total[topic] = total.get(topic, 0) + weight
@@ -164,7 +164,7 @@ def _ranked(topics: pa.ChunkedArray, weights: pa.ChunkedArray) -> tuple[tuple[st
 
 
 def _time_axis(bins: pa.ChunkedArray, seconds: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the begins of all bins from the first to the last, ms, and the place of each row's bin among them."""
+    """Return the begins of all bins from the first to the last, ms, and the index of each row's bin among them."""
     numbers = bins.to_numpy()
     first, last = int(numbers.min()), int(numbers.max())
     return np.arange(first, last + 1, dtype=np.int64) * (seconds * 1000), numbers - first

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups messages and adds them up: by Spark if they are a DataFrame, by Arrow if they are a table."""
+"""Groups and totals of messages: computed by Spark for a DataFrame, by Arrow for a table."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Messages", "binned", "column_names", "grouped"]
 
 Messages: TypeAlias = "DataFrame | pa.Table | pa.RecordBatchReader"
-"""Rows of the view `messages`, with at least the columns that a function names."""
+"""Rows of the view `messages`, with at least the columns that a function lists."""
 
 _BIN_SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
 _MOST_BINS: Final = 120
 
 
 def column_names(messages: Messages) -> frozenset[str]:
-    """Report which columns there are."""
+    """Return the names of the columns."""
     return frozenset(messages.schema.names)
 
 
@@ -47,7 +47,7 @@ def binned(
     totals: dict[str, str],
     percentiles: Sequence[float] = (),
 ) -> tuple[pa.Table, int]:
-    """Group by keys and time; gives the rows, with numbers of bins since the epoch, and seconds a bin."""
+    """Group by keys and time; return the rows, with numbers of bins since the epoch, and the seconds per bin."""
     if isinstance(messages, pa.RecordBatchReader):
         messages = messages.read_all()
     needed = {"born_timestamp" if name == "latency" else name for name in totals}
@@ -71,7 +71,7 @@ def grouped(
     bin_seconds: int = 1,
     percentiles: Sequence[float] = (),
 ) -> pa.Table:
-    """Return a row a group: its keys, `count`, and the totals under the names of their columns; times are in ms."""
+    """Return one row per group: its keys, `count`, and the totals under the names of their columns; times in ms."""
     _require(messages, {*keys, *totals} - {"bin", "latency"})
     if isinstance(messages, pa.RecordBatchReader):
         messages = messages.read_all()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the queues of a store, and how far its consumer groups are."""
+"""The depth of a store's queues, and the lag of its consumer groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["GroupLag", "QueueDepth", "QueueState", "group_lags", "queue_depths",
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """A consume queue, from its first message that is still there to the one behind the last."""
+    """A consume queue, from its first message that is still there to the one after the last."""
 
     topic: str
     queue_id: int
@@ -35,11 +35,11 @@ class GroupLag:
     ----------
     group, topic : str
     messages : int
-        Between what the group has committed and the ends of the queues.
+        Messages between the committed offsets and the ends of the queues.
     skipped : int
-        Messages before the queues' first ones: committed offsets that retention has overtaken.
+        Messages that were deleted before the group consumed them: committed offsets before the queues' first ones.
     oldest : int, optional
-        Store time of the oldest message that is not consumed, ms; None if there is none.
+        Store time of the oldest message that is not consumed, ms; None if all are consumed.
     """
 
     group: str
@@ -59,7 +59,7 @@ class QueueState:
 
 
 def queue_depths(store: DefaultMessageStore) -> tuple[QueueDepth, ...]:
-    """List the queues of a store that is open, by topic and id."""
+    """List the queues of an open store, by topic and id."""
     queues = store.consume_queue_store.queues()
     return tuple(
         QueueDepth(queue.topic, queue.queue_id, max(queue.min_offset_in_queue, 0), queue.max_offset_in_queue)
@@ -68,14 +68,14 @@ def queue_depths(store: DefaultMessageStore) -> tuple[QueueDepth, ...]:
 
 
 def group_lags(store: DefaultMessageStore) -> tuple[GroupLag, ...]:
-    """List what groups are behind, by ``config/consumerOffset.json``, the largest lag first.
+    """List the lags of consumer groups by ``config/consumerOffset.json``, the largest first.
 
-    An offset behind a queue's end, which a lost tail leaves, counts as no lag.
+    An offset after a queue's end, as a lost tail leaves it, counts as no lag.
 
     Parameters
     ----------
     store : DefaultMessageStore
-        An open one.
+        An open store.
     """
     offsets = ConsumerOffsetManager(store.path)
     offsets.load()
@@ -87,7 +87,7 @@ def group_lags(store: DefaultMessageStore) -> tuple[GroupLag, ...]:
 
 
 def read_queues(path: str | os.PathLike[str], config: MessageStoreConfig | None = None) -> QueueState:
-    """Open a store to read, and give its queues and the lags of its groups."""
+    """Open a store for reading, and return its queues and the lags of its groups."""
     with DefaultMessageStore.open(path, config, read_only=True) as store:
         queues = queue_depths(store)
         last = [

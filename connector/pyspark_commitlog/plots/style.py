@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How plots look: colours that colour-blind readers tell apart, on light paper and on dark, and units that are said."""
+"""The style of plots: colours that colour-blind readers can tell apart, readable axes, numbers with units."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ __all__ = [
 ]
 
 INK: Final = "#24292f"
-"""Text: its contrast to `PAPER` is 14.6."""
+"""Text colour: its contrast to `PAPER` is 14.6."""
 PAPER: Final = "#ffffff"
-"""The background: notebooks with a dark theme show the plot as a card, and its text stays readable."""
+"""Background: in a dark theme the plot looks like a card, and its text stays readable."""
 LINE: Final = "#80808059"
-"""Grid and axes: faint, on light paper and on dark."""
+"""Colour of grid and axes: faint on light and dark pages."""
 GREY: Final = "#8c8c8c"
 
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
 VERMILLION: Final = "#D55E00"
 COLOURS: Final = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", VERMILLION, "#B8AD2B")
-"""Okabe and Ito's, without the black, which dark paper swallows; their yellow is darker, or light paper would."""
+"""Okabe and Ito's colours, without black, which disappears on dark pages, and with a darker yellow for light ones."""
 
 TEXT: Final = 10.0
-"""Size of text, in points: what is 9 inches wide is shown in a column of some 8."""
+"""Text size in points: a figure 9 inches wide is shown in a column of about 8."""
 _WIDTH: Final = 9.0
 _DPI: Final = 160
 _PAD: Final = 0.08
@@ -81,7 +81,7 @@ def new_figure(
         Inches; the width is the same for all.
     rows, columns : int
     **grid
-        Handed to `Figure.subplots`.
+        Passed to `Figure.subplots`.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def new_figure(
         ) from None
 
     class CommitLogFigure(Figure):
-        """A figure that notebooks show as the value of a cell, in full resolution, whatever backend there is."""
+        """A figure that notebooks show as the value of a cell, in full resolution, whatever the backend."""
 
         def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
             buffer = io.BytesIO()
@@ -114,7 +114,7 @@ def new_figure(
 
 
 def bare_axes(axes: Axes, *, grid: str | None = "y") -> None:
-    """Leave of the axes what is needed: a line below, faint lines behind, quiet numbers."""
+    """Reduce the axes to what is needed: a base line, a faint grid, and unobtrusive numbers."""
     axes.set_facecolor("none")
     for side in ("top", "left", "right"):
         axes.spines[side].set_visible(False)
@@ -129,35 +129,35 @@ def bare_axes(axes: Axes, *, grid: str | None = "y") -> None:
 
 
 def title(axes: Axes, text: str, note: str = "") -> None:
-    """Say above the left corner what is drawn, in which unit; a note goes to the right corner."""
+    """Write a title above the left corner, and a note above the right one."""
     axes.set_title(text, loc="left", color=INK, fontsize=_TITLE, fontweight="bold", pad=8)
     if note:
         axes.set_title(note, loc="right", color=INK, fontsize=TEXT, pad=8)
 
 
 def few_ticks() -> MaxNLocator:
-    """Return at most five round ticks."""
+    """Return a locator of at most five round ticks."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 -- an extra
 
     return MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10])
 
 
 def no_ticks() -> NullLocator:
-    """Return none."""
+    """Return a locator of no ticks."""
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 -- an extra
 
     return NullLocator()
 
 
 def quantity_formatter(unit: str) -> FuncFormatter:
-    """Write ticks as `si` does."""
+    """Return a formatter that writes ticks as `si` does."""
     from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 -- an extra
 
     return FuncFormatter(lambda value, _: si(value, unit))
 
 
 def sequential_colours() -> ListedColormap:
-    """Return viridis without its ends, which dark and light paper swallow."""
+    """Return viridis without its ends, which disappear on dark and light pages."""
     from matplotlib import colormaps  # noqa: PLC0415 -- an extra
     from matplotlib.colors import ListedColormap  # noqa: PLC0415 -- an extra
 
@@ -165,7 +165,7 @@ def sequential_colours() -> ListedColormap:
 
 
 def topic_colours(topics: Sequence[str]) -> dict[str, str]:
-    """Return each topic its colour; behind the seventh all are grey."""
+    """Return the colour of each topic; after the seventh all are grey."""
     return {topic: COLOURS[place] if place < len(COLOURS) else GREY for place, topic in enumerate(topics)}
 
 
@@ -181,7 +181,7 @@ def time_axis(axes: Axes, begins_ms: npt.NDArray[np.int64], end_ms: int) -> None
 
 
 def times_of_day(times_ms: npt.NDArray[np.int64]) -> tuple[list[str], str]:
-    """Write times, with the day if they are of several; gives them, and a note that says what they are."""
+    """Format times, with the day if there are several; return them, and a note that says what they are."""
     times = [datetime.fromtimestamp(int(time) // 1000, UTC) for time in times_ms]
     if len({time.date() for time in times}) > 1:
         return [f"{time.day} {time:%b %H:%M}" for time in times], "first record stored, UTC"
@@ -199,7 +199,7 @@ def _days(begin: int, end: int) -> str:
 
 
 def si(value: float, unit: str = "") -> str:
-    """Write a number with three digits at most and an SI prefix.
+    """Format a number with at most three digits and an SI prefix.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def si(value: float, unit: str = "") -> str:
 
 
 def binary_bytes(value: int) -> str:
-    """Write an offset or a size that comes in powers of two.
+    """Format an offset or a size in binary units.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def binary_bytes(value: int) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """Write a time with the unit that fits.
+    """Format a duration with the unit that fits.
 
     Examples
     --------
@@ -264,5 +264,5 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
 
 
 def behind_bar(axes: Axes, value: float, row: float, text: str) -> None:
-    """Write a text behind the end of a bar to the right."""
+    """Write a text to the right of a bar's end."""
     axes.annotate(text, (value, row), xytext=(5, 0), textcoords="offset points", va="center", color=INK, fontsize=TEXT)

@@ -27,21 +27,21 @@ __all__ = ["Describe", "ProgressWatch", "describe_stage", "spark_progress"]
 
 _SECONDS_BETWEEN: Final = 0.25
 _SECONDS_TO_END: Final = 5.0
-"""How long a thread is waited for whose question to Spark is not answered."""
+"""How long to wait for the thread if Spark does not answer it."""
 
 _ONE_AT_A_TIME: Final = Lock()
-"""Held by who shows progress: two bars would show the same stages."""
+"""Held while progress is shown: two bars would show the same stages."""
 
 
 class Describe(Protocol):
-    """Chooses the words for a stage."""
+    """Chooses the text for a stage."""
 
     def __call__(self, tasks: StageTasks, others: int, pace: float) -> StageView:
-        """Describe a stage with its tasks a second, 0 if that is not known yet, while others run beside it."""
+        """Describe a stage at its pace, in tasks per second or 0 if not known yet, while `others` run beside it."""
 
 
 def describe_stage(tasks: StageTasks, others: int, pace: float) -> StageView:
-    """Describe any stage: its number, tasks a second, what runs and what failed.
+    """Describe any stage: its number, tasks per second, and running and failed tasks.
 
     Examples
     --------
@@ -59,25 +59,24 @@ def describe_stage(tasks: StageTasks, others: int, pace: float) -> StageView:
 def spark_progress(
     spark: SparkSession, *, stream: TextIO | None = None, describe: Describe = describe_stage
 ) -> Iterator[None]:
-    """Show how far Spark's tasks are, as long as the block runs; then take the bar away, also if a job has failed.
+    """Show the progress of Spark's tasks while the block runs; then remove the bar, also if a job has failed.
 
-    Shown is the oldest running stage of the session's application, whoever started it: its number, how many of its
-    tasks are done, how many a second, and how long it will take. In Jupyter that is a bar in the cell, on a terminal a
-    bar on standard error; where standard error is a file or a pipe, nothing. Bars are drawn by tqdm
-    (the extra ``progress``); without it there is a line of text. Inside a block that shows
-    progress, another one shows nothing.
+    It shows the oldest running stage of the session's application, whoever started it: its number, how many of its
+    tasks are done, how many per second, and the time left. In Jupyter it is a bar in the cell, on a terminal a bar on
+    standard error; if standard error is a file or a pipe, nothing is shown. Bars are drawn by tqdm (the extra
+    ``progress``); without it there is a line of text. Inside a block that shows progress, another one shows nothing.
 
-    Nothing is shown either on a terminal where Spark draws its own bar, which can't be switched off later: start the
-    session with ``spark.ui.showConsoleProgress=false`` for this one.
+    Nothing is shown on a terminal where Spark draws its own bar, either, which can't be switched off later: start the
+    session with ``spark.ui.showConsoleProgress=false`` to see this one.
 
     Parameters
     ----------
     spark : SparkSession
-        A session in this process, or one of Spark Connect, whose server tells its progress every two seconds.
+        A session in this process, or a Spark Connect session, whose server reports progress every two seconds.
     stream : text file, optional
         Where to draw, if it is a terminal. Standard error by default.
     describe : callable, optional
-        Chooses the words.
+        Chooses the text.
     """
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         yield
@@ -94,12 +93,12 @@ def spark_progress(
 
 
 def _has_own_bar(spark: SparkSession) -> bool:
-    """Return whether Spark draws on the terminal itself. What a Connect server draws is on the server's."""
+    """Return whether Spark draws on this terminal itself; a Connect server draws on its own."""
     return not is_connect(spark) and spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true"
 
 
 class ProgressWatch:
-    """Brings what Spark runs to a display.
+    """Shows on a display what Spark is running.
 
     Parameters
     ----------
@@ -107,7 +106,7 @@ class ProgressWatch:
     display : Display
     describe : Describe
     clock : callable
-        Gives seconds.
+        Returns seconds.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class ProgressWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Look every quarter of a second, in a thread that ends with the block."""
+        """Update the display every quarter of a second, in a thread that ends with the block."""
         thread = Thread(target=self._run, name="spark-progress", daemon=True)
         thread.start()
         try:
@@ -140,7 +139,7 @@ class ProgressWatch:
             self._display.close()
 
     def look(self) -> None:
-        """Show the oldest running stage; if none runs, the display stays as it is."""
+        """Show the oldest running stage; if none is running, leave the display as it is."""
         found = self._stages.running()
         if not found:
             return
@@ -149,7 +148,7 @@ class ProgressWatch:
             self._display.show(view)
 
     def _pace(self, tasks: StageTasks, now: float) -> float:
-        """Return the tasks per second since the stage was first seen; how long earlier ones took is unknown."""
+        """Return the tasks per second since the stage was first seen; how long earlier tasks took is unknown."""
         last, self._last = self._last, tasks
         if last is None or last.stage != tasks.stage or last.done > tasks.done:
             self._done_before, self._began = tasks.done, now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where progress is shown: a bar of tqdm's, a line on a terminal, or the output of a notebook's cell."""
+"""Displays of progress: a tqdm bar, a line on a terminal, or the output of a notebook cell."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StageView:
     done, total : int
         Tasks.
     pace : float
-        Tasks a second; 0 if that is not known yet.
+        Tasks per second; 0 if not known yet.
     notes : tuple of str
         Rates and the like.
     """
@@ -50,11 +50,11 @@ class Display(Protocol):
         """Show a stage in place of what was shown before."""
 
     def close(self) -> None:
-        """Leave no trace of it."""
+        """Remove all traces of the display."""
 
 
 def progress_line(view: StageView) -> str:
-    """Make a line of text: what, how much of it, how fast, how long it will take.
+    """Return a line of text: what is running, how much is done, how fast, and the time left.
 
     Examples
     --------
@@ -75,13 +75,13 @@ def choose_display(stream: TextIO | None = None, is_taken: Callable[[], bool] = 
     stream : text file, optional
         Standard error by default.
     is_taken : callable
-        Tells whether somebody else draws on the terminal; asked if there is one.
+        Returns whether something else draws on the terminal; called only if there is one.
 
     Returns
     -------
     Display or None
-        In Jupyter tqdm's bar if there are ``tqdm`` and ``ipywidgets``, else a line in the cell's output. On a terminal
-        tqdm's bar, or a line if there is no ``tqdm``. None elsewhere: what is saved to a file is no place for a bar.
+        In Jupyter a tqdm bar if ``tqdm`` and ``ipywidgets`` are installed, else a line in the cell's output. On a
+        terminal a tqdm bar, or a line without ``tqdm``. None elsewhere: a bar does not belong in a file.
     """
     if stream is None and _is_jupyter():
         return _notebook_display()
@@ -96,7 +96,7 @@ def choose_display(stream: TextIO | None = None, is_taken: Callable[[], bool] = 
 
 
 def _is_jupyter() -> bool:
-    """Return whether this is a notebook's kernel, not IPython in a terminal."""
+    """Return whether this is a notebook kernel, not IPython in a terminal."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -105,7 +105,7 @@ def _is_jupyter() -> bool:
 def _notebook_display() -> Display:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # tqdm asks for ipywidgets; without them there is our own line
+            warnings.simplefilter("ignore")  # tqdm warns without ipywidgets; we show a line then
             from tqdm.auto import tqdm  # noqa: PLC0415 -- an extra
             from tqdm.notebook import tqdm as notebook_tqdm  # noqa: PLC0415
     except ImportError:
@@ -114,18 +114,18 @@ def _notebook_display() -> Display:
 
 
 class TqdmDisplay:
-    """A bar of tqdm's.
+    """A tqdm bar.
 
     Parameters
     ----------
     make : callable
-        The class.
+        The tqdm class.
     options : dict
-        Of the class. Those of the environment, such as ``TQDM_DISABLE``, count as well.
+        Arguments for the class. Environment variables such as ``TQDM_DISABLE`` apply as well.
     """
 
     def __init__(self, make: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 -- tqdm's own
-        # It is drawn when it is told something, and by nobody else: no monitor, no choice of its own.
+        # Drawn exactly when `show` is called: no monitor thread, no minimum interval.
         quiet = type("QuietBar", (make,), {"monitor_interval": 0})  # type: ignore[arg-type]  # a class
         self._bar = quiet(
             desc="Spark", bar_format=_BAR, leave=False, dynamic_ncols=True, mininterval=0, miniters=0, smoothing=0,
@@ -134,29 +134,29 @@ class TqdmDisplay:
         self._stage = -1
 
     def show(self, view: StageView) -> None:
-        """Draw it, from nothing if it is another stage."""
+        """Draw the bar, started again if this is another stage."""
         if view.stage != self._stage:
             self._stage = view.stage
             self._bar.set_description_str(view.label, refresh=False)
-            self._bar.initial = view.done  # of which tqdm counts no time
+            self._bar.initial = view.done  # tasks whose time tqdm does not count
             self._bar.reset(view.total)
         self._bar.set_postfix_str(", ".join(view.notes), refresh=False)
         self._bar.update(view.done - self._bar.n)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._bar.close()
 
 
 class LineDisplay:
-    """A line of a terminal, written again and again."""
+    """A line on a terminal that is overwritten each time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._shown = 0
 
     def show(self, view: StageView) -> None:
-        """Write the line, as much of it as there is room."""
+        """Write the line, cut to the width of the terminal."""
         self._write(progress_line(view)[: shutil.get_terminal_size().columns - 1])
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class LineDisplay:
 
 
 class CellDisplay:
-    """A line in the output of a notebook's cell, which is empty in the end, also in the file that is saved."""
+    """A line in the output of a notebook cell, which is empty at the end, also in the saved file."""
 
     def __init__(self) -> None:
         from IPython.display import DisplayHandle  # noqa: PLC0415 -- only a kernel has it
@@ -182,9 +182,9 @@ class CellDisplay:
         self._handle.display({"text/plain": ""}, raw=True)
 
     def show(self, view: StageView) -> None:
-        """Put the line in place of the last one."""
+        """Replace the last line by a new one."""
         self._handle.update({"text/plain": progress_line(view)}, raw=True)
 
     def close(self) -> None:
-        """Leave nothing in place of the last one."""
+        """Replace the last line by nothing."""
         self._handle.update({"text/plain": ""}, raw=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark is running: its stages, asked of a session of either kind."""
+"""The stages that Spark is running, for classic and Spark Connect sessions."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ class StageTasks:
 
 
 class Stages(Protocol):
-    """Tells which stages are running."""
+    """Reports which stages are running."""
 
     def running(self) -> list[StageTasks]:
-        """Return the running stages in the order of their numbers. Called by a thread of its own, and never raises."""
+        """Return the running stages in the order of their numbers. Called in a thread of its own; never raises."""
 
     def close(self) -> None:
-        """Let go of the session."""
+        """Release the session."""
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return whether a session is one of Spark Connect, which has no ``sparkContext``."""
+    """Return whether a session is a Spark Connect session, which has no ``sparkContext``."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def stages_of(spark: SparkSession) -> Stages:
-    """Choose the way to ask a session."""
+    """Choose the implementation for a session."""
     return ConnectStages(spark) if is_connect(spark) else ClassicStages(spark)
 
 
 class ClassicStages:
-    """Asks the status tracker of a session in this process: for all that its application runs."""
+    """All stages of the application, from the status tracker of a session in this process."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._tracker = spark.sparkContext.statusTracker()
 
     def running(self) -> list[StageTasks]:
-        """Ask for the running stages; there are none once the session is stopped."""
+        """Return the running stages; none once the session is stopped."""
         try:
             found = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
         except (Py4JError, OSError):
@@ -66,11 +66,11 @@ class ClassicStages:
         )
 
     def close(self) -> None:
-        """Do nothing: the tracker is a view."""
+        """Do nothing: the tracker holds no resources."""
 
 
 class ConnectStages:
-    """Keeps what a Connect server says of its own accord, every two seconds unless the server is set otherwise."""
+    """Stages that a Connect server reports by itself, by default every two seconds."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -82,7 +82,7 @@ class ConnectStages:
         return sorted(stage for stages in self._operations.copy().values() for stage in stages)
 
     def close(self) -> None:
-        """Take the handler away."""
+        """Remove the handler."""
         self._spark.removeProgressHandler(self._take)  # type: ignore[arg-type]  # as above
 
     def _take(
@@ -92,19 +92,19 @@ class ConnectStages:
         operation_id: str | None,
         done: bool,  # noqa: FBT001 -- Spark's signature
     ) -> None:
-        """Take what the server says. Called by the thread that waits for the operation, with these names."""
+        """Store a report of the server. Called by keyword, in the thread that waits for the operation."""
         name = operation_id or ""
         if done:
             self._operations.pop(name, None)
             return
         told = [_stage_of(stage) for stage in stages or () if not getattr(stage, "done", True)]
-        # The tasks that run are not told for each stage.
+        # The number of running tasks is not reported per stage.
         self._operations[name] = [
             StageTasks(stage.stage, stage.total, stage.done, inflight_tasks * (len(told) == 1)) for stage in told
         ]
 
 
 def _stage_of(told: object) -> StageTasks:
-    """Take the figures of ``pyspark.sql.connect.shell.progress.StageInfo``."""
+    """Convert a ``pyspark.sql.connect.shell.progress.StageInfo``."""
     stage, total, done = (int(getattr(told, name)) for name in ("stage_id", "num_tasks", "num_completed_tasks"))
     return StageTasks(stage, total, done)

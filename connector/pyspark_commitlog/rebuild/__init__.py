@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs that rebuild consume queues and key index."""
+"""The commands that rebuild consume queues and the key index."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of the jobs that rebuild."""
+"""The commands ``commitlog-rebuild-consume-queue`` and ``commitlog-rebuild-index``: command lines and reports."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what comes of it")
+    group = parser.add_argument_group("results")
     add = group.add_argument
     add("--output", metavar="DIR", help=f"where the new files go (default STORE/{OUTPUT})")
     add("--replace", action="store_true", help="put them in place of the old files, which are kept in STORE/replaced-N")
@@ -162,5 +162,5 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
 
 def _rebuild_options(options: argparse.Namespace) -> RebuildOptions:
-    """Take from a command line what a rebuild is told; the rest is for the command itself."""
+    """Return the rebuild's options from the command line; the rest is for the command itself."""
     return RebuildOptions(**{each.name: getattr(options, each.name) for each in fields(RebuildOptions)})

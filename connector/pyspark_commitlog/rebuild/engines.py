@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark for the steps of a rebuild, with a session and a progress bar for each."""
+"""Provides Spark for the steps of a rebuild, with a session and a progress bar for each."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["spark_engines"]
 
 
 def spark_engines(size: int) -> EngineSource:
-    """Return a function that provides an engine on Spark for a step, as `StoreRebuild` takes it.
+    """Return a function that provides a Spark engine for a step, as `StoreRebuild` expects it.
 
     Parameters
     ----------
     size : int
-        Bytes of the log that are read, for the bar.
+        Bytes of the log to be read, for the progress bar.
     """
 
     @contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild's progress is called: its stages read the log and write files, in turns."""
+"""The labels of a rebuild's progress: its stages read the log and write files in turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RebuildStages:
     Parameters
     ----------
     size : int
-        Bytes of the log that are read in all.
+        Bytes of the log to be read in total.
     """
 
     def __init__(self, size: int) -> None:
@@ -30,7 +30,7 @@ class RebuildStages:
         self._first = -1
 
     def __call__(self, tasks: StageTasks, others: int, pace: float) -> StageView:
-        """Describe a stage: which half of the work it is and, of the log, bytes a second."""
+        """Describe a stage: which half of the work it is and, for reading, the log's bytes per second."""
         del others
         self._first = tasks.stage if self._first < 0 else self._first
         half = (tasks.stage - self._first) % len(_NAMES)

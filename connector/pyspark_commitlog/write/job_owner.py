@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who runs a job, so that the next one can tell whether it is still there."""
+"""Describes the driver that runs a write, so that a later job can tell whether it is still running."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["is_alive", "owner_text"]
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PROCESSES: Final = Path("/proc")
 _START_TIME: Final = 19
-"""Place of the start time in ``/proc/PID/stat``, behind the program's name."""
+"""Index of the start time in ``/proc/PID/stat``, after the program's name."""
 _JVM: Final = "java"
 _TRUSTED_SECONDS: Final = 7 * 24 * 3600
-"""How long a job that can't be looked at, on another machine, is taken to be running."""
+"""How long a job on another machine, which can't be checked, is assumed to be running."""
 
 
 def owner_text() -> str:
@@ -41,7 +41,7 @@ def owner_text() -> str:
 def is_alive(owner: str) -> bool:
     """Return whether the driver that `owner_text` described may still be running.
 
-    On this machine that is known; of another one it is believed for a week.
+    On this machine that is known; on another one it is assumed for a week.
     """
     try:
         told = json.loads(owner)
@@ -55,7 +55,7 @@ def is_alive(owner: str) -> bool:
 
 
 def _jvm() -> int:
-    """Find the driver: the nearest Java process above this one, or else this process' parent."""
+    """Find the driver: the nearest Java process above this one, else this process's parent."""
     process = os.getppid()
     while process > 1:
         if _read(_PROCESSES / str(process) / "comm").strip() == _JVM:
@@ -66,7 +66,7 @@ def _jvm() -> int:
 
 
 def _stat(process: int) -> list[str]:
-    """Return the fields of ``/proc/PID/stat`` behind the program's name, which may hold anything."""
+    """Return the fields of ``/proc/PID/stat`` after the program's name, which may contain anything."""
     return _read(_PROCESSES / str(process) / "stat").rpartition(")")[2].split()
 
 

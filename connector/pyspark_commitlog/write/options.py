@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of writing: one table, behind the parser, its errors and ``docs/options.md``."""
+"""The write options: one table for the parser, its errors and ``docs/options.md``."""
 
 from __future__ import annotations
 
@@ -127,14 +127,14 @@ T = TypeVar("T", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of one write, parsed; it pickles.
+    """The parsed options of one write; can be pickled.
 
     Attributes
     ----------
     root : Path
-        The store's.
+        The store root.
     config : MessageStoreConfig
-        By the options alone; an existing store may have other sizes.
+        From the options alone; an existing store may have other sizes.
     topic, sharding_key, commit_id : str or None
     queue_nums : int
     store_host, born_host : tuple of str and int
@@ -162,12 +162,12 @@ class WriteOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
-        """Parse what Spark hands to a data source.
+        """Parse the options that Spark passes to a data source.
 
         Raises
         ------
         InvalidOptionError
-            If an option is unknown (the nearest one is named), or has a value that can't be used, or there is no path.
+            If an option is unknown (the message suggests the nearest one) or has an invalid value, or there is no path.
         """
         given = {name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK}
         for name in sorted(given.keys() - _KEYS):

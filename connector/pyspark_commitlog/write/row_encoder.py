@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a DataFrame become encoded records, in a task."""
+"""Encodes rows of a DataFrame as records, in a task."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ __all__ = ["STORE_TIMESTAMP", "RefusedRow", "RowEncoder"]
 STORE_TIMESTAMP: Final = "store_timestamp"
 _DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _ROW: Final = re.compile(r"^row \d+:? ")
-"""How an error of `encode_batch` begins; it counts from the first row of the call."""
+"""The beginning of an `encode_batch` error; it counts from the first row of the call."""
 
 _MOST_BYTES: Final = 16 << 20
-"""Bytes of rows that are encoded at a time, but for one row."""
+"""Most bytes of rows that are encoded at a time; a single row may be larger."""
 
 _LARGE: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
@@ -63,7 +63,7 @@ class RefusedRow:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Columns of messages, their numbers in the partition, and what a record gets beside."""
+    """Columns of messages, their row numbers in the partition, and what else their records need."""
 
     messages: pa.RecordBatch
     numbers: npt.NDArray[np.int64]
@@ -71,7 +71,7 @@ class _Rows:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether these rows were sent to the topics of delayed messages before."""
+        """Whether these rows were sent to the topics of delayed messages earlier."""
         return self.messages.column("topic")[0].as_py() in _DELAYED
 
     def slice(self, start: int, count: int) -> _Rows:
@@ -92,9 +92,9 @@ class RowEncoder:
     ----------
     options : WriteOptions
     partition : int
-        Number of the partition: rows in turns start at another queue in each.
+        Number of the partition: each one starts at another queue to spread rows in turn.
     now_ms : int
-        For messages without `born_timestamp`.
+        Time for messages without `born_timestamp`.
 
     Attributes
     ----------
@@ -117,12 +117,12 @@ class RowEncoder:
         Yields
         ------
         StagedBatch
-            One, unless rows are left out, some were delayed before, or they are large together.
+            One, unless rows are left out, some were delayed earlier, or they are large in total.
 
         Raises
         ------
         InvalidOptionError
-            With ``badRows=fail``, if a row can't be a message: row and reason are named.
+            With ``badRows=fail``, if a row can't be a message; it names the row and the reason.
         """
         if not batch.num_rows:
             return
@@ -135,7 +135,7 @@ class RowEncoder:
         self._row += batch.num_rows
 
     def _encode(self, rows: _Rows) -> Iterator[StagedBatch]:
-        """Encode rows; if one of them is refused, without those that obviously are, and then in halves."""
+        """Encode rows; if one is refused, leave out the obviously bad ones, then search in halves."""
         count = rows.messages.num_rows
         try:
             yield self._encode_all(rows)
@@ -181,7 +181,7 @@ class RowEncoder:
         return StagedBatch(records, times)
 
     def _check_input(self, messages: pa.RecordBatch) -> None:
-        """Refuse what would be another message when it is read, and topics that a delay would hide."""
+        """Refuse rows that would be read back as other messages, and topics that a delay would hide."""
         refuse_separators(messages, self._options.config.release)
         for topic in messages.column("topic").unique().to_pylist() if self._delays(messages) else ():
             reason = None if topic is None else queue_refusal(topic, 0, self._options.config.release)
@@ -193,7 +193,7 @@ class RowEncoder:
         return not {"delay_level", "properties", "properties_string"}.isdisjoint(messages.schema.names)
 
     def _check(self, records: EncodedBatch) -> None:
-        """Refuse what no broker takes, and what no segment or directory can hold."""
+        """Refuse what no broker accepts, and what no segment or directory can hold."""
         for topic, queue_id in records.queues:
             reason = queue_refusal(topic, queue_id, self._options.config.release)
             if reason is not None:
@@ -220,7 +220,7 @@ class RowEncoder:
         return _Rows(messages, numbers, None if times is None else _milliseconds(times))
 
     def _spread(self, columns: dict[str, pa.Array]) -> npt.NDArray[np.int64]:
-        """Choose queues: in turns for each topic, or by the sharding key where there is one."""
+        """Choose queues: in turn for each topic, or by the sharding key if there is one."""
         turns = self._take_turns(columns["topic"])
         if self._options.sharding_key is None:
             return turns
@@ -246,16 +246,16 @@ class RowEncoder:
 
 
 def _cuts_at_delayed(topics: pa.Array) -> set[int]:
-    """Cut rows where messages begin or end that were delayed before, by whoever gave them their topic.
+    """Return where to cut rows: where messages that were already delayed, by their topic, begin or end.
 
-    They have what says so in their properties still, and would be delayed once more.
+    Their properties still ask for the delay, so they would be delayed once more.
     """
     is_delayed = pc.is_in(topics, pa.array(_DELAYED)).to_numpy(zero_copy_only=False)
     return set((np.flatnonzero(np.diff(is_delayed)) + 1).tolist())
 
 
 def _cuts_by_size(messages: pa.RecordBatch) -> set[int]:
-    """Cut rows of many bytes, so that those who hold several batches at a time need not have much memory."""
+    """Return where to cut rows of many bytes, so that holding several batches at a time needs little memory."""
     if messages.nbytes <= _MOST_BYTES:
         return set()
     bodies = pc.binary_length(messages.column("body")).fill_null(0).to_numpy().astype(np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a row's properties goes into a message, and what would come out of it as something else."""
+"""Checks of a row's properties: what is left out of a message, and what would be read back differently."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _VALUES_WITHOUT_SEPARATOR: Final = {NAME_VALUE_SEPARATOR: "byte 1, at which Rock
 
 
 def without_property_crc(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """Leave out the checksum of the record that a message was read from: it is none of the record it becomes.
+    """Leave out the checksum of the record that a message was read from: it does not match the new record.
 
-    A broker that verifies it (5.2 and later, ``forceVerifyPropCRC``) would take the new record for damaged.
+    A broker that verifies it (5.2 and later, ``forceVerifyPropCRC``) would treat the new record as damaged.
 
     Parameters
     ----------
     columns : dict of str to pyarrow.Array
-        By lower-case name.
+        Columns by lower-case name.
     """
     replaced: dict[str, pa.Array] = {}
     strings, properties = columns.get("properties_string"), columns.get("properties")
@@ -58,12 +58,12 @@ def _without_name(properties: pa.MapArray) -> pa.MapArray:
 
 
 def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
-    """Refuse properties that hold the bytes between properties: whoever reads the message would see other ones.
+    """Refuse properties that contain separator bytes: readers of the message would see other properties.
 
     Parameters
     ----------
     messages : pyarrow.RecordBatch
-        With lower-case names. Column `properties_string` may hold anything: it is stored as it is.
+        With lower-case names. Column `properties_string` may contain anything: it is stored as it is.
     release : str
         4.3 loses a value with the byte between name and value, or what follows it (``String.split`` in its
         ``MessageDecoder``); 4.9 and 5.3 cut at the first, and keep it in values.
@@ -71,7 +71,7 @@ def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
     Raises
     ------
     InvalidOptionError
-        If there is one in any row.
+        If any row has one.
     """
     values = _VALUES if rules_of(release).splits_properties_at_first_separator else _VALUES_WITHOUT_SEPARATOR
     for what, column, separators in _texts(messages, values):
@@ -93,14 +93,14 @@ def _texts(messages: pa.RecordBatch, values: dict[str, str]) -> Iterable[tuple[s
 
 
 def _used(properties: pa.MapArray, part: str) -> pa.Array:
-    """Return the names or values that the rows of a map really hold; a slice of it has those of all rows beside."""
+    """Return the names or values that the rows of a map use; a slice also carries those of all other rows."""
     offsets = properties.offsets
     first, last = offsets[0].as_py(), offsets[len(properties)].as_py()
     return getattr(properties, part).slice(first, last - first)
 
 
 def _occurs(column: pa.Array, text: str) -> bool:
-    """Return whether any value holds a text; a look at all bytes at once is much faster than one per row."""
+    """Return whether any value contains a text; one search of all bytes is much faster than one per row."""
     if not len(column):
         return False
     column = column.cast(pa.binary())

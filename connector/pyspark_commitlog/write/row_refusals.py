@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that can't be messages for a reason that a look at one column tells."""
+"""Finds rows that can't be messages for a reason that shows in one column."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 __all__ = ["obvious_refusals", "queue_refusal"]
 
 _MOST_KNOWN: Final = 1 << 14
-"""Queues whose answer is kept: every batch of a partition asks for nearly the same ones."""
+"""How many queues are cached: every batch of a partition asks for nearly the same ones."""
 
 
 @lru_cache(_MOST_KNOWN)
 def queue_refusal(topic: str, queue_id: int, release: Release) -> str | None:
-    """Say why no broker takes messages of a queue, or no directory can hold it; None if all is well."""
+    """Return why no broker accepts messages of a queue, or no directory can hold it; None if all is well."""
     reason = topic_refusal(topic, release) or refusal_of(topic, queue_id)
     return None if reason is None else f"topic {topic[:100]!r}, queue {queue_id}: {reason}"
 
 
 def obvious_refusals(messages: pa.RecordBatch, config: MessageStoreConfig) -> dict[int, str]:
-    """Find rows without a usable topic, with a queue that can't be, or with too large a body, and say why.
+    """Find rows without a usable topic, with an impossible queue, or with too large a body, and the reason for each.
 
-    Not all rows that are refused are found so: it is what makes thousands of bad rows cheap.
+    This does not find all rows that are refused: it makes thousands of bad rows cheap.
     """
     topics = messages.column("topic").dictionary_encode(null_encoding="encode")
     reasons = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the columns of a DataFrame are those of messages, asked before any task runs."""
+"""Checks that the columns of a DataFrame are those of messages, before any task runs."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ _TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
     STORE_TIMESTAMP: _TIMES,
 }
 _READ_ONLY: Final = frozenset(column.name for column in COLUMNS) - _TYPES.keys()
-"""Columns of rows that are read, and that no message has before it is in a log."""
+"""Columns of rows read from a store that no message has before it is in a log."""
 
 _PAYLOADS: Final = frozenset({"value", "payload", "message", "data", "content"})
-"""What other sources call a body."""
+"""Names that other sources have for a body."""
 
 _STRING: Final = "properties_string"
 _IN_STRING: Final = ("tags", "keys", "properties", "delay_level")
@@ -71,8 +71,8 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     Raises
     ------
     InvalidOptionError
-        If a column is unknown (the nearest one is named), missing (with how to make it), there twice, at odds with
-        another one, or of a type it can't have.
+        If a column is unknown (the message suggests the nearest one), missing (the message says how to make it),
+        there twice, in conflict with another one, or of a wrong type.
     """
     names = [name.lower() for name in schema.fieldNames()]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -104,14 +104,14 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 
 
 def _unknown(names: list[str]) -> InvalidOptionError:
-    """Refuse columns that no message has; the first may be another one's name mistyped."""
+    """Return the error for columns that no message has; the first may be a mistyped name."""
     hint = did_you_mean(names[0], _TYPES) or f"the columns are {', '.join(INPUT_COLUMNS)}"
     others = f", nor {', '.join(map(repr, names[1:]))}" if names[1:] else ""
     return InvalidOptionError(f"a message can't have a column {names[0]!r}{others}; {hint}")
 
 
 def _missing(name: str, schema: StructType) -> InvalidOptionError:
-    """Say which column is needed, what is there, and how to make it."""
+    """Return the error for a missing column: which one, what is there, and how to make it."""
     own = [field.name for field in schema if field.name.lower() not in _TYPES]
     fit = [field.name for field in schema if field.name in own and isinstance(field.dataType, _TYPES[name])]
     given = next((other for other in fit if other.lower() in _PAYLOADS), (fit or own or ["value"])[0])
@@ -127,7 +127,7 @@ def _missing(name: str, schema: StructType) -> InvalidOptionError:
 
 
 def _read(schema: StructType, unknown: list[str], options: WriteOptions) -> InvalidOptionError:
-    """Refuse rows as they are read from a store, and say exactly which columns are to go."""
+    """Refuse rows as they are read from a store, and say exactly which columns to drop."""
     names = {field.name.lower(): field.name for field in schema}
     dropped = [*unknown]
     if _STRING in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task that writes does: it stages the records of its partition, and tells the driver where."""
+"""The task of a write: stages the records of its partition, and reports to the driver where they are."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StagedPartition(WriterCommitMessage):
     refused_path : Path or None
         File that lists them.
     query_id : str or None
-        Of a streaming query.
+        Id of the streaming query, if it is one.
     """
 
     job: str
@@ -62,7 +62,7 @@ class StagedPartition(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class StagingTask:
-    """What every task of a job knows; pickled to them.
+    """What all tasks of a job share; pickled to them.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class StagingTask:
         InvalidOptionError
             If a row can't be a message, unless ``badRows=skip``.
         OSError
-            As the system says.
+            If the file can't be written.
         """
         context = TaskContext.get()
         if context is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming writer: each batch of a query goes into the store once."""
+"""The streaming writer: appends each batch of a query to the store exactly once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -
     Raises
     ------
     InvalidOptionError
-        If options, columns and the store do not go together, or the output mode is not ``append``.
+        If options, columns and the store do not fit together, or the output mode is not ``append``.
     """
     if overwrite or options.overwrite_store:
         raise InvalidOptionError("a stream is appended: use outputMode('append'), without option overwriteStore")
@@ -47,9 +47,9 @@ def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -
 class CommitLogStreamWriter(DataSourceStreamArrowWriter):
     """Appends each batch of a streaming query: all of its rows, once.
 
-    Spark makes one for the tasks of each batch and another one for its commit, so what the commit has to know comes
-    with the messages of the tasks. Among that is the query's id: a batch that was committed before a restart is known
-    by id and number, see `store_core.store.sink.commit_ledger`.
+    Spark makes one for the tasks of each batch and another one for its commit, so what the commit needs to know comes
+    with the messages of the tasks. That includes the query's id: a batch that was committed before a restart is
+    recognised by id and number, see `store_core.store.sink.commit_ledger`.
 
     Parameters
     ----------

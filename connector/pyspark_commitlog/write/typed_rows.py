@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of text, from JSON or CSV, with the types of messages; a text that has no such value is named with its row."""
+"""Converts rows of text, from JSON or CSV, to the types of messages; errors name the text and its row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["WRONG_LINE", "typed_rows", "wrong_row"]
 
 WRONG_LINE: Final = "_wrong_line"
-"""The column in which Spark's reader of JSON leaves a line that is none."""
+"""The column in which Spark's JSON reader leaves a line that is not JSON."""
 
 _TIMES: Final = ("born_timestamp", STORE_TIMESTAMP)
 _SHOWN: Final = 200
@@ -32,21 +32,21 @@ _FILE: Final = re.compile(r"while reading file (file:\S+)\. ")
 
 
 def typed_rows(frame: DataFrame, path: str, *, is_base64: bool) -> DataFrame:
-    """Return columns of text the types of messages.
+    """Convert columns of text to the types of messages.
 
     Parameters
     ----------
     frame : DataFrame
-        Read from files, with columns of text; properties may be an object, and keys a list.
+        Rows from files, with columns of text; properties may be an object, and keys a list.
     path : str
-        Where from, for errors.
+        Where they come from, for errors.
     is_base64 : bool
         Whether bodies are in base64.
 
     Returns
     -------
     DataFrame
-        Its job fails at a text that has no such value; `wrong_row` finds in the error what is to be told.
+        Its job fails at a text that can't be converted; `wrong_row` finds the message in Spark's error.
 
     Raises
     ------
@@ -61,13 +61,13 @@ def typed_rows(frame: DataFrame, path: str, *, is_base64: bool) -> DataFrame:
     if WRONG_LINE in frame.columns:
         line = F.col(WRONG_LINE)
         told = _raised(F.lit("expected a JSON object in each line, found "), F.substring(line, 1, _SHOWN))
-        # In a condition on the rows: Spark would not compute a column that nobody asks for.
+        # In a condition on the rows: Spark would not compute a column that is not selected.
         return frame.where(F.when(line.isNull(), line.isNull()).otherwise(told)).select(*columns)
     return frame.select(*columns)
 
 
 def wrong_row(text: str) -> str | None:
-    """Find in the texts of an error of Spark's and its causes what is wrong with a row of `typed_rows`."""
+    """Return what is wrong with a row of `typed_rows`, found in the text of a Spark error and its causes."""
     found = _WRONG.search(text)
     if found is not None:
         return found[1] + _END
@@ -107,5 +107,5 @@ def _column(frame: DataFrame, name: str, row: Column, *, is_base64: bool) -> Col
 
 
 def _raised(*parts: Column) -> Column:
-    """Fail the job, with a text between marks, and the file in it."""
+    """Return a column that fails the job, with a text between marks that names the file."""
     return F.raise_error(F.concat(F.lit(_BEGIN), F.input_file_name(), F.lit(": "), *parts, F.lit(_END)))

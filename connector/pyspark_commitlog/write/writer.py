@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch writer: planned beside the driver, run in tasks, committed beside the driver."""
+"""The batch writer: plans and commits beside the driver, stages records in tasks."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     Raises
     ------
     InvalidOptionError
-        If options, the DataFrame's columns and the store do not go together.
+        If options, the DataFrame's columns and the store do not fit together.
     UnsupportedStoreError
-        If the store is of a kind that can't be written, see `store_core.files.store_kind`.
+        If stores of this kind can't be written, see `store_core.files.store_kind`.
     StoreLockedError
-        If a broker has the store.
+        If a broker holds the store.
     """
     check_columns(schema, options)
     if overwrite and not options.overwrite_store:
@@ -112,7 +112,7 @@ class CommitLogWriter(DataSourceArrowWriter):
 
 
 def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPartition]:
-    """Return what tasks have staged, in the order of their partitions.
+    """Return the partitions that tasks have staged, in order.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def commit_partitions(
     Raises
     ------
     StoreError, OSError
-        As `SinkCommit.run`.
+        As for `SinkCommit.run`.
     """
     staged = staged_partitions(messages)
     files = [file for each in staged for file in each.staged]
@@ -164,7 +164,7 @@ def commit_partitions(
 
 
 def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None:
-    """Write what a commit did to the file of option ``report``; the commit stands if that fails."""
+    """Write a commit's report to the file of option ``report``; if that fails, the commit stands."""
     if options.report is None:
         return
     refused = SinkDirectory(options.root, OsFileSystem()).refused / f"{job}.jsonl"
@@ -189,7 +189,7 @@ def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None
 
 
 def discard_partitions(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Delete what tasks have staged, as far as their messages tell."""
+    """Delete what tasks have staged, as far as their messages show."""
     for job in {message.job for message in messages if isinstance(message, StagedPartition)}:
         _sink_commit(options, job).discard()
 
