@@ -93,7 +93,7 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     LostWorkerError
         If a process was killed.
     OSError
-        As the system says.
+        As raised by the system.
 
     Examples
     --------

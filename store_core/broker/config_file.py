@@ -98,7 +98,7 @@ class ConfigManager(ABC):
         CorruptRecordError
             If the file is broken, and the backup is missing, empty or broken, too.
         OSError
-            As the system says.
+            As raised by the system.
         """
         with self._lock:
             self.notes = ()
@@ -141,7 +141,7 @@ class ConfigManager(ABC):
         Raises
         ------
         OSError
-            As the system says; what was in the file before is still there then, unless step 2 was reached.
+            As raised by the system; what was in the file before is still there then, unless step 2 was reached.
         """
         with self._lock:
             self._file_system.make_directories(self.path.parent)

@@ -68,7 +68,7 @@ class FlushConsumerOffsetService(ServiceThread):
         CorruptRecordError
             If the file is broken, and its backup, too.
         OSError
-            As the system says.
+            As raised by the system.
         """
         if not self.is_running:
             if not self._offsets.is_loaded:

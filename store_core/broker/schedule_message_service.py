@@ -172,7 +172,7 @@ class ScheduleMessageService(ServiceThread):
         CorruptRecordError
             If the file is broken, and its backup, too.
         OSError
-            As the system says.
+            As raised by the system.
         """
         self._offsets.load()
         if self._features.corrects_delay_offsets:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is derived from the log: consume queues, their extensions, the key index, and the requests that fill them."""
+"""Everything derived from the log: consume queues, their extensions, the key index, and the requests that fill them."""

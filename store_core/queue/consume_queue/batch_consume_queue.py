@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The index of one queue of a batch topic: a unit of 46 bytes for each record, however many messages that holds."""
+"""The index of one queue of a batch topic: a unit of 46 bytes per record, however many messages it holds."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def _ignore() -> None:
 class BatchConsumeQueue:
     """The units of one queue of a topic with ``queue.type=BatchCQ`` (RocketMQ 5.0 and later: ``BatchConsumeQueue``).
 
-    A unit says which indexes its record covers, so units are found by searching, and file names, which count bytes,
-    say nothing of indexes. One thread puts units and corrects bounds; others may read meanwhile.
+    A unit states which indexes its record covers, so units are found by searching; file names count bytes, and reveal
+    no indexes. One thread puts units and corrects bounds; others may read at the same time.
 
-    **Ghosts**: bytes behind the end are zeroed when it moves back, as in
+    **Ghosts**: bytes after the end are zeroed when it moves back, as in
     `store_core.queue.consume_queue.consume_queue`.
 
     Parameters
@@ -71,7 +71,7 @@ class BatchConsumeQueue:
     file_system : FileSystem
     clock : Clock
     can_write : callable
-        Whether the store's flags let queues be written (RocketMQ: ``RunningFlags.isCQWriteable``).
+        Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
     on_error : callable
         Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
     writable : bool
@@ -83,13 +83,13 @@ class BatchConsumeQueue:
     max_physical_offset : int
         Where the last unit's record **starts**; -1 before the first.
     min_offset_in_queue : int
-        First index that is there; -1 without units.
+        First existing index; -1 without units.
     max_offset_in_queue : int
         Next index; 0 without units.
     min_logic_offset : int
-        Start of the first file, in bytes; -1 without files, once that was looked at.
+        Start of the first file, in bytes; -1 if a correction found no files.
     unit_size : int
-        Bytes of a unit.
+        Bytes per unit.
     """
 
     unit_size: Final = BATCH_UNIT_SIZE
@@ -133,14 +133,14 @@ class BatchConsumeQueue:
     # ---- opening
 
     def load(self) -> tuple[str, ...]:
-        """Take in the files that are there; notes and errors are those of `MappedFileQueue.load`."""
+        """Load the existing files; notes and errors are those of `MappedFileQueue.load`."""
         return self.mapped_file_queue.load(self.rules.release)
 
     def recover(self) -> tuple[str, ...]:
-        """Find the queue's end: the first unit of the last three files that can't be one; say what was dropped.
+        """Find the queue's end, at the first invalid unit of the last three files; return what was dropped.
 
-        Files behind it go; units behind it stay in the file until `clear_tail`, as in a `ConsumeQueue`. A queue without
-        files stays as it is.
+        Files after it are deleted; units after it stay in the file until `clear_tail`, as in a `ConsumeQueue`. A queue
+        without files is unchanged.
         """
         self._is_recovering = True
         found = bounds.recover(self.mapped_file_queue, clear_tail=False)
@@ -155,7 +155,7 @@ class BatchConsumeQueue:
     # ---- bounds
 
     def _find_min(self) -> None:
-        """Take the first index from the first file (RocketMQ: ``reviseMinOffsetInQueue``)."""
+        """Read the first index from the first file (RocketMQ: ``reviseMinOffsetInQueue``)."""
         first = self.mapped_file_queue.first_mapped_file
         if first is None:
             self.max_offset_in_queue = 0
@@ -164,12 +164,12 @@ class BatchConsumeQueue:
         self.min_offset_in_queue = int(units["msg_base_offset"][0]) if len(units) else -1
 
     def _find_max(self) -> None:
-        """Take the next index from the last file, or the one before (RocketMQ: ``reviseMaxOffsetInQueue``)."""
+        """Read the next index from the last file, or the one before (RocketMQ: ``reviseMaxOffsetInQueue``)."""
         last = self.last_unit
         self.max_offset_in_queue = last.queue_offset + last.batch_size if last is not None else 0
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
-        """Move `min_offset_in_queue` behind the leading units of the first file that point below the log's start."""
+        """Move `min_offset_in_queue` past the leading units of the first file that point below the log's start."""
         self._find_min()
         units = readable_units(self.mapped_file_queue.first_mapped_file)
         gone = count_true(units["physical_offset"] < min_physical_offset)
@@ -178,13 +178,13 @@ class BatchConsumeQueue:
             self.min_offset_in_queue = unit.queue_offset + unit.batch_size
 
     def roll_next_file(self, queue_offset: int) -> int:  # noqa: ARG002 -- as of a `ConsumeQueue`
-        """Return 0, as RocketMQ does: where the next file begins can't be computed."""
+        """Return 0, as RocketMQ does: the next file's first index can't be computed."""
         return 0
 
     # ---- putting
 
     def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
-        """Append the unit of a record: up to 30 times, a second apart, then the queue counts as broken.
+        """Append the unit of a record: up to 30 tries, a second apart, then the queue counts as broken.
 
         A record that starts at or before `max_physical_offset` is in the queue already, and nothing happens.
 
@@ -205,7 +205,7 @@ class BatchConsumeQueue:
         }
         return self._put({name: np.array([value], np.int64) for name, value in columns.items()})
 
-    def put_units(  # noqa: PLR0913 -- one argument a field
+    def put_units(  # noqa: PLR0913 -- one argument per field
         self,
         physical_offset: npt.NDArray[np.int64],
         size: npt.NDArray[np.int64],
@@ -219,7 +219,7 @@ class BatchConsumeQueue:
         Returns
         -------
         bool
-            False if a unit was refused, or could not be written: then `on_error` was called, and the rest left out.
+            False if a unit was refused, or could not be written: then `on_error` was called, and the rest is skipped.
         """
         sound = fitting_batches(message_base_offset, batch_size)
         columns: _Columns = {
@@ -256,7 +256,7 @@ class BatchConsumeQueue:
         return 0
 
     def _append(self, units: BatchUnitArray) -> int:
-        """Append what fits into the last file, and say how many units that were."""
+        """Append as many units as fit into the last file; return how many."""
         queue = self.mapped_file_queue
         try:
             file = queue.get_last_mapped_file(queue.max_offset)
@@ -280,9 +280,9 @@ class BatchConsumeQueue:
     # ---- reading
 
     def get_index_buffer(self, queue_offset: int) -> BatchUnitArray | None:
-        """See the units from the one that holds an index to the end of its file, without copying.
+        """Return the units from the one that holds an index to the end of its file, without copying.
 
-        The first unit may begin before the index. None before the first unit, and at or behind `max_offset_in_queue`.
+        The first unit may begin before the index. None before the first unit, and from `max_offset_in_queue` on.
         """
         return units_from(self.mapped_file_queue, queue_offset) if queue_offset < self.max_offset_in_queue else None
 
@@ -296,12 +296,12 @@ class BatchConsumeQueue:
                 yield BatchCqUnit.of(units, index)
             unit = BatchCqUnit.of(units, len(units) - 1)
             if unit.queue_offset + unit.batch_size <= queue_offset:
-                return  # damage: going on there would not end
+                return  # damage: continuing from here would never end
             queue_offset = unit.queue_offset + unit.batch_size
 
     @property
     def last_unit(self) -> BatchCqUnit | None:
-        """The newest unit, of the last file or the one before; None if there is none."""
+        """The newest unit, from the last file or the one before; None if there is none."""
         for file in reversed(self.mapped_file_queue.mapped_files[-2:]):
             units = readable_units(file)
             if len(units):
@@ -315,9 +315,9 @@ class BatchConsumeQueue:
         store_time: Callable[[int, int], int] | None = None,  # noqa: ARG002 -- as of a `ConsumeQueue`
         min_physical_offset: int = 0,  # noqa: ARG002
     ) -> int:
-        """Find the index of the messages stored at a time; see `batch_consume_queue_search.units_of_time`.
+        """Return the index of the messages stored at a time; see `batch_consume_queue_search.units_of_time`.
 
-        Store times are in the units, so the log is not asked.
+        Store times are in the units, so the log is not read.
 
         Parameters
         ----------
@@ -328,19 +328,19 @@ class BatchConsumeQueue:
         Returns
         -------
         int
-            First index of the record found, between the queue's bounds; its first index if there is none.
+            First index of the record found, limited to the queue's bounds; the queue's first index if there is none.
         """
         units = units_of_time(self.mapped_file_queue, timestamp, boundary)
         found = int(units["msg_base_offset"][0]) if units is not None else -1
         return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)
 
-    # ---- cutting
+    # ---- truncating and closing
 
     def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
-        """Drop the units that point at or behind where the log ends now, and say what was dropped.
+        """Drop the units that point at or after the log's new end; return what was dropped.
 
         See `store_core.queue.consume_queue.batch_consume_queue_bounds.truncate`. `max_physical_offset` becomes that of
-        the last unit; of an empty queue one less than `physical_offset`.
+        the last unit; for an empty queue one less than `physical_offset`.
         """
         queue = self.mapped_file_queue
         self.max_physical_offset = physical_offset - 1
@@ -353,7 +353,7 @@ class BatchConsumeQueue:
         return found.notes
 
     def clear_tail(self) -> None:
-        """Zero what lies behind the end in the last file, so that the next restart does not take it for units."""
+        """Zero the bytes after the end in the last file, so that the next restart does not read them as units."""
         self._is_recovering = False
         last = self.mapped_file_queue.last_mapped_file
         if last is not None and self._writable:
@@ -372,15 +372,15 @@ class BatchConsumeQueue:
         return count
 
     def flush(self, least_pages: int) -> bool:
-        """Bring units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
+        """Flush units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
         return self.mapped_file_queue.flush(least_pages)
 
     def destroy(self) -> None:
-        """Delete all files, and start again as a queue that never had any."""
+        """Delete all files, and start again as a new queue."""
         self.max_physical_offset = self.min_offset_in_queue = -1
         self.max_offset_in_queue = 0
         self.mapped_file_queue.destroy()
 
     def close(self) -> None:
-        """Let go of all files; they stay on disk. Nothing is flushed."""
+        """Release all files without flushing; they stay on disk."""
         self.mapped_file_queue.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a batch consume queue ends: found in its units after a restart, and when the log was cut."""
+"""Where a batch consume queue ends: found from its units after a restart, or after the log was truncated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILES_LOOKED_AT: Final = 3
 
 
 class BatchQueueEnd(NamedTuple):
-    """What was found of a queue's end.
+    """The end of a queue as found from its units.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class BatchQueueEnd(NamedTuple):
 
 
 def recover(queue: MappedFileQueue, *, clear_tail: bool) -> BatchQueueEnd | None:
-    """End a queue before the first unit in its last three files that can't be one, and delete the files behind it.
+    """End a queue before the first invalid unit in its last three files, and delete the files after it.
 
     (RocketMQ: ``BatchConsumeQueue.recover``.)
 
@@ -53,7 +53,7 @@ def recover(queue: MappedFileQueue, *, clear_tail: bool) -> BatchQueueEnd | None
     Raises
     ------
     OSError
-        As the system says.
+        As raised by the system.
     """
     files = queue.mapped_files[-_FILES_LOOKED_AT:]
     if not files:
@@ -75,7 +75,7 @@ def recover(queue: MappedFileQueue, *, clear_tail: bool) -> BatchQueueEnd | None
 
 
 def _dropped(units: BatchUnitArray, count: int, file: MappedFile, queue: MappedFileQueue) -> tuple[str, ...]:
-    """Say what a recovery drops; nothing if only zeros follow."""
+    """Return a note on what a recovery drops; empty if only zeros follow."""
     behind = sum(1 for other in queue.mapped_files if other.file_from_offset > file.file_from_offset)
     if not behind and not any(units[count].tobytes()):
         return ()
@@ -87,16 +87,16 @@ def _dropped(units: BatchUnitArray, count: int, file: MappedFile, queue: MappedF
 def truncate(
     queue: MappedFileQueue, physical_offset: int, file_system: FileSystem, *, clear_tail: bool
 ) -> BatchQueueEnd:
-    """End a queue before the first unit that points at or behind `physical_offset`.
+    """End a queue before the first unit that points at or after `physical_offset`.
 
-    From the last file on: a file whose first unit does so is deleted; the first file that stays ends at the first other
-    unit that does, or that can't be one. Its own first unit is not tested for that. (RocketMQ:
+    Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
+    the first other unit that does, or that is invalid. Its own first unit is not checked for validity. (RocketMQ:
     ``BatchConsumeQueue.truncateDirtyLogicFiles``, which never returns if files hold a single unit.)
 
     Raises
     ------
     OSError
-        As the system says.
+        As raised by the system.
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which unit of a batch consume queue holds an index, or was stored at a time.
+"""Search in a batch consume queue: for the unit that holds an index, or that was stored at a time.
 
-The steps are RocketMQ's, one by one (``BatchConsumeQueue.getBatchMsgIndexBuffer``, ``getOffsetInQueueByTime``), as what
-they find in units that are out of order depends on which of them were looked at. RocketMQ 5.3.3 looks files up in a
-cache of their first units, which finds the same as looking at the files.
+The steps are exactly RocketMQ's (``BatchConsumeQueue.getBatchMsgIndexBuffer``, ``getOffsetInQueueByTime``), because
+with units out of order the result depends on which of them are visited. RocketMQ 5.3.3 finds files through a cache of
+their first units, with the same result as reading the files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["units_from", "units_of_time"]
 
 
 def units_from(queue: MappedFileQueue, queue_offset: int) -> BatchUnitArray | None:
-    """See the units from the one that holds an index to the end of its file; None if there is none.
+    """Return the units from the one that holds an index to the end of its file; None if there is none.
 
     The file is the last one that begins at or before the index.
     """
@@ -53,11 +53,11 @@ def _floor(units: BatchUnitArray, queue_offset: int) -> int | None:
 
 
 def units_of_time(queue: MappedFileQueue, timestamp: int, boundary: BoundaryType) -> BatchUnitArray | None:
-    """See the units from the one for a time to the end of its file; None where RocketMQ gives -1.
+    """Return the units from the one for a time to the end of its file; None where RocketMQ returns -1.
 
-    At or behind the time of the file's last unit it is that one, for both boundaries. Before, `BoundaryType.LOWER`
-    gives the first unit stored at the time or later. `BoundaryType.UPPER` often gives none, or not the last one
-    before the time: so does RocketMQ.
+    At or after the time of the file's last unit it is that unit, for both boundaries. Before that,
+    `BoundaryType.LOWER` selects the first unit stored at the time or later. `BoundaryType.UPPER` often selects none, or
+    not the last one before the time, as in RocketMQ.
     """
     units = _units_for_time(queue, timestamp)
     if not len(units):
@@ -75,7 +75,7 @@ def _units_for_time(queue: MappedFileQueue, timestamp: int) -> BatchUnitArray:
         return last
     filled = [units for file in queue.mapped_files if len(units := readable_units(file))]
     begun = [units for units in filled if int(units["store_timestamp"][0]) <= timestamp]
-    # Of files that begin at the same time the later one: `max` would give the first.
+    # Of files that begin at the same time, the later one: `max` returns the first.
     best = max(reversed(begun), key=lambda units: int(units["store_timestamp"][0]), default=None)
     return best if best is not None else readable_units(queue.first_mapped_file)
 

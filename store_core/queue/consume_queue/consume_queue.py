@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The index of one queue: its messages in order, each as a unit of 20 bytes."""
+"""The consume queue: the index of one queue's messages in order, each as a unit of 20 bytes."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def _ignore() -> None:
 class ConsumeQueue(QueueReader):
     """The units of one queue of one topic, in files of equal size (RocketMQ: ``ConsumeQueue``).
 
-    Unit `k` stands at byte ``20 * k`` of the files' byte space. Offsets named `queue_offset` count units, physical
-    offsets are bytes of the commit log, logic offsets are bytes of the queue's own files.
+    Unit `k` is at byte ``20 * k`` of the files' byte space. Offsets named `queue_offset` count units, physical offsets
+    are bytes of the commit log, logic offsets are bytes of the queue's own files.
 
-    One thread puts units and corrects bounds; others may read meanwhile. What the system refuses is an `OSError`, but
-    for a unit that can't be put.
+    One thread puts units and corrects bounds; others may read at the same time. System errors are raised as `OSError`,
+    except when a unit can't be put.
 
     **After a crash** the queue ends before the first unit that did not reach the disk, if it is in the last three
-    files; the log has what came after.
+    files; what came after is still in the log.
 
-    **Ghosts.** When RocketMQ truncates a queue it only moves the end, and the units behind it stay on disk. As units
-    always align, a later restart reads on into them, and serves what is no longer there. Here, what lies behind the end
-    is overwritten with zeros whenever the end moves back (`recover`, `truncate_dirty_logic_files`), and when the queue
-    grows into a file that was there already. RocketMQ reads those bytes only to revive them, so nothing else differs.
+    **Ghosts.** When RocketMQ truncates a queue it only moves the end, and the units after it stay on disk. As units
+    always align, a later restart reads on into them, and serves what no longer exists. Here the bytes after the end are
+    overwritten with zeros whenever the end moves back (`recover`, `truncate_dirty_logic_files`), and when the queue
+    grows into a file that already existed. RocketMQ reads those bytes only to revive them, so nothing else differs.
 
     Parameters
     ----------
@@ -72,26 +72,26 @@ class ConsumeQueue(QueueReader):
     file_system : FileSystem
     clock : Clock
     ext : QueueExtension, optional
-        Where tags codes, store times and filter bit maps go if the extension is enabled.
+        Where tags codes, store times and filter bit maps are put if the extension is enabled.
     can_write : callable
-        Whether the store's flags let queues be written (RocketMQ: ``RunningFlags.isCQWriteable``).
+        Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
     on_error : callable
         Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
     writable : bool
-        Whether anything on disk may be changed. If not, `recover` and the truncation leave files as they are, and only
-        the view of them ends.
+        Whether anything on disk may be changed. If not, `recover` and truncation leave files unchanged, and only this
+        object's view of them ends earlier.
 
     Attributes
     ----------
     mapped_file_queue : MappedFileQueue
     max_physical_offset : int
-        What of the log is covered, by the last unit: its record's end, in release 4.3 its start; -1 before the first.
+        How far the last unit covers the log: to its record's end, in release 4.3 its start; -1 before the first.
     min_logic_offset : int
-        Below it units point to what is gone; bytes. Not stored.
+        Units below it point to deleted records; bytes. Not stored.
     misplaced : int
-        How many units were put behind their index, because those before them were missing.
+        How many units were put after their index, because units before them were missing.
     unit_size : int
-        Bytes of a unit.
+        Bytes per unit.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
@@ -118,7 +118,7 @@ class ConsumeQueue(QueueReader):
         self._file_system = file_system
         self._clock = clock
         self._can_write = can_write
-        # Until `clear_tail`, what RocketMQ counts once more is kept, also of files that 4.3 did not load.
+        # Until `clear_tail`, the units that RocketMQ counts again are kept, also in files that 4.3 did not load.
         self._is_recovering = False
         self._on_error = on_error
 
@@ -128,7 +128,7 @@ class ConsumeQueue(QueueReader):
     # ---- opening
 
     def load(self) -> tuple[str, ...]:
-        """Take in the files that are there, each as full; `recover` finds the end.
+        """Load the existing files, each as if full; `recover` finds the end.
 
         Returns
         -------
@@ -138,17 +138,17 @@ class ConsumeQueue(QueueReader):
         Raises
         ------
         SegmentLayoutError
-            If the directory holds what the release refuses to load; see `store_core.files.segment_listing`.
+            If the directory holds something that the release refuses to load; see `store_core.files.segment_listing`.
         """
         notes = self.mapped_file_queue.load(self.rules.release)
         return notes if self.ext is None else (*notes, *self.ext.load())
 
     def recover(self) -> tuple[str, ...]:
-        """Find the queue's end: the first unit of the last three files that can't be one; files behind it go.
+        """Find the queue's end, at the first invalid unit of the last three files; files after it are deleted.
 
-        Pre-fill units count, and set `max_physical_offset` until a real one follows (RocketMQ:
-        ``ConsumeQueue.recover``). A queue without files stays as it is. Units behind the end stay in the file, since
-        `truncate_dirty_logic_files` counts them once more; `clear_tail` takes what is left of them away.
+        Filler units count, and set `max_physical_offset` until a real unit follows (RocketMQ:
+        ``ConsumeQueue.recover``). A queue without files is unchanged. Units after the end stay in the file, since
+        `truncate_dirty_logic_files` counts them again; `clear_tail` removes what is left of them.
 
         Returns
         -------
@@ -168,7 +168,7 @@ class ConsumeQueue(QueueReader):
         return found.notes
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
-        """Move `min_logic_offset` to the first unit that points at or behind the log's start.
+        """Move `min_logic_offset` to the first unit that points at or after the log's start.
 
         See `store_core.queue.consume_queue.consume_queue_bounds.first_live` for the rules of the releases.
         """
@@ -183,20 +183,20 @@ class ConsumeQueue(QueueReader):
     # ---- putting
 
     def refusal_of(self, queue_offset: int) -> str | None:
-        """Say why a unit can't be put at an index: there is none such, or the queue is full; None if it can."""
+        """Return why no unit can be put at an index (an invalid index, or a full queue); None if one can."""
         return index_refusal(queue_offset, self.rules) or self.full_refusal()
 
     def full_refusal(self) -> str | None:
-        """Say that the queue ends where the last file of any queue ends, so that it takes no unit; None if it does not.
+        """Return the refusal of a queue that has reached the end of its last possible file; None if it has not.
 
-        RocketMQ would go on in a file whose end overflows. Only a queue that begins near `index_limit` gets there.
+        RocketMQ would continue in a file whose end overflows. Only a queue that begins near `index_limit` gets there.
         """
         if self.max_offset_in_queue < self._index_limit:
             return None
         return f"the queue is full: it ends at queue offset {self.max_offset_in_queue}, the largest there can be"
 
     def surely_has_room(self, queue_offset: npt.NDArray[np.int64]) -> bool:
-        """Return whether the queue can't become full by units at these indexes."""
+        """Return whether units at these indexes can't fill the queue."""
         end = max(self.max_offset_in_queue, int(queue_offset.max(initial=0)) + 1)
         return end + len(queue_offset) <= self._index_limit
 
@@ -205,19 +205,19 @@ class ConsumeQueue(QueueReader):
 
         1. A record that `max_physical_offset` covers is in the queue already: nothing happens. By release 4.9 and 5.3
            it is covered if its end is, by 4.3 if its start is.
-        2. The first unit of a queue without files makes the file that holds its index. If that index isn't 0, the queue
-           begins there: `min_logic_offset` becomes it, and the file is filled up to it with units that point nowhere.
-        3. A unit whose index lies before the end is in the queue already: nothing happens. One whose index lies behind
+        2. The first unit of a queue without files creates the file that holds its index. If that index isn't 0, the
+           queue begins there: `min_logic_offset` is set to it, and the file is filled up to it with filler units.
+        3. A unit whose index lies before the end is in the queue already: nothing happens. One whose index lies after
            the end is appended all the same, at the wrong index. Index 0 is never compared.
 
-        RocketMQ moves ``maxPhysicOffset`` before it writes, so that after a failed write the retry takes the record for
-        a covered one, and its unit is lost. Here it moves after the write.
+        RocketMQ moves ``maxPhysicOffset`` before it writes, so after a failed write the retry considers the record
+        covered, and its unit is lost. Here it moves after the write.
 
         Returns
         -------
         bool
-            True if the unit is in the queue, or was taken for one that is. False if `refusal_of` has a reason, or the
-            system refused to write; then nothing changed that a retry would not do again.
+            True if the unit is in the queue, or was considered to be. False if `refusal_of` has a reason, or the system
+            refused to write; a retry then starts from the same state.
         """
         if self.refusal_of(queue_offset) is not None:
             return False
@@ -239,7 +239,7 @@ class ConsumeQueue(QueueReader):
         return is_put
 
     def _file_for(self, queue_offset: int) -> MappedFile | None:
-        """Return the file to append to, made and filled up to `queue_offset` if the queue begins there."""
+        """Return the file to append to, created and filled up to `queue_offset` if the queue begins there."""
         wanted = queue_offset * CQ_STORE_UNIT_SIZE
         queue = self.mapped_file_queue
         file = queue.get_last_mapped_file(wanted)
@@ -254,7 +254,7 @@ class ConsumeQueue(QueueReader):
         return file
 
     def _is_behind(self, file: MappedFile, queue_offset: int) -> bool:
-        """Whether an index lies before the end of the queue."""
+        """Return whether an index lies before the end of the queue."""
         end = file.file_from_offset + file.wrote_position
         return 0 < queue_offset * CQ_STORE_UNIT_SIZE < end
 
@@ -265,11 +265,11 @@ class ConsumeQueue(QueueReader):
         self.misplaced += count
 
     def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
-        """Append the unit of a record: up to 30 times, a second apart, then the queues count as broken.
+        """Append the unit of a record: up to 30 tries, a second apart, then the queues count as broken.
 
-        With an extension, the record's tags code, store time and bit map go there first, and the unit gets their
-        address; if that fails the unit gets the tags code itself. RocketMQ puts them there anew for each try
-        (``putMessagePositionInfoWrapper``). A queue's light copies are the table's matter.
+        With an extension, the record's tags code, store time and bit map are put there first, and the unit gets their
+        address, or the tags code itself if that fails. RocketMQ puts them again for each try
+        (``putMessagePositionInfoWrapper``). Units in light queues are put by the store, not here.
 
         Returns
         -------
@@ -309,8 +309,8 @@ class ConsumeQueue(QueueReader):
     ) -> bool:
         """Append the units of many records, in log order.
 
-        The queue is then as if each had been put by itself, with retries; the extension is the caller's matter. Refused
-        units are left out, see `refusal_of`. When one can't be written, `on_error` is called and the rest is left out.
+        The result is the same as putting each by itself, with retries; the caller fills the extension. Refused units
+        are skipped, see `refusal_of`. If one can't be written, `on_error` is called and the rest is skipped.
 
         Returns
         -------
@@ -330,7 +330,7 @@ class ConsumeQueue(QueueReader):
         return is_sound
 
     def _put_some(self, run: UnitRun) -> bool:
-        """Take the next units of a run that share one fate; at the start of a file, and after an error, just one."""
+        """Put or skip the next units of a run that are treated alike; only one at a file's start or after an error."""
         if run.skip_covered(self.max_physical_offset):
             return True
         if self.max_offset_in_queue >= self._index_limit:
@@ -353,13 +353,13 @@ class ConsumeQueue(QueueReader):
         self._note_misplaced(misplaced)
         return True
 
-    # ---- cutting
+    # ---- truncating and closing
 
     def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
-        """Drop the units that point at or behind where the log ends now.
+        """Drop the units that point at or after the log's new end.
 
         See `store_core.queue.consume_queue.consume_queue_bounds.truncate`. `max_physical_offset` becomes that of the
-        last unit; of an empty queue `physical_offset`, in release 4.3 one less.
+        last unit; for an empty queue `physical_offset`, in release 4.3 one less.
 
         Returns
         -------
@@ -378,9 +378,9 @@ class ConsumeQueue(QueueReader):
         return found.notes
 
     def clear_tail(self) -> None:
-        """Zero what lies behind the end in the last file, so that the next restart does not take it for units.
+        """Zero the bytes after the end in the last file, so that the next restart does not read them as units.
 
-        RocketMQ leaves it there: units that a recovery dropped are back after the next one.
+        RocketMQ leaves them: units that a recovery dropped are back after the next one.
         """
         self._is_recovering = False
         last = self.mapped_file_queue.last_mapped_file
@@ -400,12 +400,12 @@ class ConsumeQueue(QueueReader):
         return count
 
     def flush(self, least_pages: int) -> bool:
-        """Bring units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
+        """Flush units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
         unchanged = self.mapped_file_queue.flush(least_pages)
         return unchanged if self.ext is None else self.ext.flush(least_pages) and unchanged
 
     def destroy(self) -> None:
-        """Delete all files, and start again as a queue that never had any."""
+        """Delete all files, and start again as a new queue."""
         self.max_physical_offset = -1
         self.min_logic_offset = 0
         self.mapped_file_queue.destroy()
@@ -413,7 +413,7 @@ class ConsumeQueue(QueueReader):
             self.ext.destroy()
 
     def close(self) -> None:
-        """Let go of all files; they stay on disk. Nothing is flushed."""
+        """Release all files without flushing; they stay on disk."""
         self.mapped_file_queue.close()
         if self.ext is not None:
             self.ext.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a consume queue begins and ends: found in its units after a restart, and when the log was cut."""
+"""Where a consume queue begins and ends: found from its units after a restart, or after the log was truncated."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FILES_LOOKED_AT: Final = 3
 
 
 class QueueEnd(NamedTuple):
-    """What was found of a queue's end.
+    """The end of a queue as found from its units.
 
     Attributes
     ----------
     max_physical_offset : int or None
-        What the last unit covers: the end of its record, in release 4.3 the start; None without a unit.
+        How far the last unit covers the log: to its record's end, in release 4.3 the start; None without a unit.
     ext_address : int
-        The tags code of the last unit whose tags code is an address in the extension; 1 if there is none.
+        The last tags code that is an address in the extension; 1 if there is none.
     notes : tuple of str
         What was dropped.
     """
@@ -42,16 +42,16 @@ class QueueEnd(NamedTuple):
 
 
 class FirstLive(NamedTuple):
-    """The first unit that points to something: its place in bytes, and its tags code."""
+    """The first unit that points to an existing record: its place in bytes, and its tags code."""
 
     logic_offset: int
     tags_code: int
 
 
 def recover(queue: MappedFileQueue, features: ReleaseRules, *, clear_tail: bool) -> QueueEnd | None:
-    """End a queue before the first unit in its last three files that can't be one, and delete the files behind it.
+    """End a queue before the first invalid unit in its last three files, and delete the files after it.
 
-    Damage in older files is not seen, a missing file neither (RocketMQ: ``ConsumeQueue.recover``).
+    Damage in older files goes unnoticed, and so does a missing file (RocketMQ: ``ConsumeQueue.recover``).
 
     Returns
     -------
@@ -61,7 +61,7 @@ def recover(queue: MappedFileQueue, features: ReleaseRules, *, clear_tail: bool)
     Raises
     ------
     OSError
-        As the system says.
+        As raised by the system.
     """
     files = queue.mapped_files[-_FILES_LOOKED_AT:]
     if not files:
@@ -87,7 +87,7 @@ def _units(file: MappedFile) -> UnitArray:
 
 
 def _last(units: UnitArray, features: ReleaseRules, covered: int | None, address: int) -> tuple[int | None, int]:
-    """Say what the last of some units covers, and the last address among their tags codes."""
+    """Return how far the last of some units covers the log, and the last address among their tags codes."""
     if not len(units):
         return covered, address
     tags_codes = units["tags_code"]
@@ -107,11 +107,11 @@ def _notes(units: UnitArray, count: int, file: MappedFile, queue: MappedFileQueu
 def truncate(
     queue: MappedFileQueue, physical_offset: int, file_system: FileSystem, features: ReleaseRules, *, clear_tail: bool
 ) -> QueueEnd:
-    """End a queue before the first unit that points at or behind `physical_offset` (``truncateDirtyLogicFiles``).
+    """End a queue before the first unit that points at or after `physical_offset` (``truncateDirtyLogicFiles``).
 
-    From the last file on: a file whose first unit does so is deleted; the first file that stays ends at the first other
-    unit that does, or that can't be a unit. Its own first unit is not tested for that, so that a file of zeros keeps
-    one bogus unit. Units behind the wrote position count. (With files of a single unit RocketMQ never returns.)
+    Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
+    the first other unit that does, or that is invalid. Its own first unit is not checked for validity, so a file of
+    zeros keeps one bogus unit. Units after the wrote position count. (With files of one unit RocketMQ never returns.)
 
     Returns
     -------
@@ -121,7 +121,7 @@ def truncate(
     Raises
     ------
     OSError
-        As the system says.
+        As raised by the system.
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:
@@ -146,24 +146,25 @@ def truncate(
 def first_live(
     queue: MappedFileQueue, min_logic_offset: int, min_physical_offset: int, features: ReleaseRules
 ) -> FirstLive | None:
-    """Find the first unit that points at or behind the log's start, as ``ConsumeQueue.correctMinOffset`` does.
+    """Find the first unit that points at or after the log's start, as ``ConsumeQueue.correctMinOffset`` does.
 
-    Only the first file is searched. Without a hit there the minimum stays, until that file is deleted. Pre-fill units
-    point to 0, so they are hits if the log starts there.
+    Only the first file is searched. If it has none, the minimum stays until that file is deleted. Filler units point to
+    0, so they are found if the log starts there.
 
-    Releases before 5 look at every unit from the file's start on. With `ReleaseRules.halves_queue_for_min_offset`:
+    Releases before 5 check every unit from the file's start on. With `ReleaseRules.halves_queue_for_min_offset` the
+    search:
 
     1. stops if the minimum is the end already;
     2. makes the end the minimum if even the last unit points below the log's start: an empty queue keeps its numbers;
     3. stops if the minimum lies in the first file, and points into the log;
-    4. else halves what lies behind the minimum. The units are taken for sorted, so damage and pre-fill decide too.
+    4. otherwise bisects the units after the minimum. It assumes sorted units, so damage and filler affect the result.
 
-    If the last file is empty, RocketMQ 5.3.3 throws at step 2, and does not start; here the step is left out.
+    If the last file is empty, RocketMQ 5.3.3 throws at step 2, and does not start; here the step is skipped.
 
     Returns
     -------
     FirstLive or None
-        None if the minimum stays as it is.
+        None if the minimum does not change.
     """
     file, last = queue.first_mapped_file, queue.last_mapped_file
     if file is None or last is None:
@@ -179,7 +180,7 @@ def first_live(
 
 
 def _search_live(file: MappedFile, min_logic_offset: int, min_physical_offset: int) -> FirstLive | None:
-    """Do steps 3 and 4 of `first_live`."""
+    """Perform steps 3 and 4 of `first_live`."""
     start = max(min_logic_offset - file.file_from_offset, 0)
     view = file.select(start)
     if view is None:
@@ -202,7 +203,7 @@ def _first_hit(units: UnitArray, logic_offset: int, min_physical_offset: int) ->
 
 
 def _halve(units: UnitArray, min_physical_offset: int) -> tuple[int, int]:
-    """Narrow the border down to two units, or one that points right to the log's start."""
+    """Narrow the boundary down to two units, or one that points exactly to the log's start."""
     low, high = 0, len(units) - 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does not fit into a queue's unit of 20 bytes: store time and filter bit map, in files of their own."""
+"""The extension of a consume queue: files for store times and filter bit maps, which don't fit into 20-byte units."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _BLANK: Final = 4
 
 
 def address_of(offset: int) -> int:
-    """Return the address of a unit at a byte offset (``ConsumeQueueExt.decorate``).
+    """Return the address of the unit at a byte offset (``ConsumeQueueExt.decorate``).
 
     >>> address_of(0)
     -9223372036854775808
@@ -74,11 +74,11 @@ class CqExtUnit:
     Attributes
     ----------
     tags_code : int
-        Hash of the tags, as it would stand in the queue without an extension.
+        Hash of the tags, as the queue would hold it without an extension.
     msg_store_time : int
         Ms since 1970.
     bit_map : bytes
-        Which SQL92 consumers match; empty if that was not computed.
+        Which SQL92 consumers match; empty if not computed.
     """
 
     tags_code: int
@@ -98,11 +98,11 @@ class CqExtUnit:
 class ConsumeQueueExt:
     """The extension of one queue (RocketMQ: ``ConsumeQueueExt``; 4.1.0 and later, the same in all releases).
 
-    Units lie one behind the other, and each file ends with a size of -1. The queue's unit holds the address where its
-    tags code would be. One thread puts; readers read at the same time.
+    Units follow one another, and each file ends with a size of -1. The queue's unit holds the address in place of its
+    tags code. One thread puts; readers read at the same time.
 
-    An extension is loaded only with a queue that is found at load. That of a queue which dispatch makes begins at
-    offset 0 again, over the files that may be there, as in RocketMQ.
+    An extension is loaded only with a queue that is found on disk. For a queue created by dispatching, it begins at
+    offset 0 again, overwriting any existing files, as in RocketMQ.
 
     Parameters
     ----------
@@ -125,16 +125,16 @@ class ConsumeQueueExt:
         self._file_size = rules.ext_file_size
 
     def load(self) -> tuple[str, ...]:
-        """Take in the files that are there; notes and errors are those of `MappedFileQueue.load`."""
+        """Load the existing files; notes and errors are those of `MappedFileQueue.load`."""
         return self.mapped_file_queue.load(self._release)
 
     # ---- writing
 
     def put(self, tags_code: int, store_timestamp: int, bit_map: bytes = b"") -> int | None:
-        """Append a unit, and give its address; None if that fails, and the queue keeps the plain tags code then.
+        """Append a unit and return its address; None if that fails: the queue then keeps the plain tags code.
 
-        A unit that the rest of the file is too small for, four bytes kept free, goes to the next file. RocketMQ begins
-        three files for a unit that is larger than a file, and gives up; here it is refused at once.
+        A unit that does not fit into the rest of the file, with four bytes kept free, goes to the next file. RocketMQ
+        begins three files for a unit that is larger than a file, and gives up; here it is refused at once.
         """
         unit = CqExtUnit(tags_code, store_timestamp, bit_map)
         room = min(MAX_EXT_UNIT_SIZE, self._file_size - _BLANK)
@@ -152,11 +152,11 @@ class ConsumeQueueExt:
             return None
 
     def _file_for(self, size: int) -> MappedFile | None:
-        """Return the last file if `size` bytes fit; else end it, and give the next."""
+        """Return the last file if `size` bytes fit; otherwise end it, and return the next."""
         file = self.mapped_file_queue.get_last_mapped_file()
         if file is None or size <= self._file_size - file.wrote_position - _BLANK:
             return file
-        # Where damage left less room than the mark takes, the file's own end ends it.
+        # Where damage left too little room for the mark, the end of the file is the mark.
         file.append(_END_OF_FILE)
         file.wrote_position = file.file_size
         return self.mapped_file_queue.get_last_mapped_file()
@@ -164,12 +164,12 @@ class ConsumeQueueExt:
     def put_units(
         self, tags_codes: npt.NDArray[np.int64], store_timestamps: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Append units without bit maps, as `put` one by one, and give what stands for the tags codes in the queue.
+        """Append units without bit maps, as `put` one by one; return what replaces the tags codes in the queue.
 
         Returns
         -------
         array of int64
-            Addresses; where a unit could not be put, the tags code.
+            Addresses; the tags code for a unit that could not be put.
         """
         answer = tags_codes.astype(np.int64)
         units = np.zeros(len(answer), EXT_UNIT_DTYPE)
@@ -185,14 +185,14 @@ class ConsumeQueueExt:
         return answer
 
     def put_rows(self, units: UnitRows) -> npt.NDArray[np.int64]:
-        """Put the tags codes of a queue's units, and give what stands for them there; light units keep theirs."""
+        """Put the tags codes of a queue's units; return what replaces them there. Light units keep theirs."""
         own = ~units.is_light
         answer = units.tags_code.copy()
         answer[own] = self.put_units(answer[own], units.store_timestamp[own])
         return answer
 
     def _put_run(self, units: npt.NDArray[np.void], answer: npt.NDArray[np.int64]) -> int:
-        """Append what fits into one file, and say how many that were."""
+        """Append as many as fit into one file; return how many."""
         size = EXT_UNIT_DTYPE.itemsize
         if self._file_size < size + _BLANK or self.mapped_file_queue.max_offset + self._file_size > _LAST_OFFSET:
             return 0
@@ -212,12 +212,12 @@ class ConsumeQueueExt:
     # ---- reading
 
     def get(self, address: int) -> CqExtUnit | None:
-        """Read the unit at an address; None if it is no address, or nothing is there."""
+        """Return the unit at an address; None if it is not an address, or there is no unit."""
         found = self._find(address)
         return found[1] if found is not None else None
 
     def _find(self, address: int) -> tuple[int, CqExtUnit] | None:
-        """Return the unit at an address, and the size that it says it has."""
+        """Return the unit at an address, and the size that it claims."""
         if not is_ext_address(address):
             return None
         offset = offset_of_address(address)
@@ -234,10 +234,10 @@ class ConsumeQueueExt:
     # ---- recovery and deletion
 
     def recover(self) -> None:
-        """Find the end: behind the last unit of the last file (RocketMQ: ``ConsumeQueueExt.recover``).
+        """Find the end, after the last unit of the last file (RocketMQ: ``ConsumeQueueExt.recover``).
 
-        RocketMQ walks through all files, and forgets of each but the last what it found. A unit that runs past the end
-        of its file ends the walk here; in RocketMQ the store does not load.
+        RocketMQ walks through all files, and uses only what it finds in the last. A unit that runs past the end of its
+        file ends the walk here; in RocketMQ the store does not load.
         """
         last = self.mapped_file_queue.last_mapped_file
         if last is None:
@@ -247,7 +247,7 @@ class ConsumeQueueExt:
         self.mapped_file_queue.truncate_dirty_files(end)
 
     def truncate_by_min_address(self, address: int) -> None:
-        """Delete the files that end before an address; nothing if it is none."""
+        """Delete the files that end before an address; do nothing if it is not an address."""
         if not is_ext_address(address):
             return
         offset = offset_of_address(address)
@@ -256,7 +256,7 @@ class ConsumeQueueExt:
                 self.mapped_file_queue.forget([file])
 
     def truncate_by_max_address(self, address: int) -> None:
-        """End behind the unit at an address; nothing if it is none, or no unit is there."""
+        """End after the unit at an address; do nothing if it is not an address, or there is no unit."""
         found = self._find(address)
         if found is None:
             if is_ext_address(address):
@@ -269,16 +269,16 @@ class ConsumeQueueExt:
         return self.mapped_file_queue.flush(least_pages)
 
     def destroy(self) -> None:
-        """Delete all files, and the directory if it is empty then."""
+        """Delete all files, and their directory if it is then empty."""
         self.mapped_file_queue.destroy()
 
     def close(self) -> None:
-        """Let go of all files; they stay on disk."""
+        """Release all files; they stay on disk."""
         self.mapped_file_queue.close()
 
 
 def _end_of_units(file: MappedFile) -> int:
-    """Walk over a file's units by their sizes, and give the position behind the last."""
+    """Walk over a file's units by their sizes, and return the position after the last."""
     view = file.select(0)
     position = 0
     while view is not None and position + _SIZE.size <= len(view):

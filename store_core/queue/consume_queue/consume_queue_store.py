@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consume queues of a store: how a record gets into them, and what happens to all of them together."""
+"""All consume queues of a store: putting records into them, and loading, recovering, truncating and flushing them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ __all__ = ["ConsumeQueueStore"]
 _LOG: Final = logging.getLogger("store_core")
 _REFUSED_KEPT: Final = 1000
 _MOST_GATHERED: Final = 1 << 17
-"""Units gathered: of 64 queues each gets 40 KB in a write then, and the columns, 6 MiB, stay in a processor's cache."""
+"""Units gathered: with 64 queues a write is 40 KB for each, and the columns, 6 MiB, stay in a processor's cache."""
 
 _FILES_RECOVERED: Final = 3
-"""Last files of a queue that are looked at when it is recovered."""
+"""How many of a queue's last files recovery reads."""
 
 
 def _yes() -> bool:
@@ -51,38 +51,38 @@ def _yes() -> bool:
 class ConsumeQueueStore:
     """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
 
-    One thread puts; others look queues up and read them meanwhile. However many queues there are, few have their files
-    open: so queues are taken from here for each use, and not kept, see `store_core.queue.consume_queue.open_queues`.
+    One thread puts; others look queues up and read them at the same time. However many queues there are, few have their
+    files open: get a queue for each use, and do not keep it, see `store_core.queue.consume_queue.open_queues`.
 
     Parameters
     ----------
     root : Path
-        The store's; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
+        The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
     rules : QueueRules
     file_system : FileSystem
     clock : Clock
     on_put : callable
-        Gets the store timestamp (ms) of a record that was put; of those of a batch, the last (RocketMQ:
+        Called with the store timestamp (ms) of each record that was put; for a batch with the last one (RocketMQ:
         ``StoreCheckpoint.setLogicsMsgTimestamp``).
     on_error : callable
         Called when a unit could not be written: the store becomes read-only (``RunningFlags.makeLogicsQueueError``).
     can_write : callable
-        Whether the store's flags let queues be written (``RunningFlags.isCQWriteable``).
+        Whether the store's flags allow writing to queues (``RunningFlags.isCQWriteable``).
     writable : bool
         Whether anything on disk may be changed.
     max_queues : int
         How many queues there may be; units of further ones are refused.
     most_gathered : int
-        Units that `gather_batch` holds back at most.
+        Most units that `gather_batch` holds back.
 
     Attributes
     ----------
     notes : list of str
-        What `load`, `recover` and `truncate_dirty` left out or dropped.
+        What `load`, `recover` and `truncate_dirty` skipped or dropped.
     refused : list of RefusedUnit
         The first 1,000 units that were not written.
     refused_count : int
-        How many there are in all.
+        How many were not written in all.
     """
 
     def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
@@ -126,17 +126,17 @@ class ConsumeQueueStore:
         return self._table.get(topic, queue_id)
 
     def queues(self) -> Iterator[Queue]:
-        """Return all queues there are now, by topic and id."""
+        """Return all current queues, by topic and id."""
         return self._table.queues()
 
     def find_or_create(self, topic: str, queue_id: int) -> Queue:
-        """Return a queue, a new one if need be; see `ConsumeQueueTable.find_or_create`."""
+        """Return a queue, creating it if needed; see `ConsumeQueueTable.find_or_create`."""
         return self._table.find_or_create(topic, queue_id)
 
     # ---- opening
 
     def load(self) -> tuple[str, ...]:
-        """Take in the queues that are there; notes and errors are those of `ConsumeQueueTable.load`."""
+        """Load the queues on disk; notes and errors are those of `ConsumeQueueTable.load`."""
         notes = self._table.load()
         self.notes += notes
         return notes
@@ -147,13 +147,13 @@ class ConsumeQueueStore:
         Returns
         -------
         int
-            How far queues cover the log: the largest `max_physical_offset`, -1 without units. Of a simple queue that is
-            the end of its last record, in release 4.3 the start; of a batch queue always the start.
+            How far the queues cover the log: the largest `max_physical_offset`, -1 without units. For a simple queue
+            it is the end of its last record, in release 4.3 the start; for a batch queue always the start.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         for queue in self.queues():
             self.notes += queue.recover()
@@ -161,7 +161,7 @@ class ConsumeQueueStore:
 
     @property
     def max_physical_offset(self) -> int:
-        """The largest `max_physical_offset` of the queues; -1 without any (``getMaxPhyOffsetInConsumeQueue``)."""
+        """The largest `max_physical_offset` of the queues; -1 if there are none (``getMaxPhyOffsetInConsumeQueue``)."""
         return max((queue.max_physical_offset for queue in self._table.snapshot()), default=-1)
 
     def queue_offsets(self) -> dict[tuple[str, int], int]:
@@ -177,17 +177,17 @@ class ConsumeQueueStore:
         }
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
-        """Find the first index of every queue that the log, which starts at an offset, still has."""
+        """Move every queue's first index to the first record still in the log, which starts at an offset."""
         for queue in self.queues():
             queue.correct_min_offset(min_physical_offset)
 
     # ---- putting
 
     def put(self, request: DispatchRequest) -> None:
-        """Put a record into the queues that `store_core.queue.units.queue_assignment.assign` says.
+        """Put a record into the queues that `store_core.queue.units.queue_assignment.assign` selects.
 
-        What that refuses is noted in `refused`, and so is a unit for which there is no queue, because there are as many
-        as may be, or none left in its queue, because that ends in the last file that a queue can have.
+        Refused units are noted in `refused`, including those whose queue can't be created because there are as many as
+        allowed, and those whose queue has reached the end of its last possible file.
         """
         self.put_gathered()
         assigned = assign(request, self._rules)
@@ -212,7 +212,7 @@ class ConsumeQueueStore:
             queue.put_units(*(np.array([value], np.int64) for value in columns))
 
     def _obtain(self, unit: AssignedUnit, request: DispatchRequest) -> Queue | None:
-        """Return the queue of a unit; None, and the unit is refused, if that can't have it as things are."""
+        """Return the queue of a unit; None, after noting the refusal, if the queue can't be created or is full."""
         queue = self._table.obtain(unit.topic, unit.queue_id)
         reason = queue if isinstance(queue, str) else _full(queue)
         if isinstance(queue, str) or reason is not None:
@@ -221,7 +221,7 @@ class ConsumeQueueStore:
         return queue
 
     def put_nameless(self, request: DispatchRequest) -> None:
-        """Put what release 4.3 makes of a record of the wrong size into a queue that is kept in memory."""
+        """Put what release 4.3 reads from a record of the wrong size into a queue that is kept in memory."""
         self.put_gathered()
         if self._table.obtain_nameless().put_message_position_info_wrapper(request):
             self._on_put(request.store_timestamp)
@@ -235,8 +235,8 @@ class ConsumeQueueStore:
     def put_batch(self, batch: DispatchBatch) -> None:
         """Put many records, as `put` one by one; their units are gathered by queue, and written together.
 
-        If they need more queues than may be, they go one by one. A batch has no filter bit maps: those that a broker
-        computes are for `put`.
+        If they need more queues than allowed, they are put one by one. A batch has no filter bit maps: records for
+        which a broker computes these are for `put`.
         """
         self.put_gathered()
         assigned = assign_batch(batch, self._rules, self._table)
@@ -247,7 +247,7 @@ class ConsumeQueueStore:
                 self.put(request)
 
     def _new_among(self, assigned: BatchAssignment) -> list[tuple[str, int]]:
-        """Find the queues with units that there are not yet."""
+        """Return the queues with units that do not exist yet."""
         return [queue for queue in map(assigned.queues.__getitem__, assigned.used_codes) if queue not in self._table]
 
     def _put_assigned(self, batch: DispatchBatch, assigned: BatchAssignment) -> None:
@@ -256,9 +256,9 @@ class ConsumeQueueStore:
         self._put_ordered(UnitRows.of(batch, assigned).ordered(), assigned.queues)
 
     def gather_batch(self, batch: DispatchBatch) -> None:
-        """Put many records as `put_batch`, but later, with those of further batches: at `put_gathered` at the latest.
+        """Put many records as `put_batch`, but later, together with further batches: by `put_gathered` at the latest.
 
-        Until then no queue is to be asked. It saves most where many queues get a few records each of a batch.
+        Until then no queue may be read. It saves most if a batch has only a few records for each of many queues.
         """
         assigned = assign_batch(batch, self._rules, self._table)
         if not self._gather(batch, assigned):
@@ -267,7 +267,7 @@ class ConsumeQueueStore:
                 self.put_batch(batch)
 
     def _gather(self, batch: DispatchBatch, assigned: BatchAssignment) -> bool:
-        """Gather the units of a batch; False, and none of them, without room for them or for their queues."""
+        """Gather the units of a batch; False, and none are gathered, if there is no room for them or their queues."""
         numbers = self._gathered_queues
         new = [queue for queue in self._new_among(assigned) if queue not in numbers]
         has_queues = self._table.has_room(self._new_queues + len(new))
@@ -284,14 +284,14 @@ class ConsumeQueueStore:
         return True
 
     def put_gathered(self) -> None:
-        """Put what was gathered."""
+        """Put the gathered units."""
         if len(self._gathered):
             queues = self._gathered_queues.queues
             self._gathered_queues, self._new_queues = QueueNumbering(), 0
             self._put_ordered(self._gathered.take(), queues)
 
     def _put_ordered(self, units: UnitRows, queues: Sequence[tuple[str, int]]) -> None:
-        """Put units ordered by queue, whose codes are places in `queues`."""
+        """Put units ordered by queue; their codes are positions in `queues`."""
         is_put = ~units.is_light
         runs = UnitSequences(units, self._rules.features)
         for code, start, stop in units.bounds():
@@ -304,7 +304,7 @@ class ConsumeQueueStore:
             self._on_put(int(units.store_timestamp[last]))
 
     def _append_sequence(self, queue: Queue, runs: UnitSequences, start: int, stop: int) -> int:
-        """Append units of a queue if they are a sequence that follows on its last one; return how many."""
+        """Append units of a queue if they continue it without a gap; return how many were appended."""
         if not isinstance(queue, ConsumeQueue) or queue.ext is not None or not self._can_write():
             return 0
         return runs.append(queue, start, stop)
@@ -314,7 +314,7 @@ class ConsumeQueueStore:
         self._put_units(self._table.find_or_create(topic, queue_id), units)
 
     def _put_units(self, queue: Queue, units: UnitRows) -> npt.NDArray[np.bool_] | bool:
-        """Put units of a queue; tell which are in it, or whether all are."""
+        """Put units of a queue; return which of them are in it, or whether all are."""
         if isinstance(queue, BatchConsumeQueue):
             return queue.put_units(
                 units.physical_offset, units.size, units.tags_code,
@@ -325,7 +325,7 @@ class ConsumeQueueStore:
         return self._put_into_simple(queue, units)
 
     def _put_units_singly(self, queue: ConsumeQueue, units: UnitRows) -> npt.NDArray[np.bool_]:
-        """Put units that may fill the last file that a queue can have."""
+        """Put units that may fill the queue's last possible file."""
         is_put = np.zeros(len(units.row), np.bool_)
         for place in range(len(is_put)):
             reason = _full(queue)
@@ -341,12 +341,12 @@ class ConsumeQueueStore:
             tags_code = queue.ext.put_rows(units)
         return queue.put_units(units.physical_offset, units.size, tags_code, units.queue_offset)
 
-    # ---- cutting and closing
+    # ---- truncating and closing
 
     def truncate_dirty(self, physical_offset: int) -> tuple[str, ...]:
-        """Drop the units of all queues that point at or behind where the log ends now.
+        """Drop the units of all queues that point at or after the log's new end.
 
-        When a release does this is told at `store_core.store.recovery.store_recovery`.
+        For when a release does this see `store_core.store.recovery.store_recovery`.
 
         Returns
         -------
@@ -356,7 +356,7 @@ class ConsumeQueueStore:
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         notes: list[str] = []
         for queue in self.queues():
@@ -365,23 +365,23 @@ class ConsumeQueueStore:
         return tuple(notes)
 
     def clear_tails(self) -> None:
-        """Zero what lies behind the queues' ends; the last step of a recovery, see `ConsumeQueue.clear_tail`.
+        """Zero the bytes after the queues' ends; the last step of a recovery, see `ConsumeQueue.clear_tail`.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         for queue in self.queues():
             queue.clear_tail()
 
     def force(self) -> None:
-        """Bring to disk what a recovery found or cut in the last files of all queues, see `MappedFileQueue.force`.
+        """Sync what a recovery found or changed in the last files of all queues, see `MappedFileQueue.force`.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         for queue in self.queues():
             files = queue.mapped_file_queue
@@ -391,17 +391,17 @@ class ConsumeQueueStore:
         self._table.sync_topics()
 
     def destroy_all(self) -> None:
-        """Delete the files of all queues, as when the log is gone; the queues stay, empty."""
+        """Delete the files of all queues, as when the log is gone; the queues remain, empty."""
         for queue in self.queues():
             queue.destroy()
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Bring all queues to disk; True if **nothing changed**, as in Java.
+        """Flush all queues to disk; True if **nothing changed**, as in Java.
 
         Raises
         ------
         OSError
-            The first that the system reported; the other queues are flushed all the same.
+            The first that the system reported; the other queues are flushed nevertheless.
         """
         unchanged, first_error = True, None
         for queue in self.queues():
@@ -414,11 +414,11 @@ class ConsumeQueueStore:
         return unchanged
 
     def close(self) -> None:
-        """Let go of all files; they stay on disk. Nothing is flushed."""
+        """Release all files without flushing; they stay on disk."""
         for queue in self._table.snapshot():
             queue.close()
 
 
 def _full(queue: Queue) -> str | None:
-    """Say why a queue takes no unit at all; None if it does."""
+    """Return why a queue accepts no unit at all; None if it does."""
     return queue.full_refusal() if isinstance(queue, ConsumeQueue) else None

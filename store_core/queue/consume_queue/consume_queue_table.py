@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which consume queues there are: found on disk, or made for a topic and a queue id."""
+"""The table of a store's consume queues: found on disk, or created for a topic and a queue id."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["MAX_QUEUES", "ConsumeQueueTable", "Queue"]
 Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
 MAX_QUEUES: Final = 1_000_000
-"""Queues that a log may make; a real broker has some ten thousands at most."""
+"""How many queues a log may create; a real broker has some ten thousands at most."""
 
 _NAMELESS: Final = ("", 0)
 
@@ -44,20 +44,20 @@ _NAMELESS: Final = ("", 0)
 class ConsumeQueueTable:
     """All queues of a store by topic and id (RocketMQ: ``consumeQueueTable``).
 
-    However many queues there are, few have their files open, see `OpenQueues`: so queues are taken from here for each
-    use, and not kept.
+    However many queues there are, few have their files open, see `OpenQueues`. So get a queue from here for each use,
+    and do not keep it.
 
     Parameters
     ----------
     root : Path
-        The store's; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
+        The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
     rules : QueueRules
     file_system : FileSystem
     clock : Clock
     can_write : callable
-        Whether the store's flags let queues be written.
+        Whether the store's flags allow writing to queues.
     on_error : callable
-        Called when a unit could not be written.
+        Called when a unit can't be written.
     writable : bool
         Whether anything on disk may be changed.
     max_queues : int
@@ -66,7 +66,7 @@ class ConsumeQueueTable:
     Attributes
     ----------
     in_use : OpenQueues
-        Whoever uses many queues says so there.
+        The queues whose files are open; report the use of many queues there.
     """
 
     def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
@@ -98,11 +98,11 @@ class ConsumeQueueTable:
         return len(self._queues)
 
     def __contains__(self, name: tuple[str, int]) -> bool:
-        """Whether there is a queue of this topic and id that has, or can have, a directory."""
+        """Return whether there is a queue of this topic and id that has, or can have, a directory."""
         return name in self._queues and name != _NAMELESS
 
     def has_room(self, queues: int) -> bool:
-        """Whether so many may be added."""
+        """Return whether this many may be added."""
         return len(self._queues) + queues <= self._max_queues
 
     def get(self, topic: str, queue_id: int) -> Queue | None:
@@ -113,18 +113,18 @@ class ConsumeQueueTable:
         return queue
 
     def queues(self) -> Iterator[Queue]:
-        """Yield all queues there are now, by topic and id."""
+        """Yield all current queues, by topic and id."""
         for key in sorted(self._queues):
             queue = self.get(*key)
             if queue is not None:
                 yield queue
 
     def snapshot(self) -> tuple[Queue, ...]:
-        """Return all queues in no order, for what needs none of their files."""
+        """Return all queues in no particular order, for uses that need none of their files."""
         return tuple(self._queues.values())
 
     def find_or_create(self, topic: str, queue_id: int) -> Queue:
-        """Return a queue, a new one if need be; its directory is made with its first unit.
+        """Return a queue, creating it if needed; its directory is created with its first unit.
 
         It is a batch queue if the topic is one, see `QueueRules.batch_topics`.
 
@@ -139,7 +139,7 @@ class ConsumeQueueTable:
         return queue
 
     def obtain(self, topic: str, queue_id: int) -> Queue | str:
-        """Return a queue, or the reason why there can't be one."""
+        """Return a queue, or the reason why it can't exist."""
         queue = self.get(topic, queue_id)
         if queue is not None:
             return queue
@@ -154,10 +154,10 @@ class ConsumeQueueTable:
         return queue
 
     def obtain_nameless(self) -> ConsumeQueue:
-        """Return queue 0 of the topic with no name, which is kept in memory.
+        """Return queue 0 of the topic with an empty name, which is kept in memory.
 
-        Release 4.3 writes it to ``consumequeue/0``, where the next start takes its file for an empty queue of a topic
-        named 0. So it lasts as long as the process there, too.
+        Release 4.3 writes it to ``consumequeue/0``, where the next start mistakes its file for an empty queue of a
+        topic named 0. So there, too, it lasts only as long as the process.
         """
         with self._lock:
             queue = self._queues.get(_NAMELESS)
@@ -187,22 +187,22 @@ class ConsumeQueueTable:
     # ---- files
 
     def load(self) -> tuple[str, ...]:
-        """Take in the queues that are there: directories ``TOPIC/NUMBER``, of batch queues if the release has any.
+        """Load the queues on disk: directories ``TOPIC/NUMBER``, including batch queues if the release has any.
 
         Returns
         -------
         tuple of str
-            What was left out.
+            What was skipped.
 
         Raises
         ------
         UnsupportedStoreError
             If the queues are in a RocksDB, or it is a DLedger store, see `store_core.files.store_kind`.
         SegmentLayoutError
-            If a queue holds what the release refuses to load, or a topic's queues are of the other kind than its
-            attribute ``queue.type`` says (RocketMQ: ``ConsumeQueueStore.queueTypeShouldBe``).
+            If a queue holds something that the release refuses to load, or a topic's queues are not of the kind that
+            its attribute ``queue.type`` says (RocketMQ: ``ConsumeQueueStore.queueTypeShouldBe``).
         OSError
-            As the system says.
+            As raised by the system.
         """
         notes = list(check_store_kind(self._root, self._file_system))
         notes += self._load_below(CONSUME_QUEUE, is_batch=False)
@@ -211,7 +211,7 @@ class ConsumeQueueTable:
         return tuple(notes)
 
     def _load_below(self, kind: str, *, is_batch: bool) -> Iterator[str]:
-        """Load the queues of one kind, and give notes."""
+        """Load the queues of one kind, and yield notes on what was skipped."""
         for topic in names_in(self._root / kind, self._file_system):
             directory = self._root / kind / topic
             numbers = {name: parse_queue_id(name) for name in names_in(directory, self._file_system)}
@@ -243,12 +243,12 @@ class ConsumeQueueTable:
         return queue.load()
 
     def sync_topics(self) -> None:
-        """Bring to disk that there are the topics' directories: a killed process may have left that in memory only.
+        """Sync the topics' directories: after a killed process they may exist in memory only.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         kinds = (self._root / kind for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE))
         for directory in (*kinds, self._root):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units that simply follow one another, of many queues: those of a sound log."""
+"""Units of many queues that continue without a gap, as those of a sound log do: found and appended quickly."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LOG: Final = logging.getLogger("store_core")
 
 
 class UnitSequences:
-    """The bytes of units of many queues, and which of them follow on the one before.
+    """The bytes of units of many queues, and which of them continue the one before.
 
-    What has to hold between neighbours is found for all queues at once, so that little is left to do for each: a store
-    of many queues has few units of each in a batch.
+    The conditions between neighbours are checked for all queues at once, which leaves little to do for each: a store
+    of many queues has few units of each per batch.
 
     Parameters
     ----------
     units : UnitRows
     features : ReleaseRules
-        Say what of the log a unit covers.
+        Decide how much of the log a unit covers.
     """
 
     def __init__(self, units: UnitRows, features: ReleaseRules) -> None:
@@ -44,19 +44,20 @@ class UnitSequences:
         self._covers: npt.NDArray[np.int64] = coverages(stored, features)
         self._queue_offset = units.queue_offset
         breaks = (np.diff(units.queue_offset) != 1) | (self._covers[1:] <= self._covers[:-1])
-        # How many units before each don't follow on the one before them.
+        # How many units before each don't continue the one before them.
         self._breaks = np.concatenate(([0], np.cumsum(breaks))) if len(stored) else np.zeros(0, np.int64)
 
     def append(self, queue: ConsumeQueue, start: int, stop: int) -> int:
-        """Append units to their queue, as `ConsumeQueue.put_units`, if that is nothing but writing them.
+        """Append units to their queue, as `ConsumeQueue.put_units`, if all that takes is writing them.
 
-        Preconditions, else 0: their indexes are consecutive, and each covers more of the log than the one before; the
-        first has the index and the coverage that come next in the queue; its last file is begun, and has room for one.
+        Otherwise return 0. Conditions: their indexes are consecutive, and each covers more of the log than the one
+        before; the first one continues the queue's index and coverage; the queue's last file has units, and room for
+        one more.
 
         Returns
         -------
         int
-            How many units were appended: what the file has room for. 0 also if the system refuses to write.
+            How many units were appended: as many as fit into the file. Also 0 if the system refuses to write.
         """
         file = queue.mapped_file_queue.last_mapped_file
         if file is None or not file.wrote_position or self._breaks[start] != self._breaks[stop - 1]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a consume queue asks of its extension, and how it tells an address in it from a tags code."""
+"""Interface of a consume queue's extension, and the test whether a tags code is an address in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAST_EXT_ADDRESS: Final = -(2**31) - 1
 
 
 def is_ext_address(tags_code: int) -> bool:
-    """Whether a unit's tags code is an address in the extension (RocketMQ: ``ConsumeQueueExt.isExtAddr``).
+    """Return whether a unit's tags code is an address in the extension (RocketMQ: ``ConsumeQueueExt.isExtAddr``).
 
     >>> is_ext_address(-(2**63)), is_ext_address(-(2**31))
     (True, False)
@@ -21,36 +21,36 @@ def is_ext_address(tags_code: int) -> bool:
 
 
 class QueueExtension(Protocol):
-    """`ConsumeQueueExt` of `consume_queue_ext`, as its queue sees it; addresses are tags codes."""
+    """`ConsumeQueueExt` of `consume_queue_ext` as its queue uses it; addresses are tags codes."""
 
     def load(self) -> tuple[str, ...]:
-        """Take in its files, and say what an operator should know."""
+        """Load the existing files, and return what an operator should know."""
         ...
 
     def recover(self) -> object:
-        """Find where its units end."""
+        """Find the end of the units."""
         ...
 
     def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int | None:
-        """Append a unit and give its address; None if that failed."""
+        """Append a unit and return its address; None if that failed."""
         ...
 
     def truncate_by_min_address(self, address: int) -> object:
-        """Delete the files that end before a unit; nothing happens if `address` is none."""
+        """Delete the files that end before a unit; do nothing if `address` is not an address."""
         ...
 
     def truncate_by_max_address(self, address: int) -> object:
-        """End behind a unit; nothing happens if `address` is none."""
+        """End after a unit; do nothing if `address` is not an address."""
         ...
 
     def flush(self, least_pages: int) -> bool:
-        """Bring units to disk; True if nothing changed."""
+        """Flush units to disk; True if nothing changed."""
         ...
 
     def destroy(self) -> None:
-        """Delete its files."""
+        """Delete all files."""
         ...
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Release all files."""
         ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A consume queue as its readers see it: bounds, units, and what was stored when."""
+"""The reading half of a consume queue: bounds, units, and search by time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["QueueReader"]
 
 
 class QueueReader:
-    """The reading half of `ConsumeQueue`, whose documentation describes parameters and attributes."""
+    """The reading half of `ConsumeQueue`, which documents the parameters and attributes."""
 
     unit_size: Final = CQ_STORE_UNIT_SIZE
 
@@ -41,26 +41,26 @@ class QueueReader:
 
     @property
     def min_offset_in_queue(self) -> int:
-        """Index of the first unit that points to something."""
+        """Index of the first unit that points to an existing record."""
         return self.min_logic_offset // CQ_STORE_UNIT_SIZE
 
     @property
     def max_offset_in_queue(self) -> int:
-        """Index behind the last unit; 0 without files."""
+        """Index after the last unit; 0 without files."""
         return self.mapped_file_queue.max_offset // CQ_STORE_UNIT_SIZE
 
     def roll_next_file(self, queue_offset: int) -> int:
-        """Return the index of the first unit of the file after the one that `queue_offset` is in."""
+        """Return the index of the first unit of the file after the one that holds `queue_offset`."""
         return queue_offset + self._units_per_file - queue_offset % self._units_per_file
 
     def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
-        """See the units from an index to the end of its file, without copying.
+        """Return the units from an index to the end of its file, without copying.
 
         Returns
         -------
         array of unit, or None
-            Of dtype `store_core.queue.units.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum, behind
-            the end and in a hole between files. It stays valid when the file is deleted.
+            Of dtype `store_core.queue.units.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum, beyond
+            the end, and in a hole between files. It stays valid when the file is deleted.
         """
         wanted = queue_offset * CQ_STORE_UNIT_SIZE
         if queue_offset < 0 or wanted < self.min_logic_offset:
@@ -70,9 +70,9 @@ class QueueReader:
         return units_of(view) if view is not None else None
 
     def buffers_from(self, queue_offset: int) -> Iterator[tuple[int, UnitArray]]:
-        """See the units from an index to the end of the queue, a file at a time, each with its first unit's index.
+        """Yield the units from an index to the end of the queue, file by file, each with its first unit's index.
 
-        Holes between files are passed over. (In RocketMQ 5.x an iteration ends with its first file.)
+        Holes between files are skipped. (In RocketMQ 5.x an iteration ends with its first file.)
         """
         end = self.max_offset_in_queue
         while queue_offset < end:
@@ -101,16 +101,16 @@ class QueueReader:
         store_time: Callable[[int, int], int],
         min_physical_offset: int,
     ) -> int:
-        """Find the index of the message stored at a time; `time_search` has the rules.
+        """Return the index of the message stored at a time; for the rules see `time_search`.
 
         Parameters
         ----------
         timestamp : int
             Ms since 1970.
         boundary : BoundaryType
-            Of release 5.3; the others have a rule of their own, and ignore it.
+            For release 5.3; the others have a rule of their own, and ignore it.
         store_time : callable
-            ``store_time(physical_offset, size)`` gives a record's store timestamp, -1 if it can't be read (RocketMQ:
+            ``store_time(physical_offset, size)`` returns a record's store timestamp, -1 if it can't be read (RocketMQ:
             ``CommitLog.pickupStoreTimestamp``).
         min_physical_offset : int
             Where the log starts.

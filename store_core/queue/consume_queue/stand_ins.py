@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units in the place of records that are lost, so that the records after them keep their own queue offsets."""
+"""Units that replace lost records in a queue, so that the records after them keep their own queue offsets."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _CHUNK: Final = 1 << 16
 
 
 class StandIn(NamedTuple):
-    """What stands at the queue offsets of lost records.
+    """The unit to store at the queue offsets of lost records.
 
     Attributes
     ----------
     physical_offset, store_size, tags_code : int
         Fields of the unit.
     is_copy : bool
-        Whether it is the unit before the gap once more, so that consumers get that record again.
+        Whether it repeats the unit before the gap, so that consumers get that record again.
 
     Notes
     -----
-    RocketMQ has no unit for "nothing here" (ADR 0015). What 4.3.0, 4.9.7 and 5.3.3 do with those that can be written:
+    RocketMQ has no unit for "nothing here" (ADR 0015). How 4.3.0, 4.9.7 and 5.3.3 treat the candidates:
 
     * The units before a queue's first one, position 0 and size 2**31 - 1, are below its minimum offset, so nobody
-      gets them. Inside a queue, position 0 has the cleaning of queues delete a file that ends with one, searches by
-      time and the correction of the minimum offset go astray, and a get skip what comes next in the first log file.
-    * A record that can't be read has a get pass over **all** units that point into the same log file, up to the first
-      one that points into a later file (``DefaultMessageStore.getMessage``, ``rollNextFile``). So a unit that can't be
-      read harms nothing only if the next record is in a later file than it.
-    * All of them expect positions that do not go down.
+      gets them. Inside a queue, with position 0 the cleaning of queues deletes a file that ends with one, searches by
+      time and the correction of the minimum offset go wrong, and a get skips what comes next in the first log file.
+    * For a record that can't be read, a get skips **all** units that point into the same log file, up to the first one
+      that points into a later file (``DefaultMessageStore.getMessage``, ``rollNextFile``). So a unit that can't be read
+      is harmless only if the next record is in a later file than it.
+    * All of them expect positions that do not decrease.
 
-    So where the next record is in a later segment than the one before, a stand-in points to two bytes across the
-    border of the segment of the next record: never readable, and the get goes on with that record. In the same segment
-    it is the unit before the gap: a consumer gets that record again, once for each offset, which at-least-once delivery
-    allows, and no record that is there is skipped.
+    So if the next record is in a later segment than the one before, a stand-in points to two bytes across the start of
+    the next record's segment: never readable, and the get continues with that record. In the same segment it repeats
+    the unit before the gap: a consumer gets that record again, once for each offset, which at-least-once delivery
+    allows, and no existing record is skipped.
     """
 
     physical_offset: int
@@ -55,7 +55,7 @@ class StandIn(NamedTuple):
 
     @classmethod
     def between(cls, last: CqUnit, next_segment: int) -> StandIn:
-        """Choose the unit.
+        """Choose the unit for a gap.
 
         Parameters
         ----------
@@ -70,12 +70,12 @@ class StandIn(NamedTuple):
 
 
 def put_stand_ins(queue: ConsumeQueue, stand_in: StandIn, count: int) -> None:
-    """Append a unit so many times at a queue's end, whatever it covers of the log.
+    """Append a unit a number of times at a queue's end, however much it covers of the log.
 
     Raises
     ------
     OSError
-        As the system says.
+        As raised by the system.
     """
     unit = np.array([stand_in[:3]], UNIT_DTYPE)
     files = queue.mapped_file_queue

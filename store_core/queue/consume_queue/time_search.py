@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which message of a queue was stored at a time: a search in units, whose times stand in the log.
+"""Search of a queue by store time, which is read from the log for each unit visited.
 
-**Release 5.3** (5.1.1 and later) knows two boundaries. `BoundaryType.LOWER` gives the first message stored at the time
-or later, `BoundaryType.UPPER` the last one stored at the time or before. Of times t1, t1, t1, t3, t3 at indexes 0 to 4,
-and t2 between them, LOWER gives 3 and UPPER gives 2. The file is chosen by the store times of its first and last unit;
-equal times are looked for in that file only. What comes out is brought between the queue's bounds.
+**Release 5.3** (5.1.1 and later) has two boundaries. `BoundaryType.LOWER` selects the first message stored at the time
+or later, `BoundaryType.UPPER` the last one stored at the time or before. With times t1, t1, t1, t3, t3 at indexes 0 to
+4, and t2 between them, LOWER selects 3 and UPPER selects 2. The file is chosen by the store times of its first and last
+unit; equal times are searched in that file only. The result is limited to the queue's bounds.
 
-**Releases 4.3 and 4.9** (5.1.0 and before) choose the file by its time of last change, in ms: a copy of a store that
-does not keep these times answers differently. In it they search for the nearest message; of two equally near ones they
-give the earlier, of those stored at the very time any, and behind the last message the last.
+**Releases 4.3 and 4.9** (5.1.0 and before) choose the file by its modification time, in ms: a copy of a store that does
+not preserve these times has different results. In the file they search for the nearest message; of two equally near
+ones they return the earlier, of those stored at exactly that time any, and after the last message the last.
 
-The steps are RocketMQ's, one by one (``ConsumeQueue.binarySearchInQueueByTime``,
+The steps are exactly RocketMQ's (``ConsumeQueue.binarySearchInQueueByTime``,
 ``MappedFileQueue.getConsumeQueueMappedFileByTime``; before 5.1.1 ``ConsumeQueue.getOffsetInQueueByTime``): where times
-do not grow, or records can't be read, the answer depends on which units were looked at.
+do not increase, or records can't be read, the result depends on which units are visited.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = ["BoundaryType", "TimeSearch"]
 
 
 class BoundaryType(Enum):
-    """Which of the messages around a time is asked for (RocketMQ 5.x: ``BoundaryType``)."""
+    """Which of the messages around a time to find (RocketMQ 5.x: ``BoundaryType``)."""
 
     LOWER = "lower"
     UPPER = "upper"
 
 
 class _Range(NamedTuple):
-    """Units of a file, and the units among them that are searched.
+    """Units of a file, and the range of them to search.
 
     Attributes
     ----------
@@ -60,22 +60,22 @@ class _Range(NamedTuple):
     ceiling: int
 
     def queue_offset(self, index: int) -> int:
-        """Return the queue index of a unit of the file; Java rounds what lies before the first file towards 0."""
+        """Return the queue index of a unit of the file; Java rounds places before the first file towards 0."""
         return max(self.start + index * CQ_STORE_UNIT_SIZE, 0) // CQ_STORE_UNIT_SIZE
 
     @property
     def nowhere(self) -> int:
-        """What RocketMQ gives if it looked at no unit: byte -1 of the file, divided by the size of a unit."""
+        """What RocketMQ returns if it visited no unit: byte -1 of the file, divided by the size of a unit."""
         return max(self.start - 1, 0) // CQ_STORE_UNIT_SIZE
 
 
 class TimeSearch:
-    """The search of one queue; it remembers the first and last time of files, as RocketMQ does.
+    """Search of one queue; it remembers the first and last time of files, as RocketMQ does.
 
     Parameters
     ----------
     features : ReleaseRules
-        Say by which rule.
+        Decide which rules apply.
     """
 
     def __init__(self, features: ReleaseRules) -> None:
@@ -92,7 +92,7 @@ class TimeSearch:
         store_time: StoreTime,
         min_physical_offset: int,
     ) -> int:
-        """Find the index of the message for a time; 0 where there is none. Not yet between the queue's bounds.
+        """Return the index of the message for a time; 0 if there is none. It may be outside the queue's bounds.
 
         Parameters
         ----------
@@ -105,9 +105,9 @@ class TimeSearch:
         boundary : BoundaryType
             Ignored before release 5.3.
         store_time : callable
-            ``store_time(physical_offset, size)`` gives the store time of a record, -1 if it can't be read.
+            ``store_time(physical_offset, size)`` returns the store time of a record, -1 if it can't be read.
         min_physical_offset : int
-            Where the log begins; units that point below count as too early.
+            Where the log begins; units that point below it count as too early.
         """
         if self._by_boundary:
             file = self._file_by_time(queue, timestamp, boundary, store_time)
@@ -127,7 +127,7 @@ class TimeSearch:
     def _file_by_time(
         self, queue: MappedFileQueue, timestamp: int, boundary: BoundaryType, store_time: StoreTime
     ) -> MappedFile | None:
-        """Choose the file by the store times of its first and last unit; the last file goes on for ever."""
+        """Choose the file by the store times of its first and last unit; the last file has no upper limit."""
         files = queue.mapped_files
         for file in files:
             _note_time(self._first_times, file, 0, store_time)
@@ -142,7 +142,7 @@ class TimeSearch:
 def _note_time(
     times: WeakKeyDictionary[MappedFile, int], file: MappedFile, position: int, store_time: StoreTime
 ) -> None:
-    """Note the store time of a unit; one that can't be read is tried again the next time."""
+    """Remember the store time of a unit; one that can't be read is tried again next time."""
     if file in times:
         return
     view = file.select(position, CQ_STORE_UNIT_SIZE)
@@ -167,7 +167,7 @@ class _Times:
         return self._store_time(physical_offset, size)
 
     def is_gone(self, index: int) -> bool:
-        """Whether a unit points below the log's start."""
+        """Return whether a unit points below the log's start."""
         return int(self._units["physical_offset"][index]) < self._min_physical_offset
 
 
@@ -196,7 +196,7 @@ def _nearest(searched: _Range, times: _Times, timestamp: int) -> int:
 
 
 def _bounded(searched: _Range, times: _Times, timestamp: int, boundary: BoundaryType) -> int:
-    """Search one file by the rules of 5.3; what lies outside of the file's times is answered first."""
+    """Search one file by the rules of 5.3; times outside the file's range are handled first."""
     is_lower = boundary is BoundaryType.LOWER
     if searched.floor > searched.ceiling:
         return 0
@@ -225,7 +225,7 @@ def _bounded(searched: _Range, times: _Times, timestamp: int, boundary: Boundary
 
 
 def _last_equal(searched: _Range, times: _Times, index: int, timestamp: int, step: int) -> int:
-    """Walk over neighbours of the same time, back or forth, inside the range."""
+    """Move over neighbours with the same time, in direction `step`, within the range."""
     while searched.floor <= index + step <= searched.ceiling and times.of(index + step) == timestamp:
         index += step
     return index

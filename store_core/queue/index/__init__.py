@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key index: its files, hash slots and chains."""
+"""The key index: its files, hash slots and chains of entries."""

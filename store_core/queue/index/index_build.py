@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index entries of many keys at once: arithmetic on arrays, without a file."""
+"""Bulk construction of index entries, as arithmetic on arrays without a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 INDEX_DTYPE: Final = unit_dtype(INDEX_UNIT)
-"""One entry as it is stored."""
+"""A stored entry, as array element type."""
 
 INDEX_STRUCT: Final = unit_struct(INDEX_UNIT)
 """The same, for one at a time."""
@@ -39,14 +39,14 @@ Longs = npt.NDArray[np.int64]
 
 
 def index_file_size(rules: QueueRules) -> int:
-    """Bytes of an index file: header, slots and entries."""
+    """Return the size of an index file: header, slots and entries; bytes."""
     return INDEX_HEADER_SIZE + SLOT_SIZE * rules.max_hash_slot_num + INDEX_DTYPE.itemsize * rules.max_index_num
 
 
 def time_diff(store_timestamp: int, begin_timestamp: int) -> int:
-    """Return the seconds from a file's begin to a message, as an entry holds them (``IndexFile.putKey``).
+    """Return the seconds from a file's begin to a message, as stored in an entry (``IndexFile.putKey``).
 
-    Both are in ms. 0 if the file has no begin yet, or the message is older.
+    Both arguments are in ms. 0 if the file has no begin yet, or the message is older.
     """
     if begin_timestamp <= 0:
         return 0
@@ -62,19 +62,19 @@ def _time_diffs(store_timestamps: Longs, begin_timestamp: int) -> Longs:
 
 
 def accepted_entries(physical_offsets: Longs, end_physical_offset: int) -> npt.NDArray[np.intp] | None:
-    """Find the entries whose message does not lie before what the index holds already (``IndexService.buildIndex``).
+    """Find the entries whose message is not before the end of what is indexed (``IndexService.buildIndex``).
 
     Parameters
     ----------
     physical_offsets : numpy.ndarray
-        Shape (n,): of each entry's message, in the order of dispatch. Each entry that is accepted moves the end.
+        Shape (n,): of each entry's message, in dispatch order. Each accepted entry moves the end.
     end_physical_offset : int
-        The last file's. Equality is accepted. Below 0, where no message can be, it counts as 0.
+        The last file's. An equal offset is accepted. A value below 0, where no message can be, counts as 0.
 
     Returns
     -------
     numpy.ndarray or None
-        Their positions; None stands for all, which is the rule.
+        Their positions; None for all, which is the usual case.
     """
     if physical_offsets.size and physical_offsets[0] >= max(0, end_physical_offset) and _ascends(physical_offsets):
         return None
@@ -99,26 +99,26 @@ def build_entries(  # noqa: PLR0913 -- the three columns, and the three things t
     *,
     counts_puts: bool,
 ) -> npt.NDArray[np.void]:
-    """Build the next entries of an index file; equal to `IndexFile.put_key` of one after the other.
+    """Build the next entries of an index file; equivalent to `IndexFile.put_key` for one after the other.
 
-    Nothing but memory is touched: `header` and `slots` are brought up to date, and a file made of the two and the
-    entries is what RocketMQ would have written.
+    Only memory is changed: `header` and `slots` are updated, and a file made of these two and the entries is what
+    RocketMQ would have written.
 
     Parameters
     ----------
     header : IndexHeader
-        Its count says which entry comes next; there must be room for all.
+        Its count is the number of the next entry; there must be room for all.
     slots : IndexSlots
-        What is in the file's slots.
+        The values in the file's slots.
     slot_count : int
         ``maxHashSlotNum``.
     hash_codes : numpy.ndarray
-        int32, shape (n,): Java's hash of each ``topic#key``. n is at least 1; some 32,768 are fastest, because the
-        slots that they touch stay in the processor's cache.
+        int32, shape (n,): Java's hash of each ``topic#key``. n is at least 1; about 32,768 are fastest, because the
+        slots that they change stay in the processor's cache.
     physical_offsets, store_timestamps : numpy.ndarray
         int64, shape (n,): of each entry's message.
     counts_puts : bool
-        Release 4.3: ``hashSlotCount`` counts entries, not slots in use.
+        Release 4.3: ``hashSlotCount`` counts entries, not used slots.
 
     Returns
     -------

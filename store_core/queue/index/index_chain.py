@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks of a slot's chain of index entries, newest first."""
+"""Search along a slot's chain of index entries, newest first."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ __all__ = ["IndexQuery", "walk_chain"]
 
 _MS: Final = 1000
 _SHORT_CHAIN: Final = 64
-"""Entries that are read one by one before windows pay."""
+"""Entries that are read one by one before reading windows pays off."""
 _WINDOW: Final = 32_768
 """Entries read at once in a long chain: 640 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """What is looked for in one index file.
+    """A search in one index file.
 
     Attributes
     ----------
     key_hash : int
         Positive hash of ``topic#key``.
     slot_count : int
-        Slots of the file.
+        Number of slots in the file.
     max_num : int
-        Most offsets to give.
+        Most offsets to return.
     begin, end : int
         Store times, ms, both included.
     file_begin : int
-        The header's begin timestamp, ms: times of entries count from it.
+        The header's begin timestamp, ms: times of entries are relative to it.
     index_count : int
-        The header's: numbers above it are no entries.
+        The header's count: higher numbers are not entries.
     """
 
     key_hash: int
@@ -53,19 +53,19 @@ class IndexQuery:
 
 
 def walk_chain(query: IndexQuery, first: int, read: Callable[[int, int], bytes]) -> list[int]:
-    """Follow a chain from entry `first` and collect the offsets that match (``IndexFile.selectPhyOffset``).
+    """Follow a chain from entry `first` and collect the matching offsets (``IndexFile.selectPhyOffset``).
 
-    The walk ends when enough is found, at an entry with a negative time, at one older than `begin`, at one whose link
-    is no entry (0, negative, above the count, itself), and where the file ends. A link that leads to a later entry ends
-    it, too: a put links to what was there before, so this is damage, and RocketMQ may go round in it for ever.
-    Keys are not compared: offsets of other keys with the same hash are among those found.
+    The walk ends when enough are found, at an entry with a negative time, at one older than `begin`, at one whose link
+    is not an entry (0, negative, above the count, itself), and at the end of the file. A link to a later entry ends it,
+    too: a put links to an earlier entry, so this is damage, and RocketMQ may loop on it for ever.
+    Keys are not compared: the result includes offsets of other keys with the same hash.
 
     Parameters
     ----------
     first : int
         Number of the entry in the slot.
     read : callable
-        Gives the bytes of entries: number of the first, and how many. Fewer if the file ends.
+        Returns the bytes of entries, given the first one's number and their count; fewer if the file ends.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def walk_chain(query: IndexQuery, first: int, read: Callable[[int, int], bytes])
 
 
 def _step(query: IndexQuery, index: int, stored: bytes, found: list[int]) -> int:
-    """Look at one entry, and give the number of the next; 0 at the end."""
+    """Check one entry, and return the number of the next; 0 at the end."""
     if len(stored) < INDEX_STRUCT.size:
         return 0
     key_hash, physical_offset, time_diff, previous = INDEX_STRUCT.unpack(stored)
@@ -97,7 +97,7 @@ def _step(query: IndexQuery, index: int, stored: bytes, found: list[int]) -> int
 
 
 def _walk_window(query: IndexQuery, index: int, read: Callable[[int, int], bytes], found: list[int]) -> int:
-    """Walk on as far as the entries around `index` go that are read at once."""
+    """Continue the walk through the entries up to `index` that fit into one read."""
     low = max(1, index - _WINDOW + 1)
     stored = read(low, index - low + 1)
     if len(stored) < (index - low + 1) * INDEX_STRUCT.size:
@@ -112,9 +112,9 @@ def _walk_window(query: IndexQuery, index: int, read: Callable[[int, int], bytes
 
 
 def _whole_window(query: IndexQuery, low: int, stored: bytes, found: list[int]) -> int | None:
-    """Take a window's chain in one step, if it is sound: each of the slot's entries links to the one before it.
+    """Walk a window's chain in one step, if it is sound: each of the slot's entries links to the one before it.
 
-    Then no rule but the times' can end the walk inside. None if it does not apply.
+    Then only the rules about times can end the walk inside the window. None if the chain is not sound.
     """
     entries = np.frombuffer(stored, INDEX_DTYPE)
     hashes = entries["key_hash"].astype(np.int32)

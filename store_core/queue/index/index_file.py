@@ -28,39 +28,38 @@ __all__ = ["IndexFile"]
 
 _SLOT: Final = struct.Struct(">i")
 _BLOCK: Final = 32_768
-"""Entries that are built and written at once."""
+"""Entries built and written at once."""
 
 
 class IndexFile:
     """A file of the key index (RocketMQ: ``IndexFile``).
 
-    Entries are numbered from 1, and linked from the newest of a slot to the oldest. The file is sparse: what nothing
-    was put into takes no disk.
+    Entries are numbered from 1, and linked from the newest of a slot to the oldest. The file is sparse: unused parts
+    take no disk space.
 
-    **What is on disk, and when.** Entries go to the file as they are put; nothing refers to them yet. Slots and header
-    are kept in memory until `write_back`, which puts the file through three states:
+    **What is on disk, and when.** Entries are written to the file as they are put; nothing refers to them yet. Slots
+    and header are kept in memory until `write_back`, which takes the file through three states:
 
     1. before: header and slots of the last write-back. The new entries lie above the header's count;
     2. header with the new count and end time, but the *old* end offset. Old slot values are valid, and so are those
-       written from here on, page by page: each leads to a whole chain, to the slot's old one or to its new one;
+       written from here on, page by page: each leads to a whole chain, the slot's old one or its new one;
     3. after: the header with the new end offset.
 
-    So whenever the process is killed, no chain is broken. In state 1 and 2 the header's end offset is that of the last
-    write-back: dispatching goes on from there (`IndexService.build_index` skips what lies before it), and puts again
-    what was lost; out of state 2 some offsets are there twice then, as after RocketMQ's own recovery. And after a
-    crash a file whose end time is later than the checkpoint's is deleted and built anew, in states 2 and 3 as soon as
-    one new message is in it; in state 1 it is as if the crash had come before the puts. What must hold outside:
-    `write_back` comes before anything that says that these messages were dispatched, that is before a checkpoint is
-    flushed and before ``abort`` is removed. (RocketMQ puts into a mapping, which a kill leaves as it is, but for the
-    one put it was at.)
+    So no chain is broken whenever the process is killed. In states 1 and 2 the header's end offset is that of the last
+    write-back: dispatching continues from there (`IndexService.build_index` skips what lies before it), and puts again
+    what was lost; after state 2 some offsets are then there twice, as after RocketMQ's own recovery. And after a crash,
+    a file whose end time is later than the checkpoint's is deleted and rebuilt: in states 2 and 3 as soon as it has one
+    new message; in state 1 it is as if the crash had come before the puts. The caller must ensure that `write_back`
+    precedes anything that records these messages as dispatched: flushing a checkpoint, or removing ``abort``. (RocketMQ
+    puts into a mapping, which survives a kill except for the one put in progress.)
 
-    A write that fails leaves state 1 or 2 as well: entries that were not written are taken back.
+    A failed write leaves state 1 or 2 as well: entries that were not written are withdrawn.
 
     Attributes
     ----------
     path : Path
     pending : int
-        Entries that were put since the last `write_back`.
+        Entries put since the last `write_back`.
     """
 
     def __init__(self, storage: IndexStorage, rules: QueueRules, header: IndexHeader) -> None:
@@ -84,15 +83,15 @@ class IndexFile:
         end_physical_offset: int = 0,
         end_timestamp: int = 0,
     ) -> Self:
-        """Make a file at its full size, all hole, and put down the end of the one before as its begin and end.
+        """Create a file at its full size, all hole, whose begin and end are the end of the file before it.
 
-        A crash in between leaves an empty file, or one of zeros: `load` takes both for a file with nothing in it, and
-        `follow` says where it begins.
+        A crash in between leaves an empty file, or one of zeros: `load` reads both as a file without entries, and
+        `follow` sets where it begins.
 
         Raises
         ------
         OSError
-            As the system says; a file that was made is deleted again.
+            As raised by the system; a file created before the error is deleted again.
         """
         header = IndexHeader.following(end_physical_offset, end_timestamp)
         stored = header.to_bytes(index_count=0)
@@ -103,15 +102,15 @@ class IndexFile:
 
     @classmethod
     def load(cls, path: Path, rules: QueueRules, file_system: FileSystem) -> Self:
-        """Take a file that is there, by its header; nothing is written.
+        """Open an existing file, reading its header; nothing is written.
 
         Raises
         ------
         SegmentLayoutError
-            If its length is not the one configured. RocketMQ maps the file at the configured length, thereby lengthens
-            it, and takes entries from wrong places.
+            If its length is not the configured one. RocketMQ maps the file at the configured length, which lengthens
+            it, and reads entries from wrong places.
         OSError
-            As the system says.
+            As raised by the system.
         """
         storage = IndexStorage(path, index_file_size(rules), file_system)
         size, stored = storage.reader().size(), storage.reader().read(INDEX_HEADER_SIZE, 0)
@@ -128,9 +127,9 @@ class IndexFile:
         return loaded
 
     def follow(self, end_physical_offset: int, end_timestamp: int) -> None:
-        """Give a file that a crash left without a header the one it was to have, that of the end of the one before.
+        """Set the header of a file that a crash left without one: its begin is the end of the file before it.
 
-        Without, everything that the files before hold would be put once more.
+        Otherwise everything in the earlier files would be put once more.
         """
         if self._header == IndexHeader():
             self._header = IndexHeader.following(end_physical_offset, end_timestamp)
@@ -141,7 +140,7 @@ class IndexFile:
 
     @property
     def header(self) -> IndexHeader:
-        """A copy of the header as it is in memory; a file with nothing in it has an index count of 1."""
+        """A copy of the header as it is in memory; a file without entries has an index count of 1."""
         with self._lock:
             return self._header.copy()
 
@@ -157,7 +156,7 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing can be put any more (``isWriteFull``): one entry fewer than ``maxIndexNum`` fit."""
+        """Whether the file takes no more entries (``isWriteFull``): one fewer than ``maxIndexNum`` fit."""
         return self._header.index_count >= self._rules.max_index_num
 
     def put_key(self, key: str, physical_offset: int, store_timestamp: int) -> bool:
@@ -175,7 +174,7 @@ class IndexFile:
         Raises
         ------
         OSError
-            As the system says; nothing was put then.
+            As raised by the system; nothing was put then.
         """
         with self._lock:
             if self.is_full:
@@ -200,7 +199,7 @@ class IndexFile:
         physical_offsets: npt.NDArray[np.int64],
         store_timestamps: npt.NDArray[np.int64],
     ) -> int:
-        """Put many keys, equal to `put_key` of one after the other, and say how many found room.
+        """Put many keys, as `put_key` one after the other; return how many fitted.
 
         Parameters
         ----------
@@ -212,7 +211,7 @@ class IndexFile:
         Raises
         ------
         OSError
-            As the system says; a part of them may have been put then.
+            As raised by the system; some of them may have been put then.
         """
         with self._lock:
             room = max(0, self._rules.max_index_num - self._header.index_count)
@@ -241,21 +240,21 @@ class IndexFile:
         self.pending += hash_codes.size
 
     def select_physical_offsets(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
-        """Find messages by key, newest first; keys with the same hash are found, too.
+        """Return the offsets of messages by key, newest first, including those of other keys with the same hash.
 
         Parameters
         ----------
         key : str
             Topic, ``#`` and key.
         max_num : int
-            Most offsets to give.
+            Most offsets to return.
         begin, end : int
-            Store times, ms, both included. The file knows them by the second, rounded down from its begin.
+            Store times, ms, both included. The file stores them in seconds, rounded down from its begin.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         key_hash, slot_count = positive_hash(hash_code(key)), self._rules.max_hash_slot_num
         with self._lock:
@@ -274,12 +273,12 @@ class IndexFile:
         return int(_SLOT.unpack(stored.ljust(SLOT_SIZE, b"\0"))[0])
 
     def write_back(self) -> None:
-        """Bring slots and header to the file; see the class for the order. A sync of the file is not part of it.
+        """Write slots and header to the file, in the order that the class describes; the file is not synced.
 
         Raises
         ------
         OSError
-            As the system says; calling again tries again.
+            As raised by the system; another call tries again.
         """
         with self._lock:
             if not self.pending:
@@ -298,18 +297,18 @@ class IndexFile:
                 self._slots = None
 
     def flush(self, *, with_header: bool = False) -> None:
-        """Write back, and bring the file to disk.
+        """Write back, and sync the file.
 
         Parameters
         ----------
         with_header : bool
-            Write the header also if nothing was put: the count of a file with nothing in it becomes 1 on disk, as
-            RocketMQ 5 leaves it when it shuts down (``IndexHeader.updateByteBuffer``).
+            Write the header even if nothing was put: the count of a file without entries becomes 1 on disk, as
+            RocketMQ 5 leaves it at shutdown (``IndexHeader.updateByteBuffer``).
 
         Raises
         ------
         OSError
-            As the system says; once a sync has failed, at every later call.
+            As raised by the system; after a failed sync, at every later call.
         """
         with self._lock:
             self.write_back()
@@ -318,11 +317,11 @@ class IndexFile:
             self._storage.sync()
 
     def sync_ahead(self) -> None:
-        """Have the disk take what was written so far, see `IndexStorage.sync_ahead`."""
+        """Sync what was written so far, see `IndexStorage.sync_ahead`."""
         self._storage.sync_ahead()
 
     def close(self) -> None:
-        """Let go of the file, without a write; it opens again when it is used."""
+        """Release the file without writing; the next use opens it again."""
         with self._lock:
             self._storage.close()
             if not self.pending:
@@ -334,7 +333,7 @@ class IndexFile:
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         self._storage.remove()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a key index, in order: loaded, made, flushed, deleted."""
+"""The files of a key index, in order: loaded, created, flushed, deleted."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _LARGEST_FILE: Final = 2**31 - 1
 
 
 class IndexFiles:
-    """The files of a key index, oldest first: what of RocketMQ's ``IndexService`` is about files.
+    """The files of a key index, oldest first: the file handling of RocketMQ's ``IndexService``.
 
-    **What fails, fails for good.** When no file can be made in three tries, or a write fails, `on_error` is called once
+    **Failures are final.** If no file can be created in three tries, or a write fails, `on_error` is called once
     (RocketMQ: ``makeIndexFileError``, which refuses writes from then on) and nothing more is put until the store is
-    opened again. RocketMQ goes on with the next message, so that the index gets a hole that nothing fills: messages
-    before its end offset are never put. Here the index ends before the first message that is missing.
+    opened again. RocketMQ continues with the next message, so that the index gets a hole that is never filled: messages
+    before its end offset are never put. Here the index ends before the first missing message.
 
     Parameters
     ----------
@@ -48,23 +48,23 @@ class IndexFiles:
     file_system : FileSystem
     clock : Clock
     on_full : callable, optional
-        Called with the end timestamp (ms) of a file that is full and on disk, to note it in the checkpoint.
+        Called with the end timestamp (ms) of a full file that was flushed, to record it in the checkpoint.
     on_error : callable, optional
         Called when the index can't be written any more.
     time_zone : datetime.tzinfo, optional
-        Of file names; the machine's if not given.
+        Of file names; by default the machine's.
     run : callable, optional
-        Runs the flush of a full file, e.g. in another thread as RocketMQ does; without, it is done at once.
+        Runs the flush of a full file, e.g. in another thread as RocketMQ does; by default it is done at once.
     is_writable : bool
-        Without, `load` deletes nothing, and nothing may be put.
+        If False, `load` deletes nothing, and nothing may be put.
 
     Raises
     ------
     InvalidOptionError
-        If files of these sizes can't be: RocketMQ would make new ones without end, or none.
+        If there can't be files of these sizes: RocketMQ would create new ones without end, or none.
     """
 
-    def __init__(  # noqa: PLR0913 -- what it is, the services it stands on, and whom it tells
+    def __init__(  # noqa: PLR0913 -- what it is, the services it uses, and its callbacks
         self,
         directory: Path,
         rules: QueueRules,
@@ -104,7 +104,7 @@ class IndexFiles:
 
     @property
     def end_physical_offset(self) -> int:
-        """Where the index ends: messages before it are not put any more; 0 without files."""
+        """Where the index ends: messages before it are not put again; 0 without files."""
         last = self._last()
         return 0 if last is None else last.end_physical_offset
 
@@ -113,13 +113,13 @@ class IndexFiles:
             return self._files[-1] if self._files else None
 
     def load(self, last_exit_ok: bool, index_msg_timestamp: int) -> tuple[str, ...]:  # noqa: FBT001 -- RocketMQ's own
-        """Take the files that are there, in the order of their names.
+        """Load the existing files, in the order of their names.
 
-        After an abnormal exit a file that ends later than `index_msg_timestamp` is deleted: dispatching makes it anew.
-        Of RocketMQ's rules one is not followed: it takes a file of another length than the configured one, lengthens
-        it, and misreads it. Such a file is left alone here, and told of.
+        After an abnormal exit a file that ends later than `index_msg_timestamp` is deleted, for dispatching to rebuild.
+        One of RocketMQ's rules is not followed: it opens a file of another length than the configured one, lengthens
+        it, and misreads it. Here such a file is left alone, and reported.
 
-        A directory with a number for a name ends the list; the load of release 5.3 fails then, as `is_load_ok` says.
+        A directory whose name is a number ends the list; a load of release 5.3 fails then, as `is_load_ok` reports.
 
         Parameters
         ----------
@@ -131,12 +131,12 @@ class IndexFiles:
         Returns
         -------
         tuple of str
-            What was passed over or deleted, and why.
+            What was skipped or deleted, and why.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         notes: list[str] = []
         for name in self._file_system.names(self.directory):
@@ -176,12 +176,12 @@ class IndexFiles:
         )
 
     def write_back(self) -> None:
-        """Bring what was put to the last file, see `IndexFile.write_back`; without a sync.
+        """Write what was put to the last file, see `IndexFile.write_back`; no sync.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         for file in self.files[-1:]:
             file.write_back()
@@ -189,13 +189,13 @@ class IndexFiles:
     def last_or_new(self) -> IndexFile | None:
         """Return the last file, or a new one if there is none or it is full (``retryGetAndCreateIndexFile``).
 
-        Steps: 1. write the full file back, because dispatching goes on where the new one says that the index ends;
-        2. make the new file, in at most three tries a second apart; 3. flush the full one, and tell `on_full`.
+        Steps: 1. write the full file back, because dispatching resumes where the new one says that the index ends;
+        2. create the new file, in at most three tries a second apart; 3. flush the full one, and call `on_full`.
 
         Returns
         -------
         IndexFile or None
-            None if that failed, now or before.
+            None if that failed, now or earlier.
         """
         if self.failure is not None:
             return None
@@ -230,10 +230,10 @@ class IndexFiles:
         return created
 
     def _new_name(self, last: IndexFile | None) -> str:
-        """Name a new file by the clock, but later than the last one, and as no other.
+        """Name a new file by the clock, but later than the last one, and different from all others.
 
-        Two files made in one millisecond, or after the clock was set back, must neither share a name nor change their
-        order. In RocketMQ they do: the second maps the file of the first, and entries are lost.
+        Two files created in one millisecond, or after the clock was set back, must neither share a name nor change
+        their order. In RocketMQ they do: the second maps the file of the first, and entries are lost.
         """
         name = index_file_name(self._clock.now_ms(), self._time_zone)
         if last is not None and is_index_file_name(last.path.name) and name <= last.path.name:
@@ -267,7 +267,7 @@ class IndexFiles:
         return True
 
     def fail(self, error: OSError) -> None:
-        """Note that the index can't be written any more, and tell `on_error` once."""
+        """Stop writing the index for good, and call `on_error` once."""
         if self.failure is None:
             self.failure = error
             _LOG.error("the index is not written any more: %s", error)
@@ -275,12 +275,12 @@ class IndexFiles:
                 self._on_error()
 
     def delete_expired_file(self, offset: int) -> int:
-        """Delete leading files that end before `offset`, never the last one, and say how many (``deleteExpiredFile``).
+        """Delete leading files that end before `offset`, never the last; return how many (``deleteExpiredFile``).
 
         Raises
         ------
         OSError
-            As the system says; what could not be deleted stays in the list.
+            As raised by the system; a file that could not be deleted stays in the list.
         """
         deleted = 0
         for file in self.files[:-1]:
@@ -293,32 +293,32 @@ class IndexFiles:
         return deleted
 
     def flush(self) -> None:
-        """Bring all that was put to disk.
+        """Sync everything that was put.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         for file in self.files:
             file.flush()
 
     def sync_ahead(self) -> None:
-        """Have the disk take what the last file was given so far, beside those who put; `flush` tells what failed."""
+        """Sync what was written to the last file, while puts continue; `flush` reports failures."""
         last = self._last()
         if last is not None:
             last.sync_ahead()
 
     def close(self) -> None:
-        """Bring all to disk and let go of the files (``shutdown``).
+        """Flush everything and release the files (``shutdown``).
 
-        Release 5.3 also writes the header of a file that nothing was put into, whose count is 1 then. Earlier releases
-        leave it at 0.
+        Release 5.3 also writes the header of a file without entries, whose count is then 1. Earlier releases leave it
+        at 0.
 
         Raises
         ------
         OSError
-            As the system says, when all are closed; what could not be written is lost.
+            As raised by the system, after all are closed; what could not be written is lost.
         """
         failure: OSError | None = None
         for file in self.files:
@@ -337,7 +337,7 @@ class IndexFiles:
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         for file in self.files:
             file.remove()
@@ -346,5 +346,5 @@ class IndexFiles:
 
 
 def _later_than(checkpoint: int) -> str:
-    """Say what an index file is newer than: the time in the checkpoint, ms, if that has one."""
+    """Return what an index file is later than: the checkpoint's time, ms, if it has one."""
     return f"later than the checkpoint's {iso_time(checkpoint)}" if checkpoint else "and the checkpoint has no time"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header of an index file, and the rules by which puts change it."""
+"""The header of an index file, and how puts change it."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def java_long(value: int) -> int:
 
 @dataclass(slots=True)
 class IndexHeader:
-    """First bytes of an index file (RocketMQ: ``IndexHeader``).
+    """The first bytes of an index file (RocketMQ: ``IndexHeader``).
 
     Attributes
     ----------
     begin_timestamp, end_timestamp : int
-        Store times of the first and the last entry's message, ms. A new file starts with the end of the one before.
+        Store times of the first and the last entry's message, ms. A new file starts with the end of its predecessor.
     begin_physical_offset, end_physical_offset : int
         Their offsets in the log.
     hash_slot_count : int
         Slots in use; release 4.3 counts the entries put.
     index_count : int
-        Number of the next entry, from 1. A file that nothing was put into has 0 on disk.
+        Number of the next entry, from 1. A file without entries has 0 on disk.
     """
 
     begin_timestamp: int = 0
@@ -70,38 +70,38 @@ class IndexHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read it; bytes that are not there count as zero, and a count of zero or less as 1 (``IndexHeader.load``)."""
+        """Decode it; missing bytes count as zero, and a count of zero or less as 1 (``IndexHeader.load``)."""
         header = cls(*_STRUCT.unpack(data[:INDEX_HEADER_SIZE].ljust(INDEX_HEADER_SIZE, b"\0")))
         header.index_count = max(1, header.index_count)
         return header
 
     @classmethod
     def following(cls, end_physical_offset: int, end_timestamp: int) -> Self:
-        """Make the header of a file that follows one with these ends; 0 and 0 if there is none.
+        """Return the header of a file that follows one with these ends; 0 and 0 if there is none.
 
-        It begins and ends where the other ended, until something is put (constructor of ``IndexFile``).
+        It begins and ends where its predecessor ended, until something is put (constructor of ``IndexFile``).
         """
         offset, timestamp = max(0, end_physical_offset), max(0, end_timestamp)
         return cls(timestamp, timestamp, offset, offset)
 
     def to_bytes(self, index_count: int | None = None) -> bytes:
-        """Write it, with another count if that is given."""
+        """Encode it, with another count if one is given."""
         *others, count = _VALUES(self)
         return _STRUCT.pack(*others, count if index_count is None else index_count)
 
     def copy(self) -> Self:
-        """Copy it."""
+        """Return a copy."""
         return type(self)(*_VALUES(self))
 
     def add(self, first: tuple[int, int], last: tuple[int, int], count: int = 1) -> None:
-        """Note that `count` entries were put; the first one of a file sets where it begins.
+        """Record that `count` entries were put; the first one of a file sets where it begins.
 
         Parameters
         ----------
         first, last : tuple of int
             Physical offset and store timestamp of the first and the last message.
         count : int
-            Entries, at least one.
+            Number of entries, at least one.
         """
         if self.index_count <= 1:
             self.begin_physical_offset, self.begin_timestamp = first
@@ -109,10 +109,10 @@ class IndexHeader:
         self.end_physical_offset, self.end_timestamp = last
 
     def add_slots(self, count: int) -> None:
-        """Raise the number of slots in use, in 32 bits."""
+        """Increase the number of slots in use, in 32-bit arithmetic."""
         self.hash_slot_count = java_int(self.hash_slot_count + count)
 
     def is_time_matched(self, begin: int, end: int) -> bool:
-        """Return whether the file may hold messages of [begin, end] (``IndexFile.isTimeMatched``)."""
+        """Return whether the file may hold messages of the times [begin, end] (``IndexFile.isTimeMatched``)."""
         first, last = self.begin_timestamp, self.end_timestamp
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of index files: the local time at which they were made."""
+"""Names of index files: the local time of their creation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SECOND_MS: Final = 1000
 
 
 def index_file_name(timestamp: int, time_zone: tzinfo | None = None) -> str:
-    """Name a file by the time at which it is made (``UtilAll.timeMillisToHumanString``).
+    """Return the name of a file created at a time (``UtilAll.timeMillisToHumanString``).
 
     Parameters
     ----------
     timestamp : int
         Ms since 1970.
     time_zone : datetime.tzinfo, optional
-        RocketMQ's is the machine's, which is the default.
+        RocketMQ uses the machine's, which is the default.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def _name(time: datetime) -> str:
 
 
 def next_index_file_name(name: str) -> str:
-    """Return the name of one millisecond later: where two files are made in one, they must not get the same name.
+    """Return the name for one millisecond later, so that files created in the same one get different names.
 
     >>> next_index_file_name("20231231235959999")
     '20240101000000000'
@@ -54,5 +54,5 @@ def next_index_file_name(name: str) -> str:
 
 
 def is_index_file_name(name: str) -> bool:
-    """Return whether a name is 17 digits, as RocketMQ makes them."""
+    """Return whether a name is 17 digits, as RocketMQ creates them."""
     return _NAME.fullmatch(name) is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index entries as bytes, to be carried from the process that reads the log to the one that writes the index."""
+"""Index entries as bytes, for transport from the process that reads the log to the one that writes the index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENTRY_SIZE: Final = 2 * _INT.itemsize
 
 
 class IndexEntries(NamedTuple):
-    """Keys of messages that follow one another; the arguments of `IndexService.put_entries`.
+    """Keys of consecutive messages; the arguments of `IndexService.put_entries`.
 
     Attributes
     ----------
@@ -38,9 +38,9 @@ class IndexEntries(NamedTuple):
 
 
 def pack_entries(entries: IndexEntries) -> bytes:
-    """Make the bytes of some entries.
+    """Encode some entries.
 
-    Messages without keys are left out but for the last one: it alone can make the index begin a new file.
+    Messages without keys are left out, except the last, which can still make the index begin a new file.
     """
     count = entries.physical_offsets.size
     has_keys = np.zeros(count, np.bool_)
@@ -59,12 +59,12 @@ def pack_entries(entries: IndexEntries) -> bytes:
 
 
 def unpack_entries(packed: bytes | memoryview) -> IndexEntries:
-    """Read the entries back.
+    """Decode entries.
 
     Raises
     ------
     ValueError
-        If `packed` is not what `pack_entries` makes.
+        If `packed` was not made by `pack_entries`.
     """
     messages = int(np.frombuffer(packed, _LONG, 1)[0]) if len(packed) >= _LONG.itemsize else -1
     entries, rest = divmod(len(packed) - _LONG.itemsize - messages * _MESSAGE_SIZE, _ENTRY_SIZE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key index of a store: its files in order, what is put into them, and how they are searched."""
+"""The key index of a store: putting keys into its files, and searching them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["IndexService", "QueryOffsetResult"]
 
 _MOST_PENDING: Final = 1 << 20
-"""Entries after which slots and header are written in any case."""
+"""After this many entries, slots and header are written in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryOffsetResult:
-    """Answer of `IndexService.query_offset` (RocketMQ: ``QueryOffsetResult``).
+    """Result of `IndexService.query_offset` (RocketMQ: ``QueryOffsetResult``).
 
     Attributes
     ----------
     physical_offsets : list of int
-        Newest first. The keys of the messages there may be others with the same hash.
+        Newest first. The messages may have other keys with the same hash.
     index_last_update_timestamp, index_last_update_physical_offset : int
         Where the last file ends: ms and offset; 0 without files.
     """
@@ -45,17 +45,17 @@ class QueryOffsetResult:
 
 
 class IndexService(IndexFiles):
-    """The key index (RocketMQ: ``IndexService``): an `IndexFiles` that is put into and searched.
+    """The key index (RocketMQ: ``IndexService``): `IndexFiles` with puts and searches.
 
-    One thread puts at a time; queries, flushes and deletions may go on beside it.
+    One thread puts at a time; queries, flushes and deletions may run at the same time.
     """
 
     def build_index(self, request: DispatchRequest) -> None:
         """Put the keys of one message: UNIQ_KEY first, then KEYS (``buildIndex``).
 
-        The last file is made if there is none, or it is full, even if the message has no key. Nothing is put of a
-        message before the index's end, and of a transaction's rollback. Everything is in the file afterwards, as
-        `IndexFile.write_back` says.
+        A last file is created if there is none, or it is full, even if the message has no key. Nothing is put for a
+        message before the index's end, or for the rollback of a transaction. Everything is written to the file
+        afterwards, by `IndexFile.write_back`.
         """
         if not self.rules.is_index_enabled:
             return
@@ -71,7 +71,7 @@ class IndexService(IndexFiles):
         self.write_back_or_fail(file)
 
     def _put(self, file: IndexFile, key: str, request: DispatchRequest) -> IndexFile | None:
-        """Put one key, into a new file if this one is full, and give the file; None if that failed."""
+        """Put one key, into a new file if this one is full; return the file used, or None if that failed."""
         last: IndexFile | None = file
         while last is not None:
             try:
@@ -84,7 +84,7 @@ class IndexService(IndexFiles):
         return None
 
     def build_indexes(self, batch: DispatchBatch, *, write_back: bool = True) -> None:
-        """Put the keys of many messages, equal to `build_index` of one after the other.
+        """Put the keys of many messages, as `build_index` one after the other.
 
         Parameters
         ----------
@@ -117,9 +117,9 @@ class IndexService(IndexFiles):
         hash_codes : numpy.ndarray
             int32, shape (k,): Java's hash of each ``topic#key``.
         write_back : bool
-            Bring slots and header to the file at the end. Touched slots lie all over the file, so this costs a write of
-            20 MB where a batch has some thousand keys. Without, it is done every million keys, and the rest is the
-            caller's to do, before a checkpoint or the end of ``abort`` say that these messages were dispatched.
+            Write slots and header to the file at the end. The changed slots lie all over the file, so this costs a
+            write of 20 MB if a batch has some thousand keys. If False, it is done every million keys, and the caller
+            does the rest before a checkpoint or the removal of ``abort`` records these messages as dispatched.
         """
         file = self.last_or_new() if physical_offsets.size and self.rules.is_index_enabled else None
         if file is None:
@@ -131,7 +131,7 @@ class IndexService(IndexFiles):
         if not self._fill(hash_codes, offsets, store_timestamps[rows], write_back=write_back):
             return
         if rows.size and rows[-1] < physical_offsets.size - 1:
-            self.last_or_new()  # the next message would ask for it
+            self.last_or_new()  # the next message would call it anyway
 
     def _fill(
         self,
@@ -141,7 +141,7 @@ class IndexService(IndexFiles):
         *,
         write_back: bool,
     ) -> bool:
-        """Put all into the last file, and into as many new ones as are needed; False if that failed."""
+        """Put all into the last file, and as many new ones as needed; False if that failed."""
         done = 0
         while done < hash_codes.size:
             file = self.last_or_new()
@@ -158,19 +158,19 @@ class IndexService(IndexFiles):
         return True
 
     def query_offset(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryOffsetResult:
-        """Find messages by key (``queryOffset``), from the newest file to the oldest.
+        """Return the offsets of messages by key (``queryOffset``), from the newest file to the oldest.
 
         Parameters
         ----------
         max_num : int
-            Most offsets to give; ``maxMsgsNumBatch`` bounds it.
+            Most offsets to return; limited by ``maxMsgsNumBatch``.
         begin, end : int
-            Store times, ms, both included. The index knows them by the second.
+            Store times, ms, both included. The index stores them in seconds.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         found: list[int] = []
         max_num = min(max_num, self.rules.max_msgs_num_batch)
@@ -181,7 +181,7 @@ class IndexService(IndexFiles):
                 try:
                     found += file.select_physical_offsets(f"{topic}#{key}", max_num - len(found), begin, end)
                 except FileNotFoundError:
-                    break  # deleted meanwhile, and those before it, too
+                    break  # deleted meanwhile, as are those before it
             if header.begin_timestamp < begin or len(found) >= max_num:
                 break
         last = files[-1].header if files else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash slots of the index file that is being written, in memory, and which of them the file does not have yet."""
+"""In-memory hash slots of the index file being written, which track what the file does not have yet."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ SLOT_SIZE: Final = _STORED.itemsize
 """Bytes of a slot (RocketMQ: ``IndexFile.hashSlotSize``)."""
 
 _PAGE_SLOTS: Final = 1024
-"""Slots that are written together: 4 KiB."""
+"""Slots written together: 4 KiB."""
 
 Indexes = npt.NDArray[np.int32]
 
 
 class IndexSlots:
-    """Slot by slot the number of the last entry put into it; 0 if there is none.
+    """For each slot the number of the last entry put into it; 0 if there is none.
 
-    Values are kept in stored byte order, so that they go to the file as they are.
+    Values are kept in stored byte order, so that they can be written unchanged.
 
     Parameters
     ----------
     stored : bytes-like, optional
-        The slots as the file has them; without, all are empty.
+        The slots as the file has them; by default all are empty.
     count : int
         Number of slots.
     """
@@ -50,10 +50,10 @@ class IndexSlots:
         self._is_dirty[slot // _PAGE_SLOTS] = True
 
     def link(self, slots: npt.NDArray[np.intp], first: int) -> Indexes:
-        """Put entries `first`, `first` + 1, ... into these slots, and give the entry that was in each before.
+        """Put entries `first`, `first` + 1, ... into these slots; return the entry that was in each before.
 
-        Equal to reading and setting one slot after the other. A value that is no entry yet (stale, or damage) counts
-        as 0, as in ``IndexFile.putKey``.
+        Equivalent to reading and setting one slot after the other. A value that is not an existing entry (stale or
+        damaged) counts as 0, as in ``IndexFile.putKey``.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class IndexSlots:
     def _link_shared(
         self, slots: npt.NDArray[np.intp], beaten: npt.NDArray[np.intp], indexes: Indexes, previous: Indexes
     ) -> None:
-        """Link the entries of slots that got several; those `beaten` are not the ones that were left in them."""
+        """Link the entries of slots that got several; `beaten` are those that are not left in their slot."""
         self._raw[slots[beaten]] = 0  # no entry has this number, so it marks the slots
         members = np.flatnonzero(self._raw[slots] == 0)
         members = members[np.argsort(slots[members], kind="stable")]
@@ -95,7 +95,7 @@ class IndexSlots:
         self._raw[own[is_last]] = indexes[members[is_last]].astype(_STORED).view(np.int32)
 
     def undo(self) -> None:
-        """Take the last `link` back."""
+        """Revert the last `link`."""
         if self._undo is not None:
             slots, before = self._undo
             self._raw[slots] = before
@@ -113,6 +113,6 @@ class IndexSlots:
             yield start, data[start * SLOT_SIZE : stop * SLOT_SIZE]
 
     def mark_clean(self) -> None:
-        """Note that the file has all."""
+        """Mark everything as written to the file."""
         self._is_dirty[:] = False
         self._undo = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the bytes of an index file live: opened when they are needed, written in place, synced."""
+"""Storage of an index file: opened on demand, written in place, synced."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["IndexStorage"]
 
 _AHEAD_BYTES: Final = 32 << 20
-"""Bytes written for which `IndexStorage.sync_ahead` troubles the disk."""
+"""Unsynced bytes from which on `IndexStorage.sync_ahead` syncs."""
 
 
 class IndexStorage:
-    """A file of fixed size, sparse, opened for reading until it is written to.
+    """A sparse file of fixed size, opened for reading until the first write.
 
     Attributes
     ----------
     path : Path
     size : int
-        Bytes; a shorter file is lengthened by the first write.
+        Bytes; the first write extends a shorter file.
     """
 
     def __init__(self, path: Path, size: int, file_system: FileSystem) -> None:
@@ -40,12 +40,12 @@ class IndexStorage:
 
     @classmethod
     def create(cls, path: Path, size: int, file_system: FileSystem, start: bytes) -> Self:
-        """Make the file, all hole but for its first bytes; none are written if they are zeros.
+        """Create the file, all hole except its first bytes, which are not written if they are zeros.
 
         Raises
         ------
         OSError
-            As the system says; a file that was made is deleted again.
+            As raised by the system; a file created before the error is deleted again.
         """
         created = cls(path, size, file_system)
         file_system.make_directories(path.parent)
@@ -63,12 +63,12 @@ class IndexStorage:
         return created
 
     def reader(self) -> OpenFile:
-        """Return the open file, for reads that must go on while it is closed or deleted.
+        """Return the open file, for reads that must continue while it is closed or deleted.
 
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         if self._file is None:
             self._file = self._file_system.open(self.path, writable=False)
@@ -81,7 +81,7 @@ class IndexStorage:
         Raises
         ------
         OSError
-            As the system says; a part of it may be in the file then.
+            As raised by the system; some of it may be in the file then.
         """
         self._is_synced = False
         if self._file is None or not self._is_writable:
@@ -92,9 +92,9 @@ class IndexStorage:
         self._unsynced += len(data)
 
     def sync_ahead(self) -> None:
-        """Have the disk take what was written so far, if that is much, so that `sync` has less to wait for.
+        """Sync what was written so far, if that is much, so that `sync` has less to wait for.
 
-        To be called beside those who write. What fails is told by `sync`.
+        May run while another thread writes. Failures are reported by `sync`.
         """
         file = self._file
         if self._unsynced < _AHEAD_BYTES or file is None:
@@ -106,13 +106,13 @@ class IndexStorage:
             self._sync_error = error
 
     def sync(self) -> None:
-        """Bring what was written to disk, and the first time for a new file also its name.
+        """Sync what was written, and for a new file, the first time, also its name.
 
         Raises
         ------
         OSError
-            As the system says, now and at every later call: what the system could not write it may have dropped, and
-            a second try would not notice.
+            As raised by the system, now and at every later call: the system may have dropped what it could not write,
+            and a second try would not notice.
         """
         if self._sync_error is not None:
             raise OSError(
@@ -134,7 +134,7 @@ class IndexStorage:
         self._is_synced = True
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Release the file; the next use opens it again."""
         self._file = None  # dropped, not closed: a query may be reading it
 
     def remove(self) -> None:
@@ -143,6 +143,6 @@ class IndexStorage:
         Raises
         ------
         OSError
-            As the system says.
+            As raised by the system.
         """
         self._file_system.remove(self.path)
