@@ -1,4 +1,4 @@
-# Each target sets itself up in .venv. `make` alone lists the targets, from the comments after `##`.
+# Targets set up .venv themselves if they need it. `make` alone lists the targets, from the comments after `##`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
@@ -36,17 +36,17 @@ format: venv ## rewrite the code as ruff formats it, with its safe fixes
 	@.venv/bin/ruff check --quiet --fix-only .
 	@.venv/bin/ruff format .
 
-docs: venv ## write the generated documents anew, and make the site in docs/_build/html
+docs: venv ## write the generated documents, and build the site in docs/_build/html
 	@$(VENV_PYTHON) tools/generate_docs.py
 
 linkcheck: venv ## try the documents' links to other sites, over the network
 	@$(VENV_PYTHON) tools/generate_docs.py --links
 
-notebooks: venv ## execute the notebooks in place, and draw the pictures of the README; NOTEBOOKS="01 03" picks some
+notebooks: venv ## execute the notebooks in place, and draw the pictures of the README; NOTEBOOKS="01 03" selects some
 	@$(VENV_PYTHON) tools/run_notebooks.py $(NOTEBOOKS)
 	@$(VENV_PYTHON) tools/draw_images.py
 
-bench: venv ## the ratios of speed and memory, in one run; BENCH_ARGS="..." is handed on
+bench: venv ## all benchmarks, in one run; BENCH_ARGS="..." is passed on
 	@$(VENV_PYTHON) tests/benchmarks/run.py $(BENCH_ARGS)
 
 interop: venv ## the tests against a real RocketMQ (needs Maven and Java)
@@ -61,14 +61,14 @@ wheel: venv ## the wheel, in dist/
 test-install: venv ## install the wheel with its newest dependencies into an empty environment, and read with it
 	@$(VENV_PYTHON) tools/check_wheel.py --dependencies fetch
 
-test-lowest: .venv-lowest/.made ## the tests on the lowest dependencies that pyproject.toml names; TESTS="..." picks some
-	@# PySpark 4.1 leaves the closing of its sockets to the garbage collector.
+test-lowest: .venv-lowest/.made ## the tests on the lowest dependencies that pyproject.toml allows; TESTS="..." selects some
+	@# PySpark 4.1 leaves closing its sockets to the garbage collector.
 	@.venv-lowest/bin/python -m pytest -W "ignore:unclosed <socket:ResourceWarning" $(TESTS)
 
-compat: venv ## a slice of the tests on PySpark 4.1 to 4.3 and the Pythons 3.11 to 3.13 that are here; CELLS="3.12/4.2" picks some
+compat: venv ## a slice of the tests on PySpark 4.1 to 4.3 and the Pythons 3.11 to 3.13 found here; CELLS="3.12/4.2" selects some
 	@$(VENV_PYTHON) tools/compat.py $(CELLS)
 
-lock: ## requirements/*.lock anew, with the newest versions
+lock: ## update requirements/*.lock to the newest versions
 	@tools/lock.sh
 
 clean: ## remove environments, caches and built files

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel, checks what is in it, and reads stores with it in empty environments, without PySpark and with it.
+"""Builds the wheel, checks its contents, and reads stores with it in empty environments, without and with PySpark.
 
 Usage: check_wheel.py [--dependencies {borrow,fetch}]
-`borrow` takes numpy, pyarrow and PySpark from the environment that runs this script, which takes seconds;
+`borrow` uses numpy, pyarrow and PySpark of the environment that runs this script, which takes seconds;
 `fetch` installs the newest ones, as a user's `pip install` does.
 """
 
@@ -21,23 +21,23 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-# Import package -> where its source is.
+# Import package -> its source folder.
 PACKAGES: Final = {"store_core": ROOT / "store_core", "pyspark_commitlog": ROOT / "connector" / "pyspark_commitlog"}
 METADATA: Final = frozenset({"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"})
-# Where the jobs are installed, by the name that each has in the tree.
+# Installed names of the jobs, by their names in the tree.
 JOBS: Final = {
     "append.py": "pyspark-commitlog-append.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
-# What is no module: the type markers, the sample store, and the settings that silence Spark's log.
+# Files that are not modules: the type markers, the sample store, and the settings that silence Spark's log.
 DATA: Final = frozenset({"py.typed", "orders.tar.xz", "quiet-log4j2.properties"})
 STORE: Final = ROOT / "tests" / "golden" / "rocketmq-4.9.7" / "lmq.tar.xz"
 
 
 class WheelError(Exception):
-    """The wheel is not as it has to be."""
+    """The wheel is not as expected."""
 
 
 def build(directory: Path) -> Path:
@@ -57,7 +57,7 @@ def build(directory: Path) -> Path:
 
 
 def expected_files(distribution: str) -> set[str]:
-    """List what has to be in the wheel: modules and data of both packages, the jobs, and the metadata."""
+    """Return the files that the wheel must have: modules and data of both packages, the jobs, and the metadata."""
     modules = {
         f"{package}/{file.relative_to(source).as_posix()}"
         for package, source in PACKAGES.items()
@@ -69,7 +69,7 @@ def expected_files(distribution: str) -> set[str]:
 
 
 def check_contents(wheel: Path) -> int:
-    """Compare the wheel's files and requirements with what they have to be; return the number of files."""
+    """Compare the wheel's files and requirements with the expected ones; return the number of files."""
     distribution = "-".join(wheel.name.split("-")[:2])
     with zipfile.ZipFile(wheel) as archive:
         found = set(archive.namelist())
@@ -85,7 +85,7 @@ def check_contents(wheel: Path) -> int:
 
 
 def install(wheel: Path, environment: Path, dependencies: str, extra: str = "") -> Path:
-    """Install the wheel into a new environment, with an extra or without; return that environment's Python."""
+    """Install the wheel into a new environment, with or without an extra; return that environment's Python."""
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     python = environment / "bin" / "python"
     pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -97,7 +97,7 @@ def install(wheel: Path, environment: Path, dependencies: str, extra: str = "") 
 
 
 def borrow(environment: Path, names: tuple[str, ...]) -> None:
-    """Let an environment use packages of the one that runs this script: those that are named, or all.
+    """Let an environment use packages of the one that runs this script: those in `names`, or all if it is empty.
 
     A path in a .pth file is searched, but the .pth files in it are not read: the editable install stays out.
     """
@@ -111,13 +111,13 @@ def borrow(environment: Path, names: tuple[str, ...]) -> None:
 
 
 def environment_of(python: Path) -> dict[str, str]:
-    """Return the variables of a shell that knows nothing of other Pythons."""
+    """Return the environment variables of a shell without settings for other Pythons."""
     kept = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
     return kept | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
 
 
 def check_core(python: Path, directory: Path) -> int:
-    """Use what is installed without PySpark, and return the number of messages that it read."""
+    """Use the installed wheel without PySpark, and return the number of messages that it read."""
     command: list[str | Path] = [python, ROOT / "tools" / "try_core.py"]
     environment = environment_of(python)
     output = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
@@ -146,7 +146,7 @@ def check_reading(python: Path, directory: Path) -> int:
 
 
 def main() -> int:
-    """Build, check, install and read; say what was found, and return the exit code."""
+    """Build, check, install and read; print the results, and return the exit code."""
     parser = argparse.ArgumentParser(description="Checks the wheel.")
     parser.add_argument("--dependencies", choices=("borrow", "fetch"), default="borrow")
     dependencies = parser.parse_args().dependencies

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a slice of the tests with every PySpark and Python that the project is for, and writes docs/compatibility.md.
+"""Runs a slice of the tests with every supported PySpark and Python, and writes docs/compatibility.md.
 
-Usage: compat.py [PYTHON/PYSPARK ...]     (3.12/4.2: these cells alone; the others are what they were)
+Usage: compat.py [PYTHON/PYSPARK ...]     (3.12/4.2: only these cells; the others keep their results)
 
-Each cell is an environment of its own in .cache/compat, with the packages of requirements/dev.lock but for PySpark. A
-cell whose interpreter is not on this machine is `not run`, and none but a cell whose tests all passed is `passed`.
+Each cell has its own environment in .cache/compat, with the packages of requirements/dev.lock except PySpark. A cell
+whose interpreter is not on this machine is `not run`, and only a cell whose tests all passed is `passed`.
 """
 
 from __future__ import annotations
@@ -80,20 +80,20 @@ Paths are paths on the server. Use absolute ones: a session has its own working 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A PySpark with a Python."""
+    """A pair of PySpark and Python versions."""
 
     python: str
     pyspark: str
 
     @property
     def environment(self) -> Path:
-        """Where its packages are."""
+        """Path of the cell's virtual environment."""
         return CACHE / f"python{self.python}-pyspark{self.pyspark}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a cell.
+    """The result of a cell.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Outcome:
     passed, failed, skipped : int
         Tests; errors count as failures.
     problem : str
-        Why there are no tests; empty if there are.
+        Why no tests ran; empty if they did.
     """
 
     python: str = ""
@@ -114,11 +114,11 @@ class Outcome:
 
     @property
     def is_passed(self) -> bool:
-        """Whether tests ran, and all of them passed."""
+        """Whether tests ran and all of them passed."""
         return not self.problem and self.passed > 0 and self.failed == 0
 
     def __str__(self) -> str:
-        """Say it in a table's cell."""
+        """Return the text for a table cell."""
         if self.problem:
             return self.problem
         counts = [(self.passed, "passed"), (self.failed, "failed"), (self.skipped, "skipped")]
@@ -127,7 +127,7 @@ class Outcome:
 
 
 def interpreters(version: str) -> Iterator[Path]:
-    """Yield the programs that may be this Python: those on the path, then those that pyenv has."""
+    """Yield programs that may be this Python: those on the PATH, then those of pyenv."""
     name = f"python{version}"
     for directory in os.environ.get("PATH", "").split(os.pathsep):
         yield Path(directory, name)
@@ -136,7 +136,7 @@ def interpreters(version: str) -> Iterator[Path]:
 
 
 def find_interpreter(version: str) -> tuple[Path, str] | None:
-    """Find a CPython of this version that works; give its path and its whole version."""
+    """Find a working CPython of this version; return its path and its full version."""
     for program in interpreters(version):
         if not program.is_file():
             continue
@@ -148,7 +148,7 @@ def find_interpreter(version: str) -> tuple[Path, str] | None:
 
 
 def uv() -> str:
-    """Return the path of uv; installed where tools/lock.sh has it, if there is none."""
+    """Return the path of uv; if there is none, install it where tools/lock.sh does."""
     found = shutil.which("uv")
     if found is not None:
         return found
@@ -160,7 +160,7 @@ def uv() -> str:
 
 
 def write_constraints() -> Path:
-    """Write the versions of requirements/dev.lock, all but PySpark's."""
+    """Write the versions of requirements/dev.lock, except PySpark's."""
     lines = (ROOT / "requirements" / "dev.lock").read_text(encoding="utf-8").splitlines()
     pins = [line.removesuffix(" \\") for line in lines if re.match(r"[a-z0-9]", line) and "==" in line]
     path = CACHE / "constraints.txt"
@@ -170,7 +170,7 @@ def write_constraints() -> Path:
 
 
 def build_pyspark(version: str) -> Path:
-    """Build the newest PySpark of a release, once for all Pythons: uv keeps 1.5 GB of each build of its own."""
+    """Build the newest PySpark of a release, once for all Pythons: uv itself would keep 1.5 GB for each build."""
     wheels = CACHE / "wheels"
     if not list(wheels.glob(f"pyspark-{version}.*.whl")):
         command: list[str | Path] = [
@@ -188,7 +188,7 @@ def build_pyspark(version: str) -> Path:
 
 
 def install(cell: Cell, interpreter: Path) -> Path:
-    """Make the cell's environment, or bring it up to date; give its Python."""
+    """Make the cell's environment, or bring it up to date; return its Python."""
     python = cell.environment / "bin" / "python"
     if not python.exists():
         subprocess.run([uv(), "venv", "--quiet", "--python", interpreter, cell.environment], check=True)
@@ -202,17 +202,17 @@ def install(cell: Cell, interpreter: Path) -> Path:
 
 
 def version_of_pyspark(python: Path) -> str:
-    """Ask an environment for its PySpark."""
+    """Return the version of an environment's PySpark."""
     code = "import importlib.metadata as m; print(m.version('pyspark'))"
     return subprocess.run([python, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def run_tests(cell: Cell, python: Path) -> tuple[int, int, int]:
-    """Run the slice; give the numbers of tests that passed, failed and were skipped."""
+    """Run the slice; return the numbers of tests that passed, failed and were skipped."""
     report = CACHE / f"{cell.environment.name}.xml"
     report.unlink(missing_ok=True)
     options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", *OPTIONS.get(cell.pyspark, ())]
-    # Spark's scripts of another installation, and modules on another's path, are not what is tested.
+    # Do not test another installation's Spark scripts, or modules on another path.
     clean = {
         name: value for name, value in os.environ.items() if name not in {"SPARK_HOME", "PYTHONPATH", "PYTHONHOME"}
     }
@@ -229,7 +229,7 @@ def run_tests(cell: Cell, python: Path) -> tuple[int, int, int]:
 
 
 def run(cell: Cell) -> Outcome:
-    """Run a cell."""
+    """Run the tests of a cell."""
     print(f"==> Python {cell.python}, PySpark {cell.pyspark}", flush=True)
     found = find_interpreter(cell.python)
     if found is None:
@@ -243,7 +243,7 @@ def run(cell: Cell) -> Outcome:
 
 
 def document(outcomes: dict[Cell, Outcome]) -> str:
-    """Make the document of a matrix; cells without an outcome were not run."""
+    """Return the document for all cells; cells without an outcome were not run."""
 
     def row(pyspark: str) -> list[str]:
         found = (outcomes.get(Cell(python, pyspark), Outcome(problem=NOT_RUN)) for python in PYTHONS)
@@ -255,7 +255,7 @@ def document(outcomes: dict[Cell, Outcome]) -> str:
 
 
 def _version(outcomes: dict[Cell, Outcome], python: str = "", pyspark: str = "") -> str:
-    """Return the whole version that ran, or what there is of it if none did."""
+    """Return the full version that ran, or the release if none did."""
     for cell, outcome in outcomes.items():
         if cell.python == python and outcome.python:
             return outcome.python
@@ -265,7 +265,7 @@ def _version(outcomes: dict[Cell, Outcome], python: str = "", pyspark: str = "")
 
 
 def chosen(names: Sequence[str]) -> list[Cell]:
-    """Return the cells that are named, or all of them."""
+    """Return the named cells, or all if none is named."""
     cells = [Cell(*pair) for pair in product(PYTHONS, PYSPARKS)]
     known = {f"{cell.python}/{cell.pyspark}": cell for cell in cells}
     unknown = [name for name in names if name not in known]
@@ -275,7 +275,7 @@ def chosen(names: Sequence[str]) -> list[Cell]:
 
 
 def keep(outcomes: dict[Cell, Outcome]) -> dict[Cell, Outcome]:
-    """Put outcomes to those that were kept, and give all."""
+    """Add outcomes to the saved ones, and return all."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     kept |= {f"{cell.python}/{cell.pyspark}": asdict(outcome) for cell, outcome in outcomes.items()}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +284,7 @@ def keep(outcomes: dict[Cell, Outcome]) -> dict[Cell, Outcome]:
 
 
 def main() -> int:
-    """Run cells, write the document once all have been run, and give the exit code."""
+    """Run cells, write the document when all have run, and return the exit code."""
     parser = argparse.ArgumentParser(description="Runs a slice of the tests with each PySpark and Python.")
     parser.add_argument("cells", nargs="*", metavar="PYTHON/PYSPARK", help="for instance 3.12/4.2; all by default")
     cells = chosen(parser.parse_args().cells)

@@ -2,7 +2,7 @@
 """Counts a store's messages with the packages of this environment, and prints the number.
 
 Usage: count_rows.py STORE
-No `register`: Spark has to find the source by itself. check_wheel.py runs this in an environment with just the wheel.
+No `register`: Spark has to find the source by itself. check_wheel.py runs this where only the wheel is installed.
 """
 
 from __future__ import annotations

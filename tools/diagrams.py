@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The diagrams of the documents, as functions that give the text of an SVG file."""
+"""The diagrams of the documents, as functions that return the text of an SVG file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["commit", "reading", "recovery", "store"]
 _TOPICS: Final = ("blue", "orange", "blue", "green", "blue", "orange", "green", "blue", "blue", "orange")
 _WIDTHS: Final = (38, 24, 32, 28, 40, 22, 32, 28, 38, 30)
 _POINTING: Final = 3
-"""Units that are drawn with an arrow to their record."""
+"""How many units are drawn with an arrow to their record."""
 
 
 def store() -> str:
@@ -57,11 +57,11 @@ def store() -> str:
 
 
 _DRIVER: Final = 200
-"""Boxes left of this are the driver's."""
+"""Boxes to the left of this x belong to the driver."""
 
 
 def _segments(drawing: Drawing) -> list[tuple[int, str]]:
-    """Draw three segments, the last one not full; gives the middle and colour of each record."""
+    """Draw three segments, the last one not full; return the middle and colour of each record."""
     places: list[tuple[int, str]] = []
     segments = (("00000000000000000000", 0, 6), ("00000000001073741824", 2, 8), ("00000000002147483648", 4, 7))
     for number, (name, first, end) in enumerate(segments):
@@ -116,7 +116,7 @@ def reading() -> str:
 
 
 def commit() -> str:
-    """Draw how a job's records come into the store."""
+    """Draw how a job's records get into the store."""
     drawing = Drawing(
         "commit",
         "How the records of a job come into the store",

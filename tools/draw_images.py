@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of the README anew, for light paper and for dark, from the sample store: docs/images/*.png."""
+"""Draws the pictures of the README, docs/images/*.png, for light and dark pages, from the sample store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DPI: Final = 160
 
 
 def draw(figure: Figure, name: str) -> list[Path]:
-    """Save a plot with the ink of each paper; gives the files."""
+    """Save a plot in the text colours for light and dark pages; return the files."""
     made = []
     figure.set_facecolor("none")
     for paper, ink in INKS.items():
@@ -36,7 +36,7 @@ def draw(figure: Figure, name: str) -> list[Path]:
 
 
 def main() -> int:
-    """Draw all of them; return the exit code."""
+    """Draw all pictures; return the exit code."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     messages = read_messages(orders_store(), columns=COLUMNS).read_all()
     for path in [

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the documents that are made from tables in the code, and makes the site of all documents.
+"""Writes the documents that are generated from tables in the code, and builds the site of all documents.
 
 Usage: generate_docs.py [--check | --links]
 
-With --check no document is written, and each that is not current is an error; the site is made somewhere else, to see
-that it can be. With --links the addresses that documents link to are tried, over the network, and no site is made.
+With --check no document is written, and each that is out of date is an error; the site is built in a scratch folder,
+to see that it can be. With --links the addresses that documents link to are tried, over the network, and no site is
+built.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ DOCUMENTS: Final = {
 
 
 def text_of(function: str) -> str:
-    """Return what the function named `module:name` makes."""
+    """Return the text from the function named `module:name`."""
     text = pkgutil.resolve_name(function)()
     if not isinstance(text, str):
         raise TypeError(f"{function} returned {type(text).__name__}, not the text of a document")
@@ -45,7 +46,7 @@ def text_of(function: str) -> str:
 
 
 def is_current(document: str, text: str) -> bool:
-    """Return whether the document on disk has this text, and print how it differs."""
+    """Return whether the document on disk has this text; print the differences."""
     path = ROOT / document
     found = path.read_text(encoding="utf-8") if path.exists() else ""
     difference = difflib.unified_diff(found.splitlines(), text.splitlines(), document, "generated", lineterm="", n=1)
@@ -54,7 +55,7 @@ def is_current(document: str, text: str) -> bool:
 
 
 def build_site(builder: str, output: Path) -> int:
-    """Have Sphinx make the site; a warning is an error. Gives the exit code."""
+    """Build the site with Sphinx, where a warning is an error; return the exit code."""
     with tempfile.TemporaryDirectory(prefix="doctrees-") as doctrees:
         options = ["-q", "-E", "-W", "--keep-going", "-b", builder, "-d", doctrees]
         command = [sys.executable, "-m", "sphinx", *options, str(SOURCE), str(output)]
@@ -62,7 +63,7 @@ def build_site(builder: str, output: Path) -> int:
 
 
 def check_documents(texts: dict[str, str]) -> int:
-    """Compare the generated documents, and make the site for nothing; return the exit code."""
+    """Compare the generated documents, and build the site in a scratch folder; return the exit code."""
     stale = [document for document, text in texts.items() if not is_current(document, text)]
     print(f"stale: {', '.join(stale)}; run `make docs`" if stale else f"{len(texts)} documents are current")
     with tempfile.TemporaryDirectory(prefix="site-") as site:
@@ -73,7 +74,7 @@ def check_documents(texts: dict[str, str]) -> int:
 
 
 def write_documents(texts: dict[str, str]) -> int:
-    """Write the generated documents, and make the site; return the exit code."""
+    """Write the generated documents, and build the site; return the exit code."""
     for document, text in texts.items():
         (ROOT / document).write_text(text, encoding="utf-8")
         print(f"wrote {document}")
@@ -83,7 +84,7 @@ def write_documents(texts: dict[str, str]) -> int:
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit code."""
+    """Run as the command line says, and return the exit code."""
     parser = argparse.ArgumentParser(description="Writes the generated documents, and makes the site.")
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--check", action="store_true", help="write nothing; fail if a document is not current")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Writes requirements/*.lock anew from pyproject.toml: newest versions, valid for every Python this project takes.
-# uv lives in an environment of its own, and is no part of what it locks.
+# Writes requirements/*.lock from pyproject.toml: newest versions, valid for every Python that this project supports.
+# uv has its own environment, and is not among the packages that it locks.
 set -eu
 cd "$(dirname "$0")/.."
 [ -x .venv-lock/bin/uv ] || { python3 -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv; }
@@ -16,5 +16,5 @@ compile() {
 }
 compile dev pyproject.toml --extra spark --group dev
 compile build --group build --constraints requirements/dev.lock
-# The lowest versions that pyproject.toml names, for `make test-lowest`.
+# The lowest versions that pyproject.toml allows, for `make test-lowest`.
 compile lowest pyproject.toml --extra spark --group test --resolution lowest-direct

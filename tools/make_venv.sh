@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes the virtual environment VENV from the pinned, hashed packages of LOCK, with this project installed editable.
+# Makes the virtual environment VENV from the pinned and hashed packages of LOCK, with this project installed editable.
 # Usage: tools/make_venv.sh VENV LOCK     (PYTHON=/path/to/python3 chooses the interpreter)
 set -eu
 venv=$1
@@ -11,7 +11,7 @@ missing() {
     exit 1
 }
 
-# Prints nothing and succeeds for a Python that is new enough and can make environments.
+# Succeeds, without output, for a Python that is new enough and can make environments.
 usable() { "$1" -c 'import sys; assert sys.version_info >= (3, 11); import ensurepip, venv' 2>/dev/null; }
 new_enough() { "$1" -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null; }
 
@@ -38,7 +38,7 @@ if [ "${java_release:-0}" -lt 17 ]; then
     missing "Spark needs Java 17 or newer, and '$java' is ${java_release:+Java }${java_release:-not there}. Install a JDK or JRE 17 (openjdk-17-jre-headless), or set JAVA_HOME."
 fi
 
-# pip shows its progress on a terminal only: a log wants results.
+# pip shows its progress only on a terminal: a log needs only results.
 quiet=--quiet
 if [ -t 1 ]; then quiet=; fi
 unset PYTHONPATH PYTHONHOME
@@ -47,7 +47,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 say "$venv: $("$python" --version), Java $java_release"
 "$python" -m venv "$venv"
 install() { "$venv/bin/python" -m pip install $quiet "$@"; }
-# What builds the others comes first, so that no build fetches anything that is not pinned.
+# The build tools come first, so that no build fetches anything that is not pinned.
 say "installing the build tools of requirements/build.lock"
 install --require-hashes -r requirements/build.lock
 say "installing the pinned packages of $lock (PySpark alone is a download of about 450 MB)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``docs/modules.md``: what each module is, in its own first sentence."""
+"""Generates ``docs/modules.md``: each module with the first sentence of its docstring."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def markdown_document() -> str:
 
 
 def _folders(package: Path) -> Iterator[Path]:
-    """Yield the package and the packages in it, each before those inside it."""
+    """Yield the package and its subpackages, parents first."""
     yield package
     yield from sorted(path.parent for path in package.rglob("__init__.py") if path.parent != package)
 
 
 def _section(folder: Path) -> str:
-    """Return a heading, what the folder is, and a line for each of its modules."""
+    """Return a heading, the folder's description, and a line for each of its modules."""
     modules = [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
     lines = [f"* `{path.stem}`: {_first_sentence(path)}" for path in modules]
     name = folder.relative_to(ROOT).as_posix().removeprefix("connector/")
@@ -45,7 +45,7 @@ def _section(folder: Path) -> str:
 
 
 def _first_sentence(path: Path) -> str:
-    """Return the first line of a module's documentation, as Markdown.
+    """Return the first line of a module's docstring, as Markdown.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the project's checks, two at a time, and says what each was and how long it took.
+"""Runs the project's checks, two at a time, and reports the result and duration of each.
 
-Usage: run_checks.py [NAME ...]     (the checks of `make test` without a name)
-What a check prints is shown as a whole when it ends. Every check runs, also after one has failed; the exit code is 1 if
-any did.
+Usage: run_checks.py [NAME ...]     (without a name, the checks of `make test`)
+The output of a check is shown as a whole when it ends. All checks run, even after one has failed; the exit code is 1
+if any did.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHON: Final = sys.executable
 PROGRAMS: Final = Path(PYTHON).parent
 AT_ONCE: Final = 2
-"""A check keeps one core busy most of the time. Those with Spark take more for moments, and wait for others."""
+"""A check keeps one core busy most of the time; those with Spark use more at times, and less at others."""
 
 PYTEST: Final = (PYTHON, "-m", "pytest")
 IN_NO_RUN: Final = "interop or soak"
 
-# In the order in which they start: cheap ones first, so that their errors come soon; then the longest ones, so that
-# none of them is left for the end.
+# In the order in which they start: cheap ones first, so that their errors appear early; then the longest ones, so that
+# none of them runs alone at the end.
 CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "format": [PROGRAMS / "ruff", "format", "--check", "."],
     "lint": [PROGRAMS / "ruff", "check", "."],
@@ -63,16 +63,16 @@ QUICK_CHECKS: Final[dict[str, Sequence[str | Path]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a check.
+    """The result of a check.
 
     Attributes
     ----------
     name : str
     is_passed : bool
     seconds : float
-        By the clock, beside whatever else ran.
+        Wall-clock time, whatever else ran meanwhile.
     output : str
-        What it printed, errors among the rest.
+        What it printed, including errors.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Outcome:
     output: str
 
     def __str__(self) -> str:
-        """Return its line of the summary."""
+        """Return the check's line in the summary."""
         return f"{self.name:9} {'passed' if self.is_passed else 'FAILED'} {self.seconds:7.1f} s"
 
 
 def run(name: str) -> Outcome:
-    """Run one check, and keep what it prints."""
+    """Run one check, and capture its output."""
     started = time.monotonic()
     ended = subprocess.run(
         (CHECKS | QUICK_CHECKS)[name],
@@ -102,7 +102,7 @@ def run(name: str) -> Outcome:
 
 
 def outcomes(names: Sequence[str]) -> Iterator[Outcome]:
-    """Run the named checks, and yield what became of each when it has ended; none starts after an interruption."""
+    """Run the named checks, and yield the outcome of each when it ends; none starts after an interruption."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             for future in as_completed([pool.submit(run, name) for name in names]):
@@ -112,7 +112,7 @@ def outcomes(names: Sequence[str]) -> Iterator[Outcome]:
 
 
 def main(names: list[str]) -> int:
-    """Run the named checks, print what each printed and a line for each, and return the exit code."""
+    """Run the named checks, print each one's output and a summary line, and return the exit code."""
     known = CHECKS | QUICK_CHECKS
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executes the notebooks in place, and leaves of them what a reader needs.
+"""Executes the notebooks in place, and removes from them what differs from run to run.
 
-Usage: run_notebooks.py [NAME ...]     (all of them without a name; `01` is enough for a name)
-What differs from run to run is removed: how often and when cells ran, standard error with what Java says there, and
-bars of progress.
+Usage: run_notebooks.py [NAME ...]     (without a name, all of them; `01` is enough for a name)
+Removed are execution counts and times, standard error, with Java's messages, and progress bars.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class NotebookError(Exception):
 
 
 def execute(path: Path) -> NotebookNode:
-    """Execute a notebook from its own directory, as Jupyter does; gives it with its new outputs, cleaned.
+    """Execute a notebook in its own directory, as Jupyter does; return it with its new outputs, cleaned.
 
     Raises
     ------
@@ -45,10 +44,10 @@ def execute(path: Path) -> NotebookNode:
 
 
 def _run(path: Path) -> NotebookResult:
-    """Let nbmake execute a notebook; a kernel that did not come up is started once more.
+    """Execute a notebook with nbmake; a kernel that did not start is started once more.
 
-    Jupyter looks for free ports, lets them go, and has the kernel bind them: another program, for example a Spark
-    session that starts at the same time, may have taken one.
+    Jupyter finds free ports, releases them, and lets the kernel bind them: another program, for example a Spark session
+    that starts at the same time, may have taken one in between.
     """
     try:
         return NotebookRun(path, SECONDS).execute()
@@ -59,7 +58,7 @@ def _run(path: Path) -> NotebookResult:
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
-    """Remove what is not the same in each run, in place."""
+    """Remove what differs from run to run, in place."""
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
@@ -71,7 +70,7 @@ def clean(notebook: NotebookNode) -> NotebookNode:
 
 
 def _outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Join what was printed in several pieces; leave out standard error and what is left of progress bars."""
+    """Join output that was printed in several pieces; leave out standard error and remains of progress bars."""
     kept: list[NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream":
@@ -89,14 +88,14 @@ def _outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def names(arguments: list[str]) -> list[Path]:
-    """List the notebooks whose names begin so, all of them by default."""
+    """Return the notebooks whose names begin with the arguments; without arguments, all of them."""
     return [
         path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if not arguments or path.name.startswith(tuple(arguments))
     ]
 
 
 def main(arguments: list[str]) -> int:
-    """Execute the named notebooks, a line each; return the exit code."""
+    """Execute the named notebooks, with one line of output each; return the exit code."""
     for path in names(arguments):
         started = time.monotonic()
         try:

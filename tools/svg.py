@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws boxes, arrows and words as SVG that is readable on light and on dark pages."""
+"""Draws boxes, arrows and text as SVG that is readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Self
 
 __all__ = ["Drawing"]
 
-# Colours by name, on a light page and on a dark one; docs/_static/site.css sets them by the site's own switch.
+# Colours by name, for light and dark pages; docs/_static/site.css sets them by the site's own switch.
 PALETTE: Final = {
     "ink": ("#1f2733", "#e8ecf2"),
     "soft": ("#5a6675", "#a3b0c2"),
@@ -32,16 +32,16 @@ _STYLE: Final = (
 
 
 class Drawing:
-    """A drawing; each method adds to it and gives it back.
+    """A drawing; each method adds to it and returns it.
 
     Parameters
     ----------
     name : str
-        Of the file, without its suffix; part of ids.
+        Name of the file without its suffix; part of ids.
     title, description : str
-        What is told to whoever does not see it.
+        Text for readers who can't see it.
     size : tuple of int
-        Width and height in pixels, at its own size.
+        Width and height in pixels, at natural size.
     """
 
     def __init__(self, name: str, title: str, description: str, size: tuple[int, int]) -> None:
@@ -51,14 +51,14 @@ class Drawing:
         self._parts: list[str] = []
 
     def box(self, place: tuple[int, int, int, int], colour: str = "plain", *, dashed: bool = False) -> Self:
-        """Draw a box at x and y, with width and height."""
+        """Draw a box; `place` is x, y, width and height."""
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         x, y, width, height = place
         where = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="5"'
         return self._add(f'<rect class="box" {where} style="fill: var(--d-{colour})"{dash}/>')
 
     def text(self, at: tuple[int, int], text: str, *, size: int = 13, kind: str = "", anchor: str = "start") -> Self:
-        """Write a line; `kind` is any of ``soft``, ``mono`` and ``bold``."""
+        """Write a line of text; `kind` is any of ``soft``, ``mono`` and ``bold``."""
         weight = ' font-weight="600"' if "bold" in kind else ""
         classes = " ".join(word for word in kind.split() if word != "bold")
         named = f' class="{classes}"' if classes else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uses what is installed without PySpark, and prints the number of messages of the sample store.
+"""Uses the installed package without PySpark, and prints the number of messages of the sample store.
 
 Usage: try_core.py
 check_wheel.py runs this in an environment that has numpy, pyarrow and the wheel.
@@ -25,11 +25,11 @@ FAILED: Final = 3
 
 
 class CoreError(Exception):
-    """What is installed does not do without PySpark what it should."""
+    """The installed package does not work as it should without PySpark."""
 
 
 def commands(store: Path) -> dict[str, tuple[list[str | Path], list[str | Path]]]:
-    """Return how each command is called, and arguments with which it would need Spark."""
+    """Return how each command is called, with arguments for which it would need Spark."""
     scripts: dict[str, tuple[list[str | Path], list[str | Path]]] = {
         name: ([PROGRAMS / name], [store]) for name in COMMANDS
     }
@@ -39,7 +39,7 @@ def commands(store: Path) -> dict[str, tuple[list[str | Path], list[str | Path]]
 
 
 def said(command: list[str | Path], code: int) -> str:
-    """Run a command that ends with this exit code; return what it says, on either stream."""
+    """Run a command that must end with this exit code; return its output, of both streams."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != code:
         raise CoreError(f"{command} ended with {done.returncode}, expected {code}: {done.stdout}{done.stderr}")
@@ -47,7 +47,7 @@ def said(command: list[str | Path], code: int) -> str:
 
 
 def check_command(name: str, command: list[str | Path], arguments: list[str | Path], release: str) -> None:
-    """See that a command explains itself, says its version, and what to install."""
+    """Check that a command prints its help, its version, and what to install."""
     if "usage:" not in said([*command, "--help"], 0):
         raise CoreError(f"{name} --help shows no usage")
     if not said([*command, "--version"], 0).strip().endswith(f" {release}"):

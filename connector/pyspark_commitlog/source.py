@@ -95,8 +95,8 @@ class CommitLogDataSource(DataSource):
         ------
         InvalidOptionError
             If options, columns and the store do not fit together.
-            StoreLockedError
-                If a broker holds the store.
+        StoreLockedError
+            If a broker holds the store.
         """
         from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
         from pyspark_commitlog.write.writer import CommitLogWriter, plan_write  # noqa: PLC0415

@@ -53,8 +53,8 @@ import org.apache.rocketmq.store.exception.ConsumeQueueException;
 /**
  * Has a real broker of RocketMQ 5.3.3 write the four hours of a web shop: {@code OrdersStore STORE BROKER_CONF}.
  *
- * <p>The broker is initialized and never listens; its own code checks, delays, sends back, gives up and appends. Time is the
- * only thing that is made up: the store's clock is that of a simulation.
+ * <p>The broker is initialized but never listens; its own code checks, delays, sends back, gives up and appends. Only time
+ * is simulated: it replaces the store's clock.
  */
 public final class OrdersStore extends SystemClock {
     private static final long BEGIN = Instant.parse("2026-03-14T08:00:00Z").toEpochMilli();
@@ -62,7 +62,7 @@ public final class OrdersStore extends SystemClock {
     private static final long MINUTE = 60_000L;
     private static final long END = BEGIN + MINUTES * MINUTE;
     private static final int HOUR = 60;
-    /** Minutes: a flash sale, a card gateway that is down, a disk that is slow, a warehouse that stands still. */
+    /** Minutes: a flash sale, a card gateway that is down, a slow disk, a warehouse that stops. */
     private static final int[] SALE = {2 * HOUR, 2 * HOUR + 20};
     private static final int[] GATEWAY_DOWN = {2 * HOUR + 30, 2 * HOUR + 55};
     private static final int[] SLOW_DISK = {3 * HOUR, 3 * HOUR + 15};
@@ -123,7 +123,7 @@ public final class OrdersStore extends SystemClock {
     public static void main(String[] arguments) throws Exception {
         OrdersStore shop = new OrdersStore(Path.of(arguments[0]).toAbsolutePath(), Path.of(arguments[1]));
         shop.run();
-        System.exit(0); // threads of the broker that nothing ends
+        System.exit(0); // some threads of the broker never end
     }
 
     @Override
@@ -185,7 +185,7 @@ public final class OrdersStore extends SystemClock {
         broker.getTopicConfigManager().getTopicConfigTable().put(topic, new TopicConfig(topic, queues, queues));
     }
 
-    // ---- what happens
+    // ---- events
 
     private void click() {
         String body = String.format(Locale.ROOT, "{\"page\":\"/p/%d\",\"ms\":%d}", 100 + random.nextInt(60), 40 + random.nextInt(400));
@@ -225,7 +225,7 @@ public final class OrdersStore extends SystemClock {
         message.putUserProperty("price", String.format(Locale.ROOT, "%.2f", price));
     }
 
-    /** A reminder half an hour later, for those who did not pay: the broker's business. */
+    /** Sends a reminder that the broker delivers half an hour later, to those who have not paid. */
     private void remind(String key, String region, double total) {
         MessageExtBrokerInner message = message("reminders", 0, "{\"order\":\"" + key + "\",\"text\":\"Your cart is waiting\"}", 20);
         message.setTags("unpaid");
@@ -271,7 +271,7 @@ public final class OrdersStore extends SystemClock {
 
     // ---- consumers
 
-    /** The group billing; while the gateway is down it sends cards back, which the broker tries again, later and later. */
+    /** The group billing; while the gateway is down it sends cards back, which the broker retries at growing intervals. */
     private void bill(long physicalOffset) {
         MessageExt message = store.lookMessageByOffset(physicalOffset);
         boolean down = within((int) ((now - BEGIN) / MINUTE), GATEWAY_DOWN);
@@ -301,7 +301,7 @@ public final class OrdersStore extends SystemClock {
         stored(recordAt(before), this::bill);
     }
 
-    /** A group that manages so many messages a minute, and no more. */
+    /** A group that can process only so many messages per minute. */
     private void analyticsConsumes() {
         awaitDispatch();
         long stored = end("clicks", 0) + end("clicks", 1);
@@ -330,7 +330,7 @@ public final class OrdersStore extends SystemClock {
         }
     }
 
-    // ---- how messages come into the store
+    // ---- how messages get into the store
 
     private MessageExtBrokerInner message(String topic, int queue, String text, int host) {
         MessageExtBrokerInner message = new MessageExtBrokerInner();
@@ -351,7 +351,7 @@ public final class OrdersStore extends SystemClock {
         return message;
     }
 
-    /** Sixteen bytes as a client makes them: address, process, class loader, milliseconds, counter. */
+    /** Makes sixteen bytes as a client does: address, process, class loader, milliseconds, counter. */
     private String uniqueKey(int host) {
         int counter = uniqueCounters.merge(host, 1, Integer::sum);
         return String.format("0A0007%02X%04X18B4AAC2%08X%04X", host, 4000 + host, now - BEGIN + 1_152_000_000L, counter & 0xffff);
@@ -367,14 +367,14 @@ public final class OrdersStore extends SystemClock {
         return bytes.toByteArray();
     }
 
-    /** The message is born now, and stored as soon as the network and the broker's disk let it. */
+    /** Creates a message that is born now, and stored as soon as the network and the broker's disk allow. */
     private void send(MessageExtBrokerInner message, LongConsumer consumer) {
         double slow = slowness((now - BEGIN) / (double) MINUTE);
         double milliseconds = (1.5 + 2.5 * Math.exp(0.8 * random.nextGaussian())) * slow + (random.nextInt(300) == 0 ? 40 + 160 * random.nextDouble() : 0);
         at(now + Math.max(1, Math.round(milliseconds)), () -> put(message, consumer));
     }
 
-    /** Times slower than usual: the disk gets worse, then better, as a log scale shows it. */
+    /** How many times slower than usual: the disk gets worse, then better, evenly on a log scale. */
     private static double slowness(double minute) {
         double place = (minute - SLOW_DISK[0]) / (SLOW_DISK[1] - SLOW_DISK[0]);
         return place < 0 || place > 1 ? 1 : Math.pow(150, Math.sin(Math.PI * place));
@@ -390,7 +390,7 @@ public final class OrdersStore extends SystemClock {
         stored(store.lookMessageByOffset(result.getAppendMessageResult().getWroteOffset()), consumer);
     }
 
-    /** Lets a message be consumed soon, or, if the broker has delayed it, be delivered when it is due. */
+    /** Schedules a message to be consumed soon, or, if the broker has delayed it, to be delivered when it is due. */
     private void stored(MessageExt message, LongConsumer consumer) {
         if (message.getTopic().equals(TopicValidator.RMQ_SYS_SCHEDULE_TOPIC)) {
             int level = ScheduleMessageService.queueId2DelayLevel(message.getQueueId());
@@ -412,7 +412,7 @@ public final class OrdersStore extends SystemClock {
         }
     }
 
-    /** The record that was just appended: at the log's end, or at the start of the next file. */
+    /** Returns the record that was just appended: at the log's end, or at the start of the next file. */
     private MessageExt recordAt(long end) {
         MessageExt message = store.lookMessageByOffset(end);
         if (message != null) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has RocketMQ 5.3.3 write the store of the notebooks anew: ``python notebooks/store/make_store.py [ARCHIVE]``."""
+"""Makes the store of the notebooks with RocketMQ 5.3.3: ``python notebooks/store/make_store.py [ARCHIVE]``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_store(directory: Path) -> None:
 
 
 def pack(directory: Path, archive: Path) -> None:
-    """Pack what a notebook reads: no lock, no empty file, no owner; modification times are kept."""
+    """Pack the files that a notebook reads: no lock, no empty file, no owner; modification times are kept."""
     shutil.copy(HERE / "broker.conf", directory / "orders" / "broker.conf")
     store = directory / "orders" / "store"
     files = [path for path in sorted(store.rglob("*")) if path.relative_to(store).parts[0] in KEPT and path.is_file()]
@@ -55,7 +55,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def main() -> int:
-    """Make the archive; gives the exit code."""
+    """Make the archive; return the exit code."""
     archive = Path(sys.argv[1]) if len(sys.argv) > 1 else ARCHIVE
     with tempfile.TemporaryDirectory(prefix="orders-store-") as name:
         write_store(Path(name))
