@@ -99,6 +99,6 @@ __all__ = [
 ]
 
 __version__: Final = "0.1.0"
-"""The version of the distribution, which takes it from here."""
+"""Version of the distribution, whose metadata reads it from here."""
 
 find_former_names(FORMER_NAMES)

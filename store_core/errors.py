@@ -8,16 +8,16 @@
     ├── SegmentVanishedError            a segment was deleted while it was read (FileNotFoundError)
     ├── SegmentLayoutError              the set of files is wrong: gap, size, name (ValueError)
     ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
-    │   └── UnsafeSizeError             a length or count too large to be believed
-    ├── StoreAccessError                a path of a store may not be used, or is no file or directory (OSError)
+    │   └── UnsafeSizeError             a length or count too large to be trusted
+    ├── StoreAccessError                a path in a store may not be used, or is the wrong kind of file (OSError)
     ├── StoreLockedError                a broker, or another writer, has the store open (OSError)
-    ├── LostWorkerError                 a process that did a part of the work has ended (RuntimeError)
-    ├── InvalidOptionError              an option, column or argument we can't take (ValueError)
+    ├── LostWorkerError                 a worker process ended early (RuntimeError)
+    ├── InvalidOptionError              an option, column or argument that can't be used (ValueError)
     ├── FilterError                     a filter that does not compile, or can't be evaluated (ValueError)
-    └── UnsupportedStoreError           a legitimate thing that is not supported (NotImplementedError)
+    └── UnsupportedStoreError           a legitimate request that is not supported (NotImplementedError)
 
 Expected outcomes (a full file, a message refused, the end of the log) are values, not exceptions; see
-`store_core.format.record.scan.StopReason`. Every class takes positional arguments only and hands all of them to
+`store_core.format.record.scan.StopReason`. Every class takes positional arguments only and passes all of them to
 ``super().__init__``, so that instances survive pickling between Spark's processes.
 """
 
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _SHOWN_CHARACTERS: Final = 60
-"""How much of a filter is shown before and behind the place where it is wrong."""
+"""How many characters of a filter are shown before and after the place where it is wrong."""
 
 
 class StoreError(Exception):
@@ -62,7 +62,7 @@ class SegmentLayoutError(StoreError, ValueError):
 
 
 class StoreAccessError(StoreError, OSError):
-    """A path of a store may not be used, or is another kind of file than has to be there."""
+    """A path in a store may not be used, or is not the kind of file that belongs there."""
 
 
 class StoreLockedError(StoreError, OSError):
@@ -70,14 +70,14 @@ class StoreLockedError(StoreError, OSError):
 
 
 class LostWorkerError(StoreError, RuntimeError):
-    """A process that did a part of the work has ended before it was done.
+    """A worker process ended before its part of the work was done.
 
     Parameters
     ----------
     part : str
         What it worked on, e.g. ``"part 3 of 12"``.
     exit_code : int, optional
-        As `multiprocessing.Process.exitcode`: the negative number of the signal that killed it, else how it ended.
+        As `multiprocessing.Process.exitcode`: the negated number of the signal that killed it, else its exit status.
     """
 
     def __init__(self, part: str, exit_code: int | None) -> None:
@@ -117,9 +117,9 @@ class FilterError(StoreError, ValueError):
     problem : str
         What is wrong: what is expected, and what is found.
     expression : str
-        The filter's text; empty where one of its operations fails on the values of a message.
+        The filter's text; empty if one of its operations fails on a message's values.
     position : int
-        Where in `expression`, in characters; -1 if that is nowhere in particular.
+        Index in `expression`, in characters; -1 if the problem has no particular place.
     """
 
     def __init__(self, problem: str, expression: str = "", position: int = -1) -> None:
@@ -150,18 +150,18 @@ class CorruptRecordError(StoreError, ValueError):
     problem : str
         What is wrong, in a few words, e.g. ``"bad magic code"``.
     file : str
-        The segment file, as far as it is known.
+        The segment file, if it is known.
     offset : int
         Physical offset of the record in the log, in bytes.
     expected, found : str
-        What the format demands and what is there.
+        What the format requires and what is there.
     next_bytes : bytes
         The first bytes at `offset`, at most 16 are shown.
     advice : str
-        What the reader of the message can do.
+        What the user can do about it.
     """
 
-    def __init__(  # noqa: PLR0913 -- one argument a fact; all of them travel through pickle
+    def __init__(  # noqa: PLR0913 -- one argument per fact; all of them travel through pickle
         self,
         problem: str,
         file: str,
@@ -188,4 +188,4 @@ class CorruptRecordError(StoreError, ValueError):
 
 
 class UnsafeSizeError(CorruptRecordError):
-    """A length, count or expanded size is beyond its bound, so it is not even tried."""
+    """A length, count or expanded size exceeds its bound, so reading it is not attempted."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that tells a clean end from a crash."""
+"""The file ``abort``, which distinguishes a crash from a clean shutdown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN_BYTES: Final = 4096
 
 
 class AbortFile:
-    """``abort`` is there while a store is open for writing, and after a crash (``DefaultMessageStore.createTempFile``).
+    """``abort`` exists while a store is open for writing, and after a crash (``DefaultMessageStore.createTempFile``).
 
     ========  ===================================  =========================================================
     release   ``abort``                            ``abort.bak``
@@ -31,7 +31,7 @@ class AbortFile:
     5.3       the process id, in decimal digits    what ``abort`` held before: nothing, or a dead process's id
     ========  ===================================  =========================================================
 
-    ``abort.bak`` is never deleted, and says nothing about a crash.
+    ``abort.bak`` is never deleted, and does not indicate a crash.
     """
 
     def __init__(self, root: Path, file_system: FileSystem) -> None:
@@ -41,19 +41,19 @@ class AbortFile:
 
     @property
     def exists(self) -> bool:
-        """Whether the last exit was abnormal, asked before `create`."""
+        """Whether the last exit was abnormal, if read before `create`."""
         return self._file_system.status(self.path) is not None
 
     def create(self, process_id: int, release: str = DEFAULT_RELEASE) -> None:
-        """Make the file, durably; the last step of opening a store.
+        """Create the file, durably; the last step of opening a store.
 
-        Steps: 1. make it, empty, if it isn't there; 2. sync the directory, so that a crash from here on is seen;
+        Steps: 1. create it empty if it does not exist; 2. sync the directory, so that a crash is detected from here on;
         3. release 5.3: copy what it held to ``abort.bak``; 4. release 5.3: write the process id.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         self._file_system.make_directories(self.path.parent)
         file = self._file_system.open(self.path, create=True)
@@ -74,12 +74,12 @@ class AbortFile:
         file.close()
 
     def remove(self) -> None:
-        """Delete the file, durably; the last step of a clean shutdown, when all is flushed and dispatched.
+        """Delete the file, durably; the last step of a clean shutdown, after everything is flushed and dispatched.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         self._file_system.remove(self.path)
         self._file_system.sync_directory(self.path.parent)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the system says of a store's files, in words that an operator can act on."""
+"""Errors of the operating system about a store's files, explained so that an operator can act on them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXPECTED: Final = {
 
 
 def kind_of_file(mode: int) -> str:
-    """Name the kind of file that a mode says.
+    """Return the name of the kind of file that a mode stands for.
 
     >>> kind_of_file(0o100644), kind_of_file(0o010644)
     ('a file', 'a named pipe')
@@ -47,19 +47,19 @@ def kind_of_file(mode: int) -> str:
 
 @contextmanager
 def explained_access(root: Path) -> Iterator[None]:
-    """Turn what the system says of a path that is of the wrong kind, or may not be used, into a `StoreAccessError`.
+    """Turn system errors about a path of the wrong kind, or one that may not be used, into a `StoreAccessError`.
 
-    Other errors, such as a full disk or one that fails, pass as they are.
+    Other errors, such as those of a full or failing disk, pass unchanged.
 
     Parameters
     ----------
     root : Path
-        The store's; named in the error if the system names no path.
+        The store's root; the error names it if the system names no path.
 
     Raises
     ------
     StoreAccessError
-        Naming the path, what is expected, what is found and what to do.
+        With the path, what is expected, what is found and what to do.
     """
     try:
         yield
@@ -101,7 +101,7 @@ def _explained(root: Path, error: OSError) -> StoreAccessError:
 
 
 def _first_wrong(path: Path, *, is_directory: bool) -> tuple[Path, str]:
-    """Find the first part of a path that is no directory, or else say what the path itself is."""
+    """Return the first part of a path that is not a directory, or else the path itself, and what it is."""
     for part in (*reversed(path.parents), *([path] if is_directory else [])):
         try:
             mode = part.stat().st_mode

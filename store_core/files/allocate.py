@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments made ahead of their time, so that appends need not wait for a file."""
+"""A service that creates segments ahead of time, so that appends need not wait for a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WAIT_SECONDS: Final = 5.0
 
 @dataclass(slots=True, eq=False)
 class AllocateRequest:
-    """A file that is wanted, and what became of it."""
+    """A requested file, and the result."""
 
     path: Path
     file_size: int
@@ -37,26 +37,26 @@ class AllocateRequest:
     error: OSError | None = None
 
     def __lt__(self, other: AllocateRequest) -> bool:
-        """Larger files first, then those that come earlier in their queue (RocketMQ: ``AllocateRequest.compareTo``)."""
+        """Larger files first, then those earlier in their queue (RocketMQ: ``AllocateRequest.compareTo``)."""
         return (-self.file_size, offset_of(self.path)) < (-other.file_size, offset_of(other.path))
 
 
 class AllocateMappedFileService(ServiceThread):
-    """Makes the file that is asked for, and the next one after it (RocketMQ: ``AllocateMappedFileService``).
+    """Creates the file that is requested, and the next one after it (RocketMQ: ``AllocateMappedFileService``).
 
-    RocketMQ retries a file that can't be made every millisecond, lets the first append wait 5 s and refuses the ones
-    after it at once. Here a failure is told to the append that waits, at once, and the next append tries anew.
+    RocketMQ retries a file that can't be created every millisecond, lets the first append wait 5 s and refuses later
+    ones at once. Here the waiting append gets the error at once, and the next append tries again.
 
     Parameters
     ----------
     file_system : FileSystem
     clock : Clock
     pool : TransientStorePool, optional
-        Its buffers go to the files, while there are any.
+        Its buffers are assigned to the files, while there are any.
     fail_fast_without_buffer : bool
-        Refuse a file rather than make it without a buffer (``fastFailIfNoBufferInStorePool``).
+        Refuse a file rather than create it without a buffer (``fastFailIfNoBufferInStorePool``).
     reserve_from_size : int or None
-        Files of this size or more get their disk blocks at once (``warmMapedFileEnable``: the commit log's size).
+        Files of at least this size have their disk blocks allocated (``warmMapedFileEnable``: the commit log's size).
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class AllocateMappedFileService(ServiceThread):
         self._queue: list[AllocateRequest] = []
 
     def put_request_and_return_mapped_file(self, path: Path, next_path: Path, file_size: int) -> MappedFile:
-        """Return the file at `path`, made ahead if all went well, and have the one at `next_path` made.
+        """Return the file at `path`, ideally created ahead of time, and request the one at `next_path`.
 
         Raises
         ------
         OSError
-            Why there is no file: as the system says, ETIMEDOUT after 5 s, ENOBUFS when the pool is empty and
-            `fail_fast_without_buffer` is set. A file that comes too late serves the next request for it.
+            Why there is no file: as the system reports, ETIMEDOUT after 5 s, ENOBUFS when the pool is empty and
+            `fail_fast_without_buffer` is set. A file that is late serves the next request for it.
         """
         with self._lock:
             self._give_up_elsewhere(path, next_path)
@@ -112,7 +112,7 @@ class AllocateMappedFileService(ServiceThread):
         return request
 
     def _give_up_elsewhere(self, *paths: Path) -> None:
-        """Take back a file made ahead in another directory: two of one name would be two claims to one offset.
+        """Discard a file created ahead in another directory: two of the same name would claim the same offset.
 
         That happens when a directory of a multi-path log has become too full since.
         """
@@ -125,7 +125,7 @@ class AllocateMappedFileService(ServiceThread):
         self.wait_for_running(None)
 
     def run_once(self) -> None:
-        """Make all files that are asked for."""
+        """Create all requested files."""
         while (request := self._next()) is not None:
             self._make(request)
 
@@ -152,7 +152,7 @@ class AllocateMappedFileService(ServiceThread):
         request.done.set()
 
     def _discard(self, request: AllocateRequest) -> None:
-        """Take a file back that nobody used; one that was there before it was asked for stays."""
+        """Delete an unused file; one that existed before the request is only closed."""
         mapped_file = request.mapped_file
         if mapped_file is not None and mapped_file.is_new:
             mapped_file.destroy()
@@ -160,7 +160,7 @@ class AllocateMappedFileService(ServiceThread):
             mapped_file.close()
 
     def finish(self) -> None:
-        """Delete the files that were made ahead and not used."""
+        """Delete the files that were created ahead and not used."""
         with self._lock:
             requests = list(self._requests.values())
             self._requests.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock as an argument: the only module of the core that knows a real one."""
+"""The clock that is passed to everything that needs the time; the only module that reads a real one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """What the store needs of time.
+    """What the store needs of a clock.
 
-    Time stamps that are stored come from `now_ms`, which may step back when somebody sets the clock. Durations come
-    from `monotonic`, which never does: RocketMQ takes both from ``System.currentTimeMillis``, so that a clock set back
-    by an hour stops its thorough flushes for an hour.
+    Stored timestamps come from `now_ms`, which may step back when the clock is set. Durations come from `monotonic`,
+    which never does: RocketMQ takes both from ``System.currentTimeMillis``, so that a clock set back by an hour stops
+    its thorough flushes for an hour.
     """
 
     def now_ms(self) -> int:
@@ -25,15 +25,15 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment, never fewer than before."""
+        """Seconds since an arbitrary moment; never decreases."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Sleep for `seconds`."""
         ...
 
     def wait(self, event: Event, seconds: float | None) -> bool:
-        """Wait until `event` is set, at most `seconds` (None: for ever), and say whether it is."""
+        """Wait until `event` is set, at most `seconds` (None: forever), and return whether it is."""
         ...
 
 
@@ -45,11 +45,11 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds since some moment, never fewer than before."""
+        """Seconds since an arbitrary moment; never decreases."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Sleep for `seconds`."""
         time.sleep(seconds)
 
     def wait(self, event: Event, seconds: float | None) -> bool:

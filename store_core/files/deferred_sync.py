@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many small files made durable together: written without a sync each, then synced at once."""
+"""A file system that makes many small files durable together: written without a sync each, then all synced."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ class _UnsyncedFile(OsOpenFile):
     """An open file that is not synced by itself."""
 
     def sync(self) -> None:
-        """Do nothing: `sync_files` does it."""
+        """Do nothing: `sync_files` syncs it."""
 
 
 class DeferredSyncFileSystem(OsFileSystem):
     """The operating system's files, with every sync left to `sync_files` and `sync_directories`.
 
-    A sync of one new file or directory waits for the file system's journal, a few milliseconds each. When many are
-    synced after all are written, the first wait is for all of them.
+    Each sync of a new file or directory waits a few milliseconds for the file system's journal. When all are synced
+    after all are written, the first wait covers all of them.
     """
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
-        """Open a file; with `create`, make it if it isn't there."""
+        """Open a file, or with `create` make it if it does not exist."""
         flags = os.O_RDWR if writable else os.O_RDONLY
         return _UnsyncedFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o644))
 
     def make_directories(self, path: Path) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents."""
         path.mkdir(parents=True, exist_ok=True)
 
     def add_directories(self, path: Path) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents."""
         self.make_directories(path)
 
     def sync_directory(self, path: Path) -> None:
-        """Do nothing: `sync_directories` does it."""
+        """Do nothing: `sync_directories` syncs it."""
 
 
 def sync_files(directory: Path) -> None:
-    """Bring the data of all files below a directory to disk: all begin to be written, then each is waited for.
+    """Sync the data of all files below a directory: start writing all of them, then wait for each.
 
     Raises
     ------
     OSError
-        As the system says.
+        As the system reports.
     """
     for path in _files(directory):
         with _opened(path) as descriptor:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # Linux begins to write what is not yet
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # Linux starts writing dirty pages
     for path in _files(directory):
         with _opened(path) as descriptor:
             os.fdatasync(descriptor)
 
 
 def sync_directories(directory: Path) -> None:
-    """Bring the names in a directory, and in all below it, to disk.
+    """Sync the names in a directory, and in all below it, to disk.
 
     Raises
     ------
     OSError
-        As the system says.
+        As the system reports.
     """
     for folder, _, _ in os.walk(directory):
         with _opened(folder) as descriptor:
@@ -78,10 +78,10 @@ def sync_directories(directory: Path) -> None:
 def _files(directory: Path) -> Iterator[str]:
     for folder, _, names in os.walk(directory):
         for name in names:
-            yield os.path.join(folder, name)  # noqa: PTH118 -- there may be a hundred thousand
+            yield os.path.join(folder, name)  # noqa: PTH118 -- faster, for a hundred thousand files
 
 
-class _opened:  # noqa: N801 -- a function, but for what `contextmanager` costs
+class _opened:  # noqa: N801 -- used as a function; `contextmanager` is slower
     """Open a file or directory for reading, by its descriptor."""
 
     def __init__(self, path: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments that are old enough to go."""
+"""Deletion of segments by age."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class ExpiryRule:
     Attributes
     ----------
     reserved_ms : int
-        Age, since the last change of the file, from which it may go (``fileReservedTime``).
+        Age, since the last change of the file, from which it may be deleted (``fileReservedTime``).
     pause : float
-        Seconds between two deletions, so that the disk has time for others (``deleteCommitLogFilesInterval``).
+        Seconds between two deletions, so that the disk has time for other work (``deleteCommitLogFilesInterval``).
     forcibly_after : float
         Seconds after which readers that hold a file are overruled (``destroyMapedFileIntervalForcibly``).
     batch_max : int
-        Files in one round at most (``deleteFileBatchMax``; ten in 4.x).
+        Most files deleted in one round (``deleteFileBatchMax``; ten in 4.x).
     """
 
     reserved_ms: int
@@ -42,28 +42,27 @@ class ExpiryRule:
 def delete_expired_file_by_time(
     queue: MappedFileQueue, rule: ExpiryRule, clock: Clock, *, clean_at_once: bool = False
 ) -> int:
-    """Delete a queue's oldest files, and give their number (RocketMQ: ``MappedFileQueue.deleteExpiredFileByTime``).
+    """Delete a queue's oldest files and return how many (RocketMQ: ``MappedFileQueue.deleteExpiredFileByTime``).
 
-    From the oldest on, each file that is old enough goes; the first that is not, or that readers hold, ends the round,
-    so that the queue never gets a hole. The last file stays, however old.
+    From the oldest on, each file that is old enough is deleted; the first that is not, or that readers hold, ends the
+    round, so that the queue never gets a hole. The last file stays, however old.
 
-    Age is the **modification time of the file**, not a store time of what is in it: a store that was copied without
-    its times looks new, and one that was unpacked with old ones loses its log at the next hour of ``deleteWhen``.
+    Age is by the **modification time of the file**, not by store times in it: a store copied without its times looks
+    new, and one unpacked with old times loses its log at the next hour of ``deleteWhen``.
 
     Parameters
     ----------
     queue : MappedFileQueue
     rule : ExpiryRule
     clock : Clock
-        Wall clock for the age; sleeps for the pause.
+        Wall clock for the age; also sleeps for the pause.
     clean_at_once : bool
-        Delete whatever the age: the disk is nearly full.
+        Delete regardless of age, because the disk is nearly full.
 
     Raises
     ------
     OSError
-        As the system says while it deletes; the files deleted before are out of the queue then, and the next call
-        tries again.
+        As the system reports while deleting; files deleted before have left the queue, and the next call tries again.
     """
     candidates = queue.mapped_files[:-1]
     deleted = 0
@@ -81,7 +80,7 @@ def delete_expired_file_by_time(
 
 
 def _delete(queue: MappedFileQueue, file: MappedFile, forcibly_after: float) -> bool:
-    """Delete one file; unlike in RocketMQ it leaves the queue at once, not when its round ends."""
+    """Delete one file; unlike in RocketMQ it leaves the queue at once, not at the end of the round."""
     if not file.destroy(forcibly_after):
         return False
     queue.forget([file])

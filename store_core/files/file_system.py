@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file system as an argument: every call by which the writing half touches a disk.
+"""The file system that is passed to the writing half: every call by which it touches a disk.
 
-Tests put a file system in its place that is full, or fails, at a call of their choice.
+Tests pass one that is full, or fails, at a call of their choice.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What a directory entry says of a file.
+    """Size, time and kind of a file or directory.
 
     Attributes
     ----------
     size : int
         Bytes.
     modified_ms : int
-        Time of the last change, ms since 1970; retention goes by it.
+        Time of the last change, ms since 1970; retention depends on it.
     is_directory : bool
     identity : tuple of int
         Device and inode: equal for two names of one file.
@@ -48,14 +48,14 @@ class FileStatus:
 
 
 class OpenFile(Protocol):
-    """One open file. It closes when it is closed, or when the last reference to it goes."""
+    """One open file. The descriptor is closed by `close`, or with the last reference."""
 
     def fileno(self) -> int:
-        """Descriptor, for locks."""
+        """Return the descriptor, for locks."""
         ...
 
     def size(self) -> int:
-        """Bytes of the file now."""
+        """Return the current size, in bytes."""
         ...
 
     def read(self, size: int, offset: int) -> bytes:
@@ -63,19 +63,19 @@ class OpenFile(Protocol):
         ...
 
     def write(self, data: memoryview, offset: int) -> int:
-        """Write at `offset` and say how many bytes were taken."""
+        """Write at `offset` and return how many bytes were written."""
         ...
 
     def sync(self) -> None:
-        """Bring data and size to disk (Java: ``FileChannel.force(false)``)."""
+        """Sync data and size to disk (Java: ``FileChannel.force(false)``)."""
         ...
 
     def grow(self, size: int) -> None:
-        """Lengthen the file with a hole; never shortens it."""
+        """Extend the file with a hole; never shortens it."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut or lengthen the file to `size` bytes; for small files only, never for segments."""
+        """Cut or extend the file to `size` bytes; for small files only, never for segments."""
         ...
 
     def reserve(self, size: int) -> None:
@@ -83,11 +83,11 @@ class OpenFile(Protocol):
         ...
 
     def map(self, size: int) -> memoryview:
-        """Map the first `size` bytes for reading; writes show in it at once, and it lives as long as a view of it."""
+        """Map the first `size` bytes for reading; writes show at once, and the mapping lives as long as its views."""
         ...
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
-        """Find the first stretch that is no hole at or behind `offset`, as start and stop; None if there is none."""
+        """Return start and stop of the first data at or after `offset`, holes skipped; None if there is none."""
         ...
 
     def close(self) -> None:
@@ -96,62 +96,62 @@ class OpenFile(Protocol):
 
 
 class FileSystem(Protocol):
-    """The calls that are not about one open file."""
+    """The calls that do not concern one open file."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
-        """Open a file; with `create`, make it if it isn't there. What it holds stays."""
+        """Open a file, or with `create` make it if it does not exist. Its content is kept."""
         ...
 
     def status(self, path: Path) -> FileStatus | None:
-        """Look at a path; None if there is nothing."""
+        """Return the status of a path; None if nothing is there."""
         ...
 
     def names(self, directory: Path) -> list[str]:
-        """List a directory, sorted; empty if there is none."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
         ...
 
     def make_directories(self, path: Path) -> None:
-        """Make a directory and those above it, durably."""
+        """Create a directory and its parents, durably."""
         ...
 
     def add_directories(self, path: Path) -> None:
-        """Make a directory and those above it; their names are on disk after `sync_directory` of it."""
+        """Create a directory and its parents; `sync_directory` of it makes their names durable."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Move a file over another in one step."""
+        """Rename a file, atomically replacing the target."""
         ...
 
     def remove(self, path: Path) -> None:
-        """Delete a file; one that is gone already is fine."""
+        """Delete a file; it is fine if it does not exist."""
         ...
 
     def remove_directory(self, path: Path) -> None:
-        """Delete a directory if it is empty; else it stays."""
+        """Delete a directory if it is empty; otherwise it stays."""
         ...
 
     def sync_directory(self, path: Path) -> None:
-        """Bring a directory's entries to disk: a new file's data is safe only after this.
+        """Sync a directory's entries to disk: a new file's data is safe only after this.
 
-        Also the names of directories above it that `add_directories` has made.
+        Also syncs the names of its parents that `add_directories` created.
         """
         ...
 
     def used_percent(self, path: Path) -> int:
-        """Percentage of the disk in use, rounded up; -1 if the path is not there."""
+        """Return the percentage of the disk in use, rounded up; -1 if the path does not exist."""
         ...
 
 
 def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
-    """Write all of `data`, in pieces, whatever of them the system takes.
+    """Write all of `data`, in pieces, however little the system takes at a time.
 
-    More than 1 MiB at a time only lets Linux take larger pages for its cache, which can be dear: in a virtual machine
-    that gives free memory back to its host, a write of 12 MiB took ten times as long as twelve of 1 MiB.
+    Writing more than 1 MiB at a time only makes Linux use larger page cache pages, which can be expensive: in a virtual
+    machine that returns free memory to its host, one write of 12 MiB took ten times as long as twelve of 1 MiB.
 
     Raises
     ------
     OSError
-        As the system says, e.g. ENOSPC; a part of `data` may be in the file then.
+        As the system reports, e.g. ENOSPC; part of `data` may be in the file then.
     """
     done = 0
     while done < len(data):
@@ -162,7 +162,7 @@ def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
 
 
 def names_in(directory: Path, file_system: FileSystem) -> list[str]:
-    """List a directory, sorted; empty if it is something else or nothing, as in Java (``File.listFiles``)."""
+    """Return the names in a directory, sorted; empty if it is not one, as in Java (``File.listFiles``)."""
     try:
         return file_system.names(directory)
     except NotADirectoryError:
@@ -172,20 +172,21 @@ def names_in(directory: Path, file_system: FileSystem) -> list[str]:
 class OsOpenFile:
     """An open file of the operating system.
 
-    Data go in by ``pwrite`` and out by a mapping. Writing through a mapping, as RocketMQ does, is not an option here:
-    segments are sparse, and a store into a page for which the disk has no block kills the process by SIGBUS, where
-    ``pwrite`` returns ENOSPC. On Linux both see the same page cache, so a reader's mapping shows a write at once.
+    Data is written by ``pwrite`` and read through a mapping. Writing through a mapping, as RocketMQ does, is not an
+    option here: segments are sparse, and a store into a page for which the disk has no block kills the process by
+    SIGBUS, where ``pwrite`` returns ENOSPC. On Linux both use the same page cache, so a reader's mapping shows a write
+    at once.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def fileno(self) -> int:
-        """Descriptor, for locks."""
+        """Return the descriptor, for locks."""
         return self._descriptor
 
     def size(self) -> int:
-        """Bytes of the file now."""
+        """Return the current size, in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def read(self, size: int, offset: int) -> bytes:
@@ -193,20 +194,20 @@ class OsOpenFile:
         return os.pread(self._descriptor, size, offset)
 
     def write(self, data: memoryview, offset: int) -> int:
-        """Write at `offset` and say how many bytes were taken."""
+        """Write at `offset` and return how many bytes were written."""
         return os.pwrite(self._descriptor, data, offset)
 
     def sync(self) -> None:
-        """Bring data and size to disk."""
+        """Sync data and size to disk."""
         os.fdatasync(self._descriptor)
 
     def grow(self, size: int) -> None:
-        """Lengthen the file with a hole; never shortens it."""
+        """Extend the file with a hole; never shortens it."""
         if self.size() < size:
             os.ftruncate(self._descriptor, size)
 
     def truncate(self, size: int) -> None:
-        """Cut or lengthen the file to `size` bytes."""
+        """Cut or extend the file to `size` bytes."""
         os.ftruncate(self._descriptor, size)
 
     def reserve(self, size: int) -> None:
@@ -218,7 +219,7 @@ class OsOpenFile:
         return memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
-        """Find the first stretch that is no hole at or behind `offset`."""
+        """Return start and stop of the first data at or after `offset`, holes skipped."""
         try:
             start = os.lseek(self._descriptor, offset, os.SEEK_DATA)
         except OSError as error:
@@ -244,9 +245,9 @@ class OsFileSystem:
         self._unsynced = UnsyncedNames()
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
-        """Open a file; with `create`, make it if it isn't there."""
+        """Open a file, or with `create` make it if it does not exist."""
         flags = os.O_RDWR if writable else os.O_RDONLY
-        flags |= os.O_CLOEXEC | os.O_NONBLOCK  # a named pipe would wait for its other end, for ever
+        flags |= os.O_CLOEXEC | os.O_NONBLOCK  # opening a named pipe would wait for its other end, forever
         file = OsOpenFile(os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
@@ -254,7 +255,7 @@ class OsFileSystem:
         return file
 
     def status(self, path: Path) -> FileStatus | None:
-        """Look at a path; None if there is nothing."""
+        """Return the status of a path; None if nothing is there."""
         try:
             found = path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -263,14 +264,14 @@ class OsFileSystem:
         return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, stat.S_ISDIR(found.st_mode), identity)
 
     def names(self, directory: Path) -> list[str]:
-        """List a directory, sorted; empty if there is none."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
         try:
             return sorted(path.name for path in directory.iterdir())
         except FileNotFoundError:
             return []
 
     def make_directories(self, path: Path) -> None:
-        """Make a directory and those above it, durably."""
+        """Create a directory and its parents, durably."""
         is_new = not path.is_dir()
         if is_new:
             self.make_directories(path.parent)
@@ -279,21 +280,21 @@ class OsFileSystem:
             self.sync_directory(path.parent)
 
     def add_directories(self, path: Path) -> None:
-        """Make a directory and those above it; their names are on disk after `sync_directory` of it."""
+        """Create a directory and its parents; `sync_directory` of it makes their names durable."""
         if not path.is_dir():
             self.add_directories(path.parent)
             self._unsynced.make(path)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Move a file over another in one step."""
+        """Rename a file, atomically replacing the target."""
         source.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Delete a file; one that is gone already is fine."""
+        """Delete a file; it is fine if it does not exist."""
         path.unlink(missing_ok=True)
 
     def remove_directory(self, path: Path) -> None:
-        """Delete a directory if it is empty; else it stays."""
+        """Delete a directory if it is empty; otherwise it stays."""
         with suppress(FileNotFoundError):
             try:
                 path.rmdir()
@@ -302,11 +303,11 @@ class OsFileSystem:
                     raise
 
     def sync_directory(self, path: Path) -> None:
-        """Bring a directory's entries to disk, and the names of those above it that `add_directories` has made."""
+        """Sync a directory's entries to disk, and the names of its parents that `add_directories` created."""
         self._unsynced.sync(path, self.sync_names)
 
     def sync_names(self, path: Path) -> None:
-        """Bring a directory's entries to disk, and nothing else."""
+        """Sync a directory's entries to disk, and nothing else."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -314,7 +315,7 @@ class OsFileSystem:
             os.close(descriptor)
 
     def used_percent(self, path: Path) -> int:
-        """Percentage of the disk in use, rounded up (RocketMQ: ``UtilAll.getDiskPartitionSpaceUsedPercent``)."""
+        """Return the percentage of the disk in use, rounded up (``UtilAll.getDiskPartitionSpaceUsedPercent``)."""
         try:
             found = os.statvfs(path)
         except (FileNotFoundError, NotADirectoryError):

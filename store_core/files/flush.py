@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services that bring the commit log to disk behind, or before, the answer to the producer."""
+"""The services that flush the commit log to disk, after or before the producer is answered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 _LOG: Final = logging.getLogger("store_core")
 _MS: Final = 1000
 _SLOW_SECONDS: Final = 0.5
-"""A step that takes longer is logged (RocketMQ: 500 ms)."""
+"""Steps that take longer are logged (RocketMQ: 500 ms)."""
 
 _WATCH_SECONDS: Final = 1.0
 
@@ -48,7 +48,7 @@ def _nobody_waits() -> None:
 
 
 class _LogService(ServiceThread):
-    """What the three services share.
+    """Base class of the three services.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ class _LogService(ServiceThread):
         The commit log's files.
     clock : Clock
     on_flushed : callable, optional
-        Gets the queue's `store_timestamp` after a flush, if it is known: the checkpoint's physic_msg_timestamp.
+        Receives the queue's `store_timestamp` after a flush, if it is known: the checkpoint's physic_msg_timestamp.
     on_error : callable, optional
-        Gets what the system refused; the commit log stops taking messages then.
+        Receives each system error; the commit log then stops accepting messages.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class _LogService(ServiceThread):
         return unchanged
 
     def _repeat(self, step: Callable[[int], bool]) -> None:
-        """Step until nothing changes, each step over one file border at most; RocketMQ gives up after ten."""
+        """Repeat a step until nothing changes; each crosses at most one file border. RocketMQ gives up after ten."""
         while not step(0):
             pass
 
@@ -92,18 +92,18 @@ class _LogService(ServiceThread):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often a service works, and when it is worth while.
+    """How often a service works, and how much has to be pending.
 
     Attributes
     ----------
     interval : float
         Seconds between steps.
     least_pages : int
-        4 KiB pages that a step is worth.
+        4 KiB pages that have to be pending for a step to do anything.
     thorough_interval : float
-        Seconds after which a step takes whatever there is. The first step does, too.
+        Seconds after which a step takes everything pending, as the first step does.
     timed : bool
-        Sleep the whole interval even if woken.
+        Sleep for the whole interval even if woken.
     """
 
     interval: float
@@ -121,16 +121,16 @@ COMMIT_PACE: Final = Pace(0.2, 4, 0.2)
 
 
 class _PacedService(_LogService):
-    """A service that takes a few pages now and then, and everything when that is due.
+    """A service that flushes or commits by the page rule at intervals, and everything when that is due.
 
-    Due is measured on the monotonic clock: a wall clock that steps back does not put it off.
+    The due time is measured on the monotonic clock: a wall clock that steps back does not postpone it.
     """
 
     pace: Pace
     _last_thorough: float | None = None
 
     def pause(self) -> None:
-        """Wait for the next interval, or without `timed` until somebody wakes the service up."""
+        """Wait for the interval; without `timed`, a wakeup cuts it short."""
         if self.pace.timed:
             self.wait_until_stopped(self.pace.interval)
         else:
@@ -145,9 +145,9 @@ class _PacedService(_LogService):
 
 
 class FlushRealTimeService(_PacedService):
-    """Flushes now and then, for stores with asynchronous flush (RocketMQ: ``CommitLog.FlushRealTimeService``).
+    """Flushes at intervals, for stores with asynchronous flush (RocketMQ: ``CommitLog.FlushRealTimeService``).
 
-    Only a thorough flush moves the checkpoint.
+    Only a thorough flush advances the checkpoint.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class FlushRealTimeService(_PacedService):
         self.pace = pace
 
     def run_once(self) -> None:
-        """Flush by the page rule, or thoroughly when that is due; then tell the checkpoint."""
+        """Flush by the page rule, or thoroughly when that is due; then update the checkpoint."""
         self._timed(self._queue.flush, self._least_pages())
         self._tell_checkpoint()
 
@@ -173,14 +173,14 @@ class FlushRealTimeService(_PacedService):
 
 
 class CommitRealTimeService(_PacedService):
-    """Moves the write buffer to the file now and then (RocketMQ: ``CommitLog.CommitRealTimeService``).
+    """Copies the write buffer to the file at intervals (RocketMQ: ``CommitLog.CommitRealTimeService``).
 
     Parameters
     ----------
     queue : MappedFileQueue
     clock : Clock
     on_committed : callable
-        Called after a step that committed something: wakes the flush service and the dispatching.
+        Called after a step that committed something: wakes the flush service and dispatching.
     pace : Pace
     on_error : callable, optional
     """
@@ -198,7 +198,7 @@ class CommitRealTimeService(_PacedService):
         self.pace = pace
 
     def run_once(self) -> None:
-        """Commit by the page rule, or thoroughly when that is due; then wake those who wait for it."""
+        """Commit by the page rule, or thoroughly when that is due; then call `on_committed` if anything changed."""
         if not self._timed(self._queue.commit, self._least_pages()):
             self._last_thorough = self._clock.monotonic()
             self._on_committed()
@@ -210,14 +210,14 @@ class CommitRealTimeService(_PacedService):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupCommitRequest:
-    """A producer that waits for its record to be on disk (RocketMQ: ``CommitLog.GroupCommitRequest``).
+    """A put that waits for its record to be on disk (RocketMQ: ``CommitLog.GroupCommitRequest``).
 
     Attributes
     ----------
     next_offset : int
-        Offset behind the record: `flushed_where` must reach it.
+        Offset after the record: `flushed_where` must reach it.
     deadline : float
-        Moment on the clock's `monotonic` at which the answer is FLUSH_DISK_TIMEOUT.
+        Time on the clock's `monotonic` at which the answer becomes FLUSH_DISK_TIMEOUT.
     future : Future of PutMessageStatus
         The answer: PUT_OK or FLUSH_DISK_TIMEOUT.
     """
@@ -227,17 +227,17 @@ class GroupCommitRequest:
     future: Future[PutMessageStatus] = field(default_factory=Future)
 
     def answer(self, status: PutMessageStatus) -> None:
-        """Answer, unless that was done already."""
+        """Answer, unless already answered."""
         with suppress(InvalidStateError):
             self.future.set_result(status)
 
 
 class GroupCommitService(_LogService):
-    """Flushes for all producers that wait, one ``fsync`` for as many as there are (``CommitLog.GroupCommitService``).
+    """Flushes once for all producers that wait, with one ``fsync`` (RocketMQ: ``CommitLog.GroupCommitService``).
 
     A request is answered PUT_OK when the flushed offset has reached it. It is tried twice, since a record may be the
-    first of a new file (releases to 5.1), or up to 1,000 times 1 ms apart, so that a write buffer may be committed in
-    between (5.2 and later). Where the system refuses to flush, `on_error` is told, and then all that wait get
+    first of a new file (releases up to 5.1), or up to 1,000 times 1 ms apart, so that a write buffer may be committed
+    in between (5.2 and later). If the system fails to flush, `on_error` is called, and then all waiting requests get
     FLUSH_DISK_TIMEOUT at once.
 
     Parameters
@@ -245,16 +245,15 @@ class GroupCommitService(_LogService):
     queue : MappedFileQueue
     clock : Clock
     release : str
-        One of `RELEASES`: says how often a request is tried.
+        One of `RELEASES`; decides how often a request is tried.
     on_flushed, on_error : callable, optional
     on_moved : callable, optional
-        Called after a step that brought more of the log to disk: wakes the dispatching, which release 5.3 holds back
-        until then.
+        Called after a step that flushed more of the log: wakes dispatching, which release 5.3 holds back until then.
     """
 
     interval: Final = 0.01
 
-    def __init__(  # noqa: PLR0913 -- what is flushed, and who hears of it
+    def __init__(  # noqa: PLR0913 -- what is flushed, and its callbacks
         self,
         queue: MappedFileQueue,
         clock: Clock,
@@ -272,12 +271,12 @@ class GroupCommitService(_LogService):
         self._is_finished = False
 
     def start(self) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread, unless it is running."""
         self._is_finished = False
         super().start()
 
     def put_request(self, request: GroupCommitRequest) -> None:
-        """Take a request; the service answers it, after its shutdown with FLUSH_DISK_TIMEOUT."""
+        """Add a request for the service to answer; after shutdown the answer is FLUSH_DISK_TIMEOUT."""
         with self._lock:
             is_late = self._is_finished
             if not is_late:
@@ -291,14 +290,14 @@ class GroupCommitService(_LogService):
         self.wait_for_running(self.interval)
 
     def run_once(self) -> None:
-        """Answer all requests there are; without any flush all the same, for those that don't wait."""
+        """Answer all pending requests; flush even if there are none, for puts that don't wait."""
         with self._lock:
             requests, self._requests = self._requests, []
         before = self._queue.flushed_where
         try:
             self._serve(requests)
         except OSError as error:
-            # Before the answers: a producer that hears of it and puts again must find the log closed to messages.
+            # Before the answers: a producer that gets the timeout and puts again must find the log closed to messages.
             self.report(error)
         finally:
             for request in requests:
@@ -324,7 +323,7 @@ class GroupCommitService(_LogService):
         return PutMessageStatus.PUT_OK if self._queue.flushed_where >= offset else PutMessageStatus.FLUSH_DISK_TIMEOUT
 
     def finish(self) -> None:
-        """Answer those who came last, and flush everything."""
+        """Answer the last requests, and flush everything."""
         with self._lock:
             self._is_finished = True
         self.run_once()
@@ -332,7 +331,7 @@ class GroupCommitService(_LogService):
 
 
 class FlushDiskWatcher(ServiceThread):
-    """Answers FLUSH_DISK_TIMEOUT to producers whose time is up while a flush hangs (RocketMQ: ``FlushDiskWatcher``)."""
+    """Answers FLUSH_DISK_TIMEOUT to puts whose deadline passes while a flush hangs (RocketMQ: ``FlushDiskWatcher``)."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -348,14 +347,14 @@ class FlushDiskWatcher(ServiceThread):
             self.wakeup()
 
     def pause(self) -> None:
-        """Wait for the first deadline, at most a second, so as to forget who was answered; or for a first request."""
+        """Wait for the first deadline, at most a second so as to drop answered requests; or for a first request."""
         with self._lock:
             first = min((request.deadline for request in self._requests), default=None)
         left = None if first is None else first - self._clock.monotonic()
         self.wait_for_running(None if left is None else min(max(left, 0.0), _WATCH_SECONDS))
 
     def run_once(self) -> None:
-        """Answer those whose deadline has come, and forget those who were answered."""
+        """Answer requests whose deadline has passed, and drop the answered ones."""
         now = self._clock.monotonic()
         with self._lock:
             waiting = [request for request in self._requests if not request.future.done()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment that is appended to, read while it grows, and flushed in steps."""
+"""A segment that is appended to, read while it grows, and flushed in steps."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["OS_PAGE_SIZE", "RECORD_SEAL", "MappedFile"]
 
 OS_PAGE_SIZE: Final = 4096
-"""Unit of the page rules, in bytes, whatever the machine's pages are (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""
+"""Unit of the page rules, in bytes, whatever the machine's page size (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""
 
 RECORD_SEAL: Final = head_dtype()["total_size"].itemsize
-"""Bytes that make a record one: while its size is 0, a log ends before it."""
+"""Bytes of a record's size field: while it is 0, the log ends before the record."""
 
 _LOG: Final = logging.getLogger("store_core")
 
@@ -44,8 +44,8 @@ class MappedFile(ReferenceResource):
         0 <= flushed <= committed <= wrote <= file_size      with a write buffer from a `TransientStorePool`
         0 <= flushed <= wrote <= file_size                   without
 
-    One thread appends at a time (the put lock of the commit log); flushing, committing and reading may go on beside it.
-    What happens to the bytes when the disk is full or failing is told at `SegmentFile`.
+    One thread appends at a time (the put lock of the commit log); flushing, committing and reading may run
+    concurrently. `SegmentFile` describes what happens to the bytes when the disk is full or failing.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class MappedFile(ReferenceResource):
     first_create_in_queue : bool
         Whether it was created for a queue that had no file.
     write_error : OSError or None
-        Why the last append or commit failed, if it did.
+        Why the last failed append or commit failed.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class MappedFile(ReferenceResource):
         self._flush_lock = RLock()
 
     @classmethod
-    def create(  # noqa: PLR0913 -- what it is, and the three services it stands on
+    def create(  # noqa: PLR0913 -- what it is, and the three services it uses
         cls,
         path: Path,
         file_size: int,
@@ -93,9 +93,9 @@ class MappedFile(ReferenceResource):
         *,
         reserve: bool = False,
     ) -> Self:
-        """Make the file, all positions at 0; steps and errors are those of `SegmentFile.create`.
+        """Create the file, with all positions at 0; steps and errors are those of `SegmentFile.create`.
 
-        With a `pool`, appends go into one of its buffers; if none is left, the file goes without.
+        With a `pool`, appends go into one of its buffers; if none is left, the file does without.
         """
         created = cls(path, file_size, file_system, clock)
         created._file.create(reserve=reserve)
@@ -109,46 +109,46 @@ class MappedFile(ReferenceResource):
 
     @property
     def is_new(self) -> bool:
-        """Whether it was made here, and not found."""
+        """Whether the file was created here, not found."""
         return self._file.is_new
 
     @property
     def end_offset(self) -> int:
-        """Offset in the log of the first byte behind the file."""
+        """Offset in the log of the first byte after the file."""
         return self.file_from_offset + self.file_size
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing can be appended any more."""
+        """Whether nothing more can be appended."""
         return self.wrote_position == self.file_size
 
     @property
     def read_position(self) -> int:
-        """Where readers must stop: the wrote position, or with a write buffer the committed one."""
+        """Where readers must stop: the wrote position, or with a write buffer the committed position."""
         return self.wrote_position if self._write_buffer is None else self.committed_position
 
     @property
     def last_modified_ms(self) -> int:
-        """Time of the file's last change, ms since 1970; 0 if it is gone."""
+        """Time of the file's last change, ms since 1970; 0 if it does not exist."""
         status = self._file_system.status(self.path)
         return status.modified_ms if status is not None else 0
 
     def append(self, data: Buffer, *, seal: int = 0) -> bool:
-        """Append bytes as they are; False if they do not fit, and then nothing changes.
+        """Append bytes as they are; False, with nothing changed, if they do not fit.
 
-        The bulk path: no callback, and one copy, into the page cache or the write buffer. `store_timestamp` is the
-        caller's to set.
+        The bulk path: no callback, and one copy, into the page cache or the write buffer. The caller sets
+        `store_timestamp`.
 
         Parameters
         ----------
         data : buffer
         seal : int
-            `RECORD_SEAL` for records: they are in the file when that is, see `SegmentFile`.
+            `RECORD_SEAL` for records: the first bytes are written last, see `SegmentFile`.
 
         Raises
         ------
         OSError
-            As the system says (ENOSPC, EIO); positions stay, and nothing of the data is in the file.
+            As the system reports (ENOSPC, EIO); positions stay, and nothing of the data is in the file.
         """
         view = memoryview(data).cast("B")
         position = self.wrote_position
@@ -162,21 +162,21 @@ class MappedFile(ReferenceResource):
         return True
 
     def append_with(self, callback: AppendCallback) -> AppendMessageResult:
-        """Let `callback` write a record behind the last one (RocketMQ: ``MappedFile.appendMessagesInner``).
+        """Let `callback` write a record after the last one (RocketMQ: ``MappedFile.appendMessagesInner``).
 
         Parameters
         ----------
         callback : callable
-            ``callback(file_from_offset, view, room)`` gets the file's start offset, a writable view of exactly `room`
-            bytes, and how many they are: all that is left in the file. What the view holds before means nothing. The
-            callback writes from the view's start, and its result says in `wrote_bytes` by how much the wrote position
-            moves. With END_OF_FILE only the blank record's eight bytes are stored.
+            ``callback(file_from_offset, view, room)`` gets the file's start offset, a writable view of all that is left
+            in the file, and its size in bytes. The view's prior content is undefined. The callback writes from the
+            view's start, and `wrote_bytes` of its result is how far the wrote position advances. With END_OF_FILE only
+            the blank record's eight bytes are stored.
 
         Returns
         -------
         AppendMessageResult
-            The callback's; or UNKNOWN_ERROR if the file was full, or the system refused the bytes (`write_error`
-            says why): then positions stay, and nothing of the record is in the file.
+            The callback's; or UNKNOWN_ERROR if the file was full, or the system refused the bytes (see `write_error`):
+            then positions stay, and nothing of the record is in the file.
         """
         position = self.wrote_position
         room = self.file_size - position
@@ -195,7 +195,7 @@ class MappedFile(ReferenceResource):
         return result
 
     def _take(self, area: memoryview, result: AppendMessageResult, position: int) -> None:
-        """Bring what a callback wrote to where it belongs; in the write buffer it is there already."""
+        """Write to the file what a callback wrote; in the write buffer it is in place already."""
         if not 0 <= result.wrote_bytes <= len(area):
             raise ValueError(f"the append callback claims to have written {result.wrote_bytes} bytes of {len(area)}")
         if self._write_buffer is None and result.wrote_bytes:
@@ -204,7 +204,7 @@ class MappedFile(ReferenceResource):
             self._file.write(area[:stored], position, seal=RECORD_SEAL)
 
     def _append_area(self, position: int) -> memoryview:
-        """Return the place a callback writes to: the write buffer, or memory that is copied to the file afterwards."""
+        """Return the area a callback writes to: the write buffer, or memory that is copied to the file afterwards."""
         if self._write_buffer is not None:
             return self._write_buffer[position : self.file_size]
         if self._scratch is None:
@@ -219,15 +219,15 @@ class MappedFile(ReferenceResource):
             raise
 
     def commit(self, least_pages: int) -> int:
-        """Move what is in the write buffer to the file if there is enough of it; give the committed position.
+        """Write the write buffer's new bytes to the file if there are enough; return the committed position.
 
-        A file without a write buffer has nothing to commit, and gives its wrote position. When the last byte of the
+        Without a write buffer there is nothing to commit, and the wrote position is returned. When the last byte of the
         file is committed the buffer goes back to the pool (RocketMQ: ``MappedFile.commit``).
 
         Raises
         ------
         OSError
-            As the system says; the committed position stays, and the next commit tries again.
+            As the system reports; the committed position stays, and the next commit tries again.
         """
         with self.held() as held, self._commit_lock:
             buffer = self._write_buffer
@@ -242,21 +242,21 @@ class MappedFile(ReferenceResource):
             return self.committed_position
 
     def flush(self, least_pages: int) -> int:
-        """Bring to disk what readers see if there is enough of it; give the flushed position.
+        """Sync what readers see to disk if there is enough of it; return the flushed position.
 
-        Steps: 1. note the read position; 2. sync the file, see `SegmentFile.sync`; 3. move the flushed position to the
-        one noted. After a crash all bytes below the flushed position are there. (RocketMQ: ``MappedFile.flush``.)
+        Steps: 1. note the read position; 2. sync the file, see `SegmentFile.sync`; 3. advance the flushed position to
+        the one noted. All bytes below the flushed position survive a crash. (RocketMQ: ``MappedFile.flush``.)
 
         Parameters
         ----------
         least_pages : int
-            How many 4 KiB page borders must lie between the flushed and the read position; 0: any new byte will do.
-            A full file is always flushed.
+            How many 4 KiB page borders must lie between the flushed and the read position; 0: any new byte is enough. A
+            full file is always flushed.
 
         Raises
         ------
         OSError
-            As the system says, now and at every later call; the flushed position stays.
+            As the system reports, now and at every later call; the flushed position stays.
         """
         with self.held() as held, self._flush_lock:
             position = self.read_position
@@ -267,7 +267,7 @@ class MappedFile(ReferenceResource):
             return self.flushed_position
 
     def force(self) -> None:
-        """Bring the file to disk, whatever the flushed position says; errors are those of `flush`."""
+        """Sync the file to disk, whatever the flushed position; errors are those of `flush`."""
         with self._flush_lock:
             self._file.sync()
 
@@ -287,35 +287,35 @@ class MappedFile(ReferenceResource):
         position : int
             Bytes from the start of the file.
         clear_tail : bool
-            Also overwrite what lies behind with zeros, before positions move. RocketMQ leaves it, and if later records
-            end exactly where an old one starts, the next restart finds the old ones again.
+            Also overwrite everything after it with zeros, before positions move. RocketMQ leaves it, and if later
+            records end exactly where an old one starts, the next restart finds the old ones again.
 
         Raises
         ------
         OSError
-            As the system says while it clears; positions stay.
+            As the system reports while clearing; positions stay.
         """
         with self._commit_lock, self._flush_lock:
             if clear_tail:
                 self._file.clear(position, self.file_size)
             buffered = self._write_buffer is not None
             self.wrote_position = position
-            # What is only in the write buffer below the new position is still to be committed and flushed.
+            # Bytes below the new position that are only in the write buffer are still to be committed and flushed.
             self.committed_position = min(self.committed_position, position) if buffered else position
             self.flushed_position = min(self.flushed_position, position) if buffered else position
 
     def clear_tail(self) -> None:
-        """Overwrite what lies behind the wrote position with zeros.
+        """Overwrite everything after the wrote position with zeros.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         self._file.clear(self.wrote_position, self.file_size)
 
     def select(self, position: int, size: int | None = None) -> memoryview | None:
-        """View `size` bytes at `position`, or all up to the read position; None if they are not all there.
+        """Return a view of `size` bytes at `position`, or all up to the read position; None if they are not all there.
 
         The view is read-only and stays valid after the file is destroyed. Without a size, `position` must lie below
         the read position (RocketMQ: ``selectMappedBuffer``).
@@ -327,18 +327,18 @@ class MappedFile(ReferenceResource):
         return self._file.map()[position:stop]
 
     def next_data(self, position: int) -> int:
-        """Find the first position at or after another that may hold anything but zeros."""
+        """Return the first position at or after `position` that may hold anything but zeros."""
         return self._file.next_data(position)
 
     def destroy(self, forcibly_after: float = 1.0) -> bool:
-        """Take no more readers, and delete the file once the last has let go; False if some hold it still.
+        """Accept no more readers, and delete the file once the last has released it; False if any still hold it.
 
-        A later call deletes it in spite of them when `forcibly_after` seconds have passed since the first.
+        A later call deletes it regardless when `forcibly_after` seconds have passed since the first.
 
         Raises
         ------
         OSError
-            As the system says while it deletes; calling again tries again.
+            As the system reports while deleting; calling again tries again.
         """
         self.shutdown(forcibly_after)
         if not self.is_cleanup_over:
@@ -348,9 +348,9 @@ class MappedFile(ReferenceResource):
         return True
 
     def close(self) -> None:
-        """Let go of descriptor, mapping and buffer; views given out stay valid, and the file stays on disk.
+        """Release descriptor, mapping and buffer; views stay valid, and the file stays on disk.
 
-        What was not committed is lost, and the wrote position steps back over it.
+        What was not committed is lost, and the wrote position moves back before it.
         """
         with self._commit_lock:
             if self._write_buffer is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments in a row, presented as one byte space that grows at its end."""
+"""A queue of consecutive segments, presented as one byte space that grows at its end."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ _LOG: Final = logging.getLogger("store_core")
 class MappedFileQueue:
     """The files of one queue: commit log, consume queue or batch consume queue (RocketMQ: ``MappedFileQueue``).
 
-    Offsets are bytes in the whole queue. One thread appends at a time; flushing, committing and reading may go on then.
+    Offsets are bytes in the whole queue. One thread appends at a time; flushing, committing and reading may run
+    concurrently.
 
     Parameters
     ----------
     paths : SegmentPaths
         One directory, or several for a multi-path commit log (RocketMQ: ``MultiPathMappedFileQueue``).
     file_size : int
-        Bytes of each file.
+        Size of each file, in bytes.
     file_system : FileSystem
     clock : Clock
     allocate : AllocateMappedFileService, optional
-        Makes files ahead; without it they are made when they are needed.
+        Creates files ahead of time; without it they are created when they are needed.
     writable : bool
         Whether files are opened for writing, and loading may delete an empty last one. If not, files that would be
-        deleted leave the queue, and stay on disk.
+        deleted leave the queue but stay on disk.
 
     Attributes
     ----------
@@ -52,12 +53,13 @@ class MappedFileQueue:
     flushed_where, committed_where : int
         Offset below which everything is flushed, or committed.
     store_timestamp : int
-        Store time of the last record before the last thorough flush, ms: what the checkpoint may claim; 0 before.
+        Store time of the last record before the last thorough flush, ms: what the checkpoint may claim; 0 before the
+        first such flush.
     create_error : OSError or None
-        Why the last file could not be made.
+        Why the last file could not be created.
     """
 
-    def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
+    def __init__(  # noqa: PLR0913 -- what it is, and the services it uses
         self,
         paths: SegmentPaths,
         file_size: int,
@@ -78,17 +80,17 @@ class MappedFileQueue:
         self._clock = clock
         self._allocate = allocate
         self.writable = writable
-        # Replaced, never changed: who holds it sees one state of the queue.
+        # Replaced, never changed: whoever holds it sees one state of the queue.
         self._files: tuple[MappedFile, ...] = ()
         self._lock = RLock()
 
     @property
     def mapped_files(self) -> tuple[MappedFile, ...]:
-        """The files as they are now, in order."""
+        """The current files, in order."""
         return self._files
 
     def load(self, release: str = DEFAULT_RELEASE) -> tuple[str, ...]:
-        """Take in the files that are there, each as full: W = committed = flushed = size, until recovery corrects it.
+        """Load the files that are there, each as full: wrote = committed = flushed = size, until recovery corrects it.
 
         Returns
         -------
@@ -98,9 +100,9 @@ class MappedFileQueue:
         Raises
         ------
         SegmentLayoutError
-            If the directories hold what `release` refuses to load; see `list_for_loading`.
+            If the directories hold anything that `release` refuses to load; see `list_for_loading`.
         OSError
-            As the system says.
+            As the system reports.
         """
         listing = list_for_loading(self.paths.all_paths, self.file_size, self._file_system, release)
         if listing.empty_last is not None and self.writable:
@@ -116,7 +118,7 @@ class MappedFileQueue:
         return mapped_file
 
     def check_self(self) -> tuple[str, ...]:
-        """Name the places where a file does not start where the one before it ends (RocketMQ only logs them)."""
+        """Return a text for each file that does not start where the one before it ends (RocketMQ only logs them)."""
         return tuple(
             f"{after.path} starts at {after.file_from_offset}: expected {before.end_offset}, where {before.path} ends"
             for before, after in pairwise(self._files)
@@ -143,14 +145,14 @@ class MappedFileQueue:
         Parameters
         ----------
         start_offset : int
-            Where an empty queue is to begin, rounded down to a whole file.
+            Where an empty queue begins, rounded down to a file border.
         create : bool
-            Make the next file if there is none or the last is full; else the last is given as it is.
+            Create the next file if there is none or the last is full; if False, return the last as it is.
 
         Returns
         -------
         MappedFile or None
-            None if there is no file, or none could be made: `create_error` says why.
+            None if there is no file, or it could not be created: `create_error` says why.
         """
         last = self.last_mapped_file
         if last is None:
@@ -185,14 +187,14 @@ class MappedFileQueue:
         self.create_error = error
 
     def find_mapped_file_by_offset(self, offset: int, *, return_first: bool = False) -> MappedFile | None:
-        """Find the file that holds `offset`; None outside the queue and in a hole of it.
+        """Return the file that holds `offset`; None outside the queue or where a file is missing.
 
         Parameters
         ----------
         offset : int
         return_first : bool
-            Give the first file where nothing is found. RocketMQ's callers ask for this when `offset` is 0, so that
-            offset 0 of a log whose first files are deleted means the oldest file there is.
+            Return the first file if none is found. RocketMQ's callers ask for this when `offset` is 0, so that offset 0
+            of a log whose first files were deleted means the oldest file there is.
         """
         files = self._files
         if not files:
@@ -214,31 +216,31 @@ class MappedFileQueue:
 
     @property
     def min_offset(self) -> int:
-        """Offset of the first byte there is; -1 without a file."""
+        """Offset of the first byte; -1 without a file."""
         first = self.first_mapped_file
         return first.file_from_offset if first is not None else -1
 
     @property
     def max_offset(self) -> int:
-        """Offset behind the last byte that readers see; 0 without a file."""
+        """Offset after the last byte that readers see; 0 without a file."""
         last = self.last_mapped_file
         return last.file_from_offset + last.read_position if last is not None else 0
 
     @property
     def max_wrote_position(self) -> int:
-        """Offset behind the last byte appended; 0 without a file."""
+        """Offset after the last byte appended; 0 without a file."""
         last = self.last_mapped_file
         return last.file_from_offset + last.wrote_position if last is not None else 0
 
     # ---- flushing and committing
 
     def flush(self, least_pages: int) -> bool:
-        """Flush the file that holds `flushed_where`, and move that on.
+        """Flush the file that holds `flushed_where`, and advance `flushed_where`.
 
-        Steps: 1. flush the file by its page rule, see `MappedFile.flush`; 2. move `flushed_where`; 3. if `least_pages`
-        is 0, move `store_timestamp` to the file's as it was before step 1. One call gets over at most one file border.
-        Where files were deleted before they were flushed, it goes on with the oldest left (RocketMQ never flushes such
-        a queue again).
+        Steps: 1. flush the file by its page rule, see `MappedFile.flush`; 2. advance `flushed_where`; 3. if
+        `least_pages` is 0, set `store_timestamp` to what the file's was before step 1. One call crosses at most one
+        file border. If files were deleted before they were flushed, it continues with the oldest one left (RocketMQ
+        never flushes such a queue again).
 
         Returns
         -------
@@ -248,7 +250,7 @@ class MappedFileQueue:
         Raises
         ------
         OSError
-            As the system says; `flushed_where` and `store_timestamp` stay.
+            As the system reports; `flushed_where` and `store_timestamp` stay.
         """
         file = self.find_mapped_file_by_offset(self.flushed_where, return_first=self.flushed_where < self.min_offset)
         if file is None:
@@ -262,12 +264,12 @@ class MappedFileQueue:
         return unchanged
 
     def commit(self, least_pages: int) -> bool:
-        """Commit the file that holds `committed_where`, and move that on; True if **nothing changed**, as in Java.
+        """Commit the file that holds `committed_where`, and advance that; True if **nothing changed**, as in Java.
 
         Raises
         ------
         OSError
-            As the system says; `committed_where` stays.
+            As the system reports; `committed_where` stays.
         """
         file = self.find_mapped_file_by_offset(
             self.committed_where, return_first=self.committed_where < self.min_offset
@@ -280,15 +282,15 @@ class MappedFileQueue:
         return unchanged
 
     def force(self, offset: int) -> None:
-        """Bring the files from the one that holds `offset` on to disk, that there are no others, and their directory.
+        """Sync the files from the one that holds `offset` on, and their directories, deletions included.
 
         What a killed process wrote may be in memory only, though `load` counts it as flushed; and what was cut off may
-        come back, if the machine stops before the cut is on disk.
+        come back if the machine stops before the cut is on disk.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         files = [file for file in self._files if file.end_offset > offset]
         for file in files:
@@ -303,19 +305,19 @@ class MappedFileQueue:
     def truncate_dirty_files(self, offset: int, *, clear_tail: bool = False) -> None:
         """End the queue at `offset` (RocketMQ: ``MappedFileQueue.truncateDirtyFiles``).
 
-        Steps: 1. delete the files behind it, the last first, so that a crash leaves no hole; 2. set the positions of
-        the file that holds it. `flushed_where` and `committed_where` are the caller's, as in Java.
+        Steps: 1. delete the files after it, the last first, so that a crash leaves no hole; 2. set the positions of the
+        file that holds it. `flushed_where` and `committed_where` are left to the caller, as in Java.
 
         Parameters
         ----------
         offset : int
         clear_tail : bool
-            Zero what lies behind in the file of step 2; see `MappedFile.set_position`.
+            Zero what follows in the file of step 2; see `MappedFile.set_position`.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         files = self._files
         self._delete([file for file in files if file.file_from_offset > offset])
@@ -324,16 +326,16 @@ class MappedFileQueue:
                 file.set_position(offset % self.file_size, clear_tail=clear_tail)
 
     def delete_last_mapped_file(self) -> None:
-        """Delete the newest file, if there is one."""
+        """Delete the newest file, if any."""
         self._delete(self._files[-1:])
 
     def retry_delete_first_file(self, forcibly_after: float) -> bool:
-        """Try again to delete the oldest file, if a deletion of it hangs (RocketMQ: ``retryDeleteFirstFile``).
+        """Retry deleting the oldest file, if an earlier deletion is pending (RocketMQ: ``retryDeleteFirstFile``).
 
         Parameters
         ----------
         forcibly_after : float
-            Seconds after the first try from which readers that hold the file are overruled
+            Seconds after the first attempt from which readers that hold the file are overruled
             (``destroyMapedFileIntervalForcibly``, 120 s).
 
         Returns
@@ -348,13 +350,13 @@ class MappedFileQueue:
         return True
 
     def forget(self, files: Iterable[MappedFile]) -> None:
-        """Take files that are deleted out of the queue (RocketMQ: ``deleteExpiredFile``)."""
+        """Remove deleted files from the queue (RocketMQ: ``deleteExpiredFile``)."""
         gone = {id(file) for file in files}
         with self._lock:
             self._files = tuple(file for file in self._files if id(file) not in gone)
 
     def _delete(self, files: Sequence[MappedFile]) -> None:
-        """Delete files, the last first, in spite of readers: views of them stay valid."""
+        """Delete files, the last first, even if readers hold them: views of them stay valid."""
         for file in reversed(files):
             if not self.writable:
                 file.close()
@@ -363,12 +365,12 @@ class MappedFileQueue:
             self.forget([file])
 
     def close(self) -> None:
-        """Let go of all files; they stay on disk. Nothing is committed or flushed."""
+        """Close all files; they stay on disk. Nothing is committed or flushed."""
         for file in self._files:
             file.close()
 
     def destroy(self) -> None:
-        """Delete all files, and the directories if they are empty then."""
+        """Delete all files, then the directories that are empty."""
         self._delete(self._files)
         self.flushed_where = self.committed_where = 0
         for path in self.paths.paths if self.writable else ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file of an overlay: what is below it, until it is changed, and then memory."""
+"""One file of an overlay: read from the base until it is changed, and from memory then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["OverlayFile", "OverlayNode"]
 
 _BLOCK: Final = 1 << 16
-"""Bytes in which it is noted what was written."""
+"""Size of the blocks by which writes are recorded, in bytes."""
 
 _PIECE: Final = 1 << 20
 _NOTHING: Final = memoryview(bytearray())
@@ -33,7 +33,7 @@ class OverlayNode:
     Parameters
     ----------
     base : callable or None
-        Opens what is below; it is closed again after each use, so that a thousand files need no thousand descriptors.
+        Opens the file in the base; it is closed after each use, so that many files do not need as many descriptors.
     size : int
     clock : Clock
     identity : tuple of int
@@ -44,9 +44,9 @@ class OverlayNode:
     size : int
         Bytes.
     modified_ms : int
-        Of the last change, ms since 1970.
+        Time of the last change, ms since 1970.
     first_changed : int or None
-        The first byte that is another than below.
+        The first byte that differs from the base.
     identity : tuple of int
         As in `FileStatus`.
     """
@@ -67,15 +67,15 @@ class OverlayNode:
         self._base = base
         self._base_size = size if base is not None else 0
         self._lock = RLock()
-        # While nothing is changed, readers keep the mapping, not this.
+        # While nothing is changed, the readers keep the mapping alive, not this object.
         self._unchanged: weakref.ref[mmap.mmap] | None = None
-        # The newest holds the file; older ones are shorter, still in the hands of readers, and kept up to date.
+        # The newest holds the file; older ones are shorter, still used by readers, and kept up to date.
         self._memories: list[memoryview] = []
         self._written: set[int] = set()
 
     @property
     def is_new(self) -> bool:
-        """Whether there is nothing below it."""
+        """Whether the base has no such file."""
         return self._base is None
 
     def read(self, size: int, offset: int, below: OpenFile | None) -> bytes:
@@ -87,11 +87,11 @@ class OverlayNode:
             return below.read(max(stop - offset, 0), offset)
 
     def open_below(self) -> OpenFile | None:
-        """Open what is below, while nothing is changed."""
+        """Open the file in the base; None once the file is changed."""
         return self._base() if self._base is not None and not self._memories else None
 
     def write(self, data: memoryview, offset: int) -> int:
-        """Write, and lengthen the file if need be."""
+        """Write, and extend the file if needed."""
         with self._lock:
             stop = offset + len(data)
             if not data:
@@ -124,7 +124,7 @@ class OverlayNode:
             self.first_changed = offset
 
     def resize(self, size: int) -> None:
-        """Cut the file, or lengthen it with a hole."""
+        """Cut the file, or extend it with a hole."""
         with self._lock:
             if size == self.size:
                 return
@@ -138,13 +138,13 @@ class OverlayNode:
             self.modified_ms = self._clock.now_ms()
 
     def _memory(self) -> memoryview:
-        """Return the memory that holds the file, from the first change on."""
+        """Return the memory that holds the file from the first change on; make it if needed."""
         if not self._memories:
             self._memories.append(self._view())
         return self._memories[-1]
 
     def _view(self) -> memoryview:
-        """Return what is below, mapped so that changes stay here; or zeros, if there is nothing below."""
+        """Return the base's file, mapped so that changes stay private; or zeros, if there is none."""
         if self._base is None or not self._base_size:
             return anonymous_memory(self.size) if self.size else _NOTHING
         mapping = self._unchanged() if self._unchanged is not None else None
@@ -158,7 +158,7 @@ class OverlayNode:
         return memoryview(mapping)
 
     def _move(self, size: int) -> None:
-        """Copy the file to larger memory, holes left out."""
+        """Copy the file to larger memory, skipping holes."""
         target, at = anonymous_memory(size), 0
         source = self._memories[-1]
         while (data := self.next_data(at)) is not None:
@@ -169,7 +169,7 @@ class OverlayNode:
         self._memories.append(target)
 
     def map(self, size: int) -> memoryview:
-        """View the first bytes; later writes show in it."""
+        """Return a view of the first bytes; later writes show in it."""
         with self._lock:
             if size > self.size:
                 raise ValueError(f"mmap length {size} is greater than the file's size, {self.size}")
@@ -177,7 +177,7 @@ class OverlayNode:
             return memory[:size].toreadonly()
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
-        """Find the first stretch that may hold something but zeros."""
+        """Return start and stop of the first stretch that may hold anything but zeros."""
         with self._lock:
             if offset >= self.size:
                 return None
@@ -209,7 +209,7 @@ class OverlayFile:
         raise OSError(errno.EOPNOTSUPP, "a file that is in memory only has no descriptor to lock")
 
     def size(self) -> int:
-        """Bytes of the file now."""
+        """Return the current size, in bytes."""
         return self._node.size
 
     def read(self, size: int, offset: int) -> bytes:
@@ -230,36 +230,36 @@ class OverlayFile:
         """Do nothing: there is no disk."""
 
     def grow(self, size: int) -> None:
-        """Lengthen the file with a hole; never shortens it."""
+        """Extend the file with a hole; never shortens it."""
         if self._node.size < size:
             self._check_writable(errno.EINVAL)
             self._node.resize(size)
 
     def truncate(self, size: int) -> None:
-        """Cut or lengthen the file to `size` bytes."""
+        """Cut or extend the file to `size` bytes."""
         self._check_writable(errno.EINVAL)
         self._node.resize(size)
 
     def reserve(self, size: int) -> None:
-        """Lengthen the file if need be; blocks are not taken."""
+        """Extend the file if needed; no blocks are allocated."""
         self._check_writable(errno.EBADF)
         self.grow(size)
 
     def map(self, size: int) -> memoryview:
-        """View the first `size` bytes; writes show in it at once, and it lives as long as a view of it."""
+        """Return a view of the first `size` bytes; writes show at once, and the memory lives as long as its views."""
         return self._node.map(size)
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
-        """Find the first stretch that may hold something but zeros at or behind `offset`."""
+        """Return start and stop of the first stretch at or after `offset` that may hold anything but zeros."""
         return self._node.next_data(offset)
 
     def close(self) -> None:
-        """Let go of the file; mappings stay."""
+        """Close the file; mappings stay."""
         self._below = None
 
 
 def _clear(memory: memoryview, start: int, stop: int) -> None:
-    """Zero what was cut off, so that a file that grows again shows nothing of it."""
+    """Zero what was cut off, so that it does not reappear when the file grows again."""
     stop = min(stop, len(memory))
     for at in range(start, stop, _PIECE):
         piece = memory[at : min(at + _PIECE, stop)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system whose changes stay in memory, so that what would be done to a store can be done without touching it."""
+"""A file system that keeps changes in memory, for dry runs that must not touch a store."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["FileChange", "OverlayFileSystem"]
 
 _DEVICE: Final = -1
-"""Device number of files that are nowhere but here."""
+"""Device number of files that exist only in the overlay."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileChange:
-    """What became of a file or directory.
+    """How a file or directory was changed.
 
     Attributes
     ----------
     path : Path
     kind : str
-        ``"created"``, ``"removed"``, ``"written"`` or ``"truncated"``; a file that was moved is removed and created.
+        ``"created"``, ``"removed"``, ``"written"`` or ``"truncated"``; a renamed file is removed and created.
     first_changed : int
-        The first byte that is another than before; 0 of a file that is created or removed.
+        The first byte that differs from before; 0 for a file that is created or removed.
     size : int
-        Bytes now; of a removed file 0.
+        Size after the change, in bytes; 0 for a removed file.
     is_directory : bool
     """
 
@@ -56,32 +56,32 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """A directory that is only here."""
+    """A directory that exists only in the overlay."""
 
     modified_ms: int
     identity: tuple[int, int]
 
 
 _Entry: TypeAlias = OverlayNode | _Directory | None
-"""A file, a directory, or None where something below is gone."""
+"""A file, a directory, or None if the entry in the base is removed."""
 
 
 class OverlayFileSystem:
-    """What another file system holds, and changes to it that nobody else sees.
+    """The content of another file system, with changes that only this object sees.
 
-    Nothing below is ever written, made, renamed or removed: a file that is changed becomes a private mapping of the one
-    below (``MAP_PRIVATE``), a new or longer one anonymous memory, so that only pages that are changed take memory.
-    Changes last as long as this object. `fileno` of a file here is refused: there is nothing to lock.
+    The base is never changed: a changed file becomes a private mapping of the one in the base (``MAP_PRIVATE``), a new
+    or longer one anonymous memory, so that only changed pages use memory. Changes last as long as this object. `fileno`
+    of its files is refused: there is nothing to lock.
 
-    What somebody else writes below shows here as long as this has not changed the same page. A file below that is cut
-    short while it is used kills the process, as any mapping of it would; RocketMQ only ever deletes files.
+    What another process writes to the base shows here as long as the same page is unchanged here. If a file in the base
+    is truncated while it is used, the process is killed, as with any mapping of it; RocketMQ only ever deletes files.
 
     Parameters
     ----------
     base : FileSystem
-        What is below.
+        The file system that the changes overlay.
     clock : Clock
-        Dates changes.
+        Clock for the times of changes.
     """
 
     def __init__(self, base: FileSystem, clock: Clock) -> None:
@@ -89,13 +89,13 @@ class OverlayFileSystem:
         self._clock = clock
         self._lock = RLock()
         self._numbers = count()
-        # What differs from below, by directory and name.
+        # What differs from the base, by directory and name.
         self._entries: dict[Path, dict[str, _Entry]] = {}
 
-    # ---- what there is
+    # ---- looking
 
     def status(self, path: Path) -> FileStatus | None:
-        """Look at a path; None if there is nothing."""
+        """Return the status of a path; None if nothing is there."""
         with self._lock:
             here = self._entries.get(path.parent, {})
             if path.name not in here:
@@ -108,11 +108,11 @@ class OverlayFileSystem:
             return FileStatus(entry.size, entry.modified_ms, is_directory=False, identity=entry.identity)
 
     def _is_shown(self, path: Path) -> bool:
-        """Return whether what is below a path may be seen: not if a directory above it was removed here."""
+        """Return whether a path in the base is visible: not if one of its parents was removed here."""
         return not any(self._entries.get(above.parent, {}).get(above.name, self) is None for above in path.parents)
 
     def names(self, directory: Path) -> list[str]:
-        """List a directory, sorted; empty if there is none."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
         with self._lock:
             if self._found(directory) is None:
                 return []
@@ -125,7 +125,7 @@ class OverlayFileSystem:
             return sorted((names | here.keys()) - gone)
 
     def used_percent(self, path: Path) -> int:
-        """Percentage of the disk in use below, rounded up; -1 if the path is not there."""
+        """Return the percentage of the base's disk in use, rounded up; -1 if the path does not exist."""
         if self.status(path) is None:
             return -1
         there = next(each for each in (path, *path.parents) if self._base.status(each) is not None)
@@ -133,7 +133,7 @@ class OverlayFileSystem:
 
     @property
     def changes(self) -> tuple[FileChange, ...]:
-        """What differs from what is below, in the order of paths."""
+        """What differs from the base, sorted by path."""
         with self._lock:
             entries = [(above / name, entry) for above, here in self._entries.items() for name, entry in here.items()]
             found = [change for path, entry in entries if (change := self._change(path, entry)) is not None]
@@ -156,7 +156,7 @@ class OverlayFileSystem:
     # ---- files
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OverlayFile:
-        """Open a file; with `create`, make it if it isn't there. What it holds stays."""
+        """Open a file, or with `create` make it if it does not exist. Its content is kept."""
         with self._lock:
             return OverlayFile(self._node(path, create=create), writable=writable)
 
@@ -184,7 +184,7 @@ class OverlayFileSystem:
         return _DEVICE, next(self._numbers)
 
     def _found(self, path: Path) -> FileStatus | None:
-        """Look at a path; what would lie below a file is refused."""
+        """Return the status of a path; raise if one of its parents is a file."""
         status = self.status(path)
         if status is None:
             above = next((found for each in path.parents if (found := self.status(each)) is not None), None)
@@ -197,7 +197,7 @@ class OverlayFileSystem:
         return status is not None and status.is_directory
 
     def rename(self, source: Path, target: Path) -> None:
-        """Move a file over another in one step; a directory can't be moved here."""
+        """Rename a file, atomically replacing the target; directories can't be renamed here."""
         with self._lock:
             node = self._node(source)
             status = self._found(target)
@@ -209,7 +209,7 @@ class OverlayFileSystem:
             self._set(target, node)
 
     def remove(self, path: Path) -> None:
-        """Delete a file; one that is gone already is fine."""
+        """Delete a file; it is fine if it does not exist."""
         with self._lock:
             status = self._found(path)
             if status is not None and status.is_directory:
@@ -224,7 +224,7 @@ class OverlayFileSystem:
     # ---- directories
 
     def make_directories(self, path: Path) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents."""
         with self._lock:
             for each in (*reversed(path.parents), path):
                 status = self.status(each)
@@ -234,11 +234,11 @@ class OverlayFileSystem:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(each))
 
     def add_directories(self, path: Path) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents."""
         self.make_directories(path)
 
     def remove_directory(self, path: Path) -> None:
-        """Delete a directory if it is empty; else it stays."""
+        """Delete a directory if it is empty; otherwise it stays."""
         with self._lock:
             status = self._found(path)
             if status is None:
@@ -249,7 +249,7 @@ class OverlayFileSystem:
                 self._forget(path)
 
     def sync_directory(self, path: Path) -> None:
-        """Do nothing: there is no disk."""
+        """Check that the directory exists; there is no disk to sync to."""
         status = self._found(path)
         if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

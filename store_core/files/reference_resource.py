@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Something that is cleaned up when its last user lets go of it."""
+"""A reference-counted resource that is cleaned up when its last user releases it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["ReferenceResource"]
 
 _FORCED: Final = -1000
-"""Java's mark of a resource that was taken away from its users: the count goes below this, whatever they release."""
+"""Java's mark of a resource taken away from its users: the count stays below this, whatever they release."""
 
 
 class ReferenceResource(ABC):
-    """Counts its users; after `shutdown` it takes no new ones, and cleans up when the last has gone.
+    """Counts its users; after `shutdown` it accepts no new ones, and cleans up when the last has gone.
 
-    The count starts at one, the owner's. A user that never lets go (a hung file, in RocketMQ's words) is overruled by
-    a later `shutdown` once the interval since the first has passed (RocketMQ: ``ReferenceResource``).
+    The count starts at one, the owner's. A user that never releases it (a hung file, in RocketMQ's words) is overruled
+    by a later `shutdown` once enough time has passed since the first (RocketMQ: ``ReferenceResource``).
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,21 +39,21 @@ class ReferenceResource(ABC):
 
     @property
     def is_available(self) -> bool:
-        """Whether new users are taken."""
+        """Whether new users are accepted."""
         return self._first_shutdown is None
 
     @property
     def reference_count(self) -> int:
-        """Users now, the owner included; below zero when they were overruled."""
+        """Number of users, the owner included; below zero after they were overruled."""
         return self._references
 
     @property
     def is_cleanup_over(self) -> bool:
-        """Whether it was shut down, nobody uses it, and it was cleaned up."""
+        """Whether it was shut down, has no users left, and was cleaned up."""
         return self._references <= 0 and self._cleanup_over
 
     def hold(self) -> bool:
-        """Become a user; False once it was shut down. Each success needs a `release`."""
+        """Become a user; False after a shutdown. Each success needs a `release`."""
         with self._reference_lock:
             if not self.is_available or self._references <= 0:
                 return False
@@ -70,7 +70,7 @@ class ReferenceResource(ABC):
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Be a user for the length of a block; the block gets False if that was refused."""
+        """Be a user for the duration of a block; the block gets False if that was refused."""
         held = self.hold()
         try:
             yield held
@@ -79,7 +79,7 @@ class ReferenceResource(ABC):
                 self.release()
 
     def shutdown(self, forcibly_after: float) -> None:
-        """Take no more users; if some stay `forcibly_after` seconds after the first call, clean up in spite of them."""
+        """Accept no more users; if some remain `forcibly_after` seconds after the first call, clean up regardless."""
         with self._reference_lock:
             now = self._clock.monotonic()
             if self._first_shutdown is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of one segment file: made, written, erased, synced and mapped, each failure with a defined end."""
+"""The bytes of one segment file: created, written, erased, synced and mapped, with a defined state after failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CANNOT_RESERVE: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def file_name_of(offset: int) -> str:
-    """Name the segment that starts at `offset` (RocketMQ: ``UtilAll.offset2FileName``).
+    """Return the name of the segment that starts at `offset` (RocketMQ: ``UtilAll.offset2FileName``).
 
     >>> file_name_of(1073741824)
     '00000000001073741824'
@@ -36,7 +36,7 @@ def file_name_of(offset: int) -> str:
 
 
 def offset_of(path: Path) -> int:
-    """Read a segment's start offset from its name, which need not be padded (RocketMQ: ``Long.parseLong``).
+    """Return a segment's start offset from its name, which need not be padded (RocketMQ: ``Long.parseLong``).
 
     Raises
     ------
@@ -53,21 +53,21 @@ def offset_of(path: Path) -> int:
 
 
 class SegmentFile:
-    """A file of fixed size, opened when it is first used.
+    """A file of fixed size, opened on first use.
 
-    Bytes go in by ``pwrite``, not through the mapping, so that a full disk is an `OSError` and not a SIGBUS, see
-    `store_core.files.file_system.OsOpenFile`.
+    Bytes are written by ``pwrite``, not through the mapping, so that a full disk raises `OSError` instead of SIGBUS,
+    see `store_core.files.file_system.OsOpenFile`.
 
-    **A write that failed leaves nothing.** The bytes it had put down are zeros again, so that a restart can't read half
-    a record, or half a batch. If not even that succeeds, the next write starts with it, and fails as long as it does.
+    **A failed write leaves nothing.** The bytes it had written are zeroed again, so that a restart can't read half a
+    record, or half a batch. If zeroing fails too, the next write starts with it, and fails as long as it does.
 
-    **A process that is killed within a write leaves nothing that counts**, if the write has a `seal`: its first bytes
-    go in last, and until then the place reads as not written. Linux ends a ``pwrite`` between two pages when a kill
-    comes, and what is there then may look like a whole record whose topic or properties end in zeros: the checksum
-    covers the body alone. Who reads the file meanwhile sees all of the data, or none.
+    **A process killed during a write leaves nothing that counts**, if the write has a `seal`: its first bytes are
+    written last, and until then the place reads as unwritten. A kill makes Linux end a ``pwrite`` between two pages,
+    and what is there then may look like a whole record whose topic or properties end in zeros: the checksum covers the
+    body alone. Concurrent readers see all of the data, or none.
 
-    **A sync that failed is not repeated.** After an error Linux may drop the pages it could not write, and a second
-    ``fsync`` succeeds without them. So the file counts as unsynced until the store is opened anew. (RocketMQ logs the
+    **A failed sync is not repeated.** After an error Linux may drop the pages it could not write, and a second
+    ``fsync`` succeeds without them. So the file counts as unsynced until the store is reopened. (RocketMQ logs the
     error and counts the bytes as flushed: ``MappedFile.flush``.)
     """
 
@@ -85,19 +85,19 @@ class SegmentFile:
         self.is_new = False
 
     def create(self, *, reserve: bool = False) -> None:
-        """Make the file at its full size.
+        """Create the file at its full size.
 
-        Steps: 1. make the directory; 2. open or create the file; 3. lengthen it, all hole; 4. with `reserve`, take the
-        disk blocks (what RocketMQ's ``warmMapedFileEnable`` comes to), where the file system can. Nothing is brought to
-        disk yet: the first `sync` does that, directory included. A crash between 2 and 3 leaves an empty last file,
-        which loading deletes (RocketMQ 5.1.3 and later). A file of that name that is there already is taken with its
-        bytes, as RocketMQ takes it.
+        Steps: 1. create the directory; 2. open or create the file; 3. extend it as one hole; 4. with `reserve`,
+        allocate the disk blocks (the effect of RocketMQ's ``warmMapedFileEnable``), if the file system can. Nothing is
+        synced yet: the first `sync` does that, directory included. A crash between 2 and 3 leaves an empty last file,
+        which loading deletes (RocketMQ 5.1.3 and later). An existing file of that name is used with its content, as in
+        RocketMQ.
 
         Raises
         ------
         OSError
-            As the system says, e.g. ENOSPC with `reserve`, or EEXIST if a longer file is there already. A file that
-            step 2 made is deleted again.
+            As the system reports, e.g. ENOSPC with `reserve`, or EEXIST if a longer file exists. A file that step 2
+            created is deleted again.
         """
         self._file_system.add_directories(self.path.parent)
         self.is_new = self._file_system.status(self.path) is None
@@ -143,7 +143,7 @@ class SegmentFile:
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         file = self._open()
         if self._torn_until > position:
@@ -166,12 +166,12 @@ class SegmentFile:
             self._torn_until = stop
 
     def clear(self, start: int, stop: int) -> None:
-        """Overwrite what is not zero yet with zeros, the first bytes first: the log ends there from then on.
+        """Overwrite what is not yet zero with zeros, first bytes first: from the first write on the log ends there.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         file = self._open()
         while start < stop and (data := file.next_data(start)) is not None and data[0] < stop:
@@ -183,17 +183,17 @@ class SegmentFile:
             start = until
 
     def next_data(self, position: int) -> int:
-        """Find the first position at or after another that may hold anything but zeros; the size if there is none."""
+        """Return the first position at or after `position` that may hold anything but zeros, or the size."""
         found = self._open().next_data(position) if position < self.size else None
         return self.size if found is None else min(found[0], self.size)
 
     def sync(self) -> None:
-        """Bring the file's data and size to disk, and the first time for a file created here also its directory.
+        """Sync the file's data and size to disk, and the first time also the directory of a file created here.
 
         Raises
         ------
         OSError
-            As the system says, now and at every later call.
+            As the system reports, now and at every later call.
         """
         if self._sync_error is not None:
             raise OSError(
@@ -212,7 +212,7 @@ class SegmentFile:
             raise
 
     def map(self) -> memoryview:
-        """View the whole file, read-only; the view stays valid after `close`, and after the file is deleted."""
+        """Return a read-only view of the whole file; it stays valid after `close`, and after the file is deleted."""
         mapping = self._mapping
         if mapping is None:
             with self._lock:
@@ -228,17 +228,17 @@ class SegmentFile:
         return file
 
     def close(self) -> None:
-        """Let go of descriptor and mapping; the next use opens them again."""
+        """Drop descriptor and mapping; the next use opens them again."""
         with self._lock:
             # Dropped, not closed: another thread may be syncing it, and its number could become another file's.
             self._file = self._mapping = None
 
     def remove(self) -> None:
-        """Delete the file; one that is gone already is fine.
+        """Delete the file; it is fine if it does not exist.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         self._file_system.remove(self.path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a queue loads from its directories, by the rules of each RocketMQ release."""
+"""The files that a queue loads from its directories, by the rules of each RocketMQ release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LoadList", "list_for_loading"]
 
 
 class LoadList(NamedTuple):
-    """What to load.
+    """The files to load, and those left out.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class LoadList(NamedTuple):
     notes : tuple of str
         What was left out, and why.
     empty_last : Path or None
-        A last file of no bytes, as a crash leaves it between making and lengthening; to be deleted.
+        An empty last file, as a crash leaves it between creating and extending it; to be deleted.
     """
 
     paths: tuple[Path, ...]
@@ -41,23 +41,23 @@ def list_for_loading(
 ) -> LoadList:
     """Choose the files to load, as ``MappedFileQueue.load`` does.
 
-    Entries of all directories together, sorted by name:
+    The entries of all directories together, sorted by name, are treated so:
 
     ========  ======================  ==============================  ==========================
-    release   a directory             no bytes, and last              another size
+    release   a directory             empty, and last                 another size
     ========  ======================  ==============================  ==========================
     ``4.3``   ends the list           ends the list                   ends the list
     ``4.9``   is refused              is refused                      is refused
     ``5.3``   is skipped              is to be deleted                is refused
     ========  ======================  ==============================  ==========================
 
-    A file of the right size whose name is no number is refused by all. Two files of one name, in two directories, are
-    refused here; RocketMQ loads both.
+    A file of the right size whose name is not a number is refused by all releases. Two files of the same name, in two
+    directories, are refused here; RocketMQ loads both.
 
     Raises
     ------
     SegmentLayoutError
-        For what is refused.
+        For anything that the table or the rules after it refuse.
     """
     features = rules_of(release)
     entries = [(directory / name) for directory in directories for name in file_system.names(directory)]
@@ -67,7 +67,7 @@ def list_for_loading(
     for position, path in enumerate(entries):
         status = file_system.status(path)
         if status is None:
-            continue  # gone since the directory was read
+            continue  # deleted since the directory was read
         if status.is_directory and features.passes_over_directories:
             notes.append(f"skipped the directory {path}")
         elif not status.is_directory and status.size == file_size:

@@ -22,16 +22,16 @@ def _none_full() -> Collection[Path]:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPaths:
-    """Where segments lie: one directory as a rule, several in a multi-path commit log (RocketMQ 4.9.2 and later).
+    """Where segments are stored: usually one directory, several in a multi-path commit log (RocketMQ 4.9.2 and later).
 
     Attributes
     ----------
     paths : tuple of Path
         Directories that take new files.
     read_only_paths : tuple of Path
-        Directories whose files are loaded, and that get no new ones (``readOnlyCommitLogStorePaths``).
+        Directories whose files are loaded, but that get no new ones (``readOnlyCommitLogStorePaths``).
     full_paths : callable
-        Gives the directories that are too full for a new file (``diskSpaceCleanForciblyRatio``) at the moment.
+        Returns the directories that are currently too full for a new file (``diskSpaceCleanForciblyRatio``).
     """
 
     paths: tuple[Path, ...]
@@ -46,7 +46,7 @@ class SegmentPaths:
         full_paths: Callable[[], Collection[Path]] = _none_full,
         splitter: str = ",",
     ) -> Self:
-        """Take ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths`` apart.
+        """Parse ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``.
 
         >>> SegmentPaths.parse("/a/commitlog,/b/commitlog").paths
         (PosixPath('/a/commitlog'), PosixPath('/b/commitlog'))
@@ -55,18 +55,19 @@ class SegmentPaths:
 
     @property
     def all_paths(self) -> tuple[Path, ...]:
-        """Every directory once, in the order given."""
+        """All directories without duplicates, in the order given."""
         return tuple(dict.fromkeys(self.paths + self.read_only_paths))
 
     def candidates(self) -> list[Path]:
-        """Directories for new files, sorted: those that are not full; if all are, all that are not read-only."""
+        """Return the directories for new files, sorted: those not full, or if all are, those not read-only."""
         writable = set(self.paths) - set(self.read_only_paths)
         return sorted(writable - set(self.full_paths()) or writable, key=str)
 
     def next_files(self, offset: int, file_size: int) -> tuple[Path, Path]:
-        """Name the file that starts at `offset`, and the one after it, which is made ahead of its time.
+        """Return the paths of the file that starts at `offset` and of the one after it, which is created ahead of time.
 
-        Files go round the candidates by their index, ``offset / file_size`` (RocketMQ: ``MultiPathMappedFileQueue``).
+        Files go to the candidates round-robin by index, ``offset / file_size`` (RocketMQ:
+        ``MultiPathMappedFileQueue``).
 
         Raises
         ------

@@ -29,14 +29,14 @@ _DATA_LOSS_ADVICE = "To continue without it: fail_on_data_loss=false (failOnData
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment file of the log as it was listed.
+    """A segment file of the log, as found when the directory was listed.
 
     Attributes
     ----------
     path : str
         Absolute path.
     start_offset : int
-        Physical offset of its first byte, which its name tells.
+        Physical offset of its first byte, taken from its name.
     size : int
         Bytes in the file when it was listed.
     """
@@ -56,12 +56,12 @@ class Segment:
         return self.start_offset + self.size
 
     def view(self, opened: SegmentBytes) -> SegmentView:
-        """Return what walks are given of this segment."""
+        """Return the view of this segment that walks work on."""
         return SegmentView(opened.raw, self.start_offset, opened.next_data)
 
 
 class SegmentBytes(Protocol):
-    """An open segment. This is all that reading needs, so another kind of storage has only this to provide."""
+    """An open segment: all that reading needs, and so all that another kind of storage has to provide."""
 
     @property
     def raw(self) -> npt.NDArray[np.uint8]:
@@ -80,9 +80,9 @@ class SegmentBytes(Protocol):
 class MappedSegment:
     """A segment file on a local disk, mapped into memory.
 
-    The mapping lives as long as an array that shows it. A file that another process *truncates* while it is mapped
-    makes the operating system end this process (SIGBUS). Brokers never do that to a segment: they delete it, and a
-    deleted file stays readable.
+    The mapping lives as long as any array that views it. If another process *truncates* the file while it is mapped,
+    the operating system kills this process (SIGBUS). Brokers never truncate segments: they delete them, and a deleted
+    file stays readable.
 
     Raises
     ------
@@ -113,9 +113,9 @@ class MappedSegment:
         return np.frombuffer(mmap.mmap(self._file.fileno(), segment.size, access=mmap.ACCESS_READ), np.uint8)
 
     def next_data(self, position: int) -> int:
-        """Skip a hole of a sparse file; where the file system can't tell, stay.
+        """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes.
 
-        A segment is created at its full size, so the tail that was not written yet costs neither disk nor time.
+        A segment is created at its full size, so its unwritten tail costs neither disk space nor time.
         """
         try:
             return min(os.lseek(self._file.fileno(), position, os.SEEK_DATA), self.raw.size)
@@ -132,7 +132,7 @@ class MappedSegment:
 
 
 def open_segment(segment: Segment) -> SegmentBytes:
-    """Open a segment for reading, wherever it lies; today that is a local disk.
+    """Open a segment for reading, from whatever storage it is on; today that is a local disk.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A background service: one step, repeated in a thread until it is shut down."""
+"""A background service that repeats one step in a thread until it is shut down."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["ServiceThread"]
 
 _LOG: Final = logging.getLogger("store_core")
 _JOIN_SECONDS: Final = 90.0
-"""How long a shutdown waits for a step that is under way (RocketMQ: ``ServiceThread.JOIN_TIME``)."""
+"""How long a shutdown waits for a running step (RocketMQ: ``ServiceThread.JOIN_TIME``)."""
 
 
 class ServiceThread(ABC):
     """Repeats `run_once`, with a pause that `wakeup` cuts short (RocketMQ: ``ServiceThread``).
 
-    A step is a whole, so that tests drive a service by `run_once` and need neither thread nor pause. What the operating
-    system refuses (`OSError`) is logged, kept in `error`, told to `on_error`, and the next step tries again; any other
-    exception is a mistake of ours and ends the thread.
+    A step is complete in itself, so that tests drive a service by `run_once` without thread or pause. An `OSError` is
+    logged, kept in `error` and passed to `on_error`, and the next step tries again; any other exception is a bug and
+    ends the thread.
 
     Parameters
     ----------
     clock : Clock
-        Pauses and durations.
+        Clock for pauses and durations.
     on_error : callable, optional
-        Gets each `OSError`, in the service's thread.
+        Receives each `OSError`, in the service's thread.
     """
 
     def __init__(self, clock: Clock, on_error: Callable[[OSError], None] | None = None) -> None:
@@ -50,7 +50,7 @@ class ServiceThread(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread is at work."""
+        """Whether its thread is running."""
         return self._thread is not None and self._thread.is_alive()
 
     @abstractmethod
@@ -59,18 +59,18 @@ class ServiceThread(ABC):
 
     @abstractmethod
     def pause(self) -> None:
-        """Wait until the next step is due: by `wait_for_running`, as a rule."""
+        """Wait until the next step is due, usually by `wait_for_running`."""
 
     def finish(self) -> None:  # noqa: B027 -- most services have nothing left to do
         """Do what is left after the last step; called by `shutdown` once the thread has ended."""
 
     def wait_for_running(self, seconds: float | None) -> None:
-        """Wait until somebody wakes the service up, at most `seconds` (None: for ever)."""
+        """Wait for a `wakeup`, at most `seconds` (None: forever)."""
         self._clock.wait(self._notified, seconds)
         self._notified.clear()
 
     def wait_until_stopped(self, seconds: float) -> None:
-        """Wait `seconds`, whoever calls `wakeup`; only a shutdown cuts it short."""
+        """Wait for `seconds`, regardless of `wakeup`; only a shutdown cuts it short."""
         self._clock.wait(self._stopped, seconds)
 
     def wakeup(self) -> None:
@@ -78,7 +78,7 @@ class ServiceThread(ABC):
         self._notified.set()
 
     def start(self) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread, unless it is running."""
         if self.is_running:
             return
         self._stopped.clear()
@@ -87,7 +87,7 @@ class ServiceThread(ABC):
         self._thread.start()
 
     def shutdown(self) -> bool:
-        """End the thread, then do what is left; False if a step hangs, as on a dead disk: then the rest is not done."""
+        """End the thread, then call `finish`; False, without `finish`, if a step hangs, as on a dead disk."""
         self._stopped.set()
         self.wakeup()
         if self._thread is not None:
@@ -105,7 +105,7 @@ class ServiceThread(ABC):
             self.step()
 
     def step(self) -> None:
-        """Do one step, and report what the system refuses: what the thread repeats."""
+        """Do one step and report its `OSError`; the thread repeats this."""
         self._guarded(self.run_once)
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -115,7 +115,7 @@ class ServiceThread(ABC):
             self.report(error)
 
     def report(self, error: OSError) -> None:
-        """Keep an error, log it when it is another than before, and tell `on_error`."""
+        """Keep an error, log it if it differs from the last one, and call `on_error`."""
         if self.error is None or str(self.error) != str(error):
             _LOG.error("%s: %s", self.service_name, error)
         self.error = error

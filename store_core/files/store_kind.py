@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store root holds that an ordinary store does not: a DLedger log, queues in RocksDB, tiered storage.
+"""Checks for what an ordinary store does not hold: a DLedger log, queues in RocksDB, tiered storage.
 
-Everything that is about to read, open, rebuild or write a store asks `check_store_kind` first.
+Everything that reads, opens, rebuilds or writes a store calls `check_store_kind` first.
 
 ==========================================  ===================  ====================  =====================
 found below the root                        reads the log        opens the queues      replaces the queues
@@ -16,7 +16,7 @@ RocksDB among queue files there                                  a note         
 ``config/tieredStoreMetadata.json``         a note               a note                a note
 ==========================================  ===================  ====================  =====================
 
-A queue file is a file of a directory ``TOPIC/NUMBER`` below ``consumequeue`` or ``batchconsumequeue``.
+A queue file is a file in a directory ``TOPIC/NUMBER`` below ``consumequeue`` or ``batchconsumequeue``.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
 
 _MANIFEST: Final = re.compile(r"MANIFEST-[0-9]+")
 _DEEPEST: Final = 3
-"""Levels of a DLedger store above its files: ``dledger-SELFID/data/FILE``."""
+"""Directory levels of a DLedger store above its files: ``dledger-SELFID/data/FILE``."""
 
 
 class StoreUse(Enum):
-    """What somebody is going to do with a store."""
+    """What a caller is going to do with a store."""
 
     READ_LOG = "read the records of its commit log"
     OPEN_QUEUES = "open its queues, to read or to write"
@@ -59,28 +59,28 @@ class StoreUse(Enum):
 
 
 def check_store_kind(root: Path, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES) -> tuple[str, ...]:
-    """Refuse a store that would be misread or harmed, and say what else of it is left aside.
+    """Refuse a store that would be misread or harmed, and return notes on what else is ignored.
 
     Nothing is written. A root that does not exist, or is empty, is fine.
 
     Parameters
     ----------
     root : Path
-        The store's.
+        The store's root.
     file_system : FileSystem
     use : StoreUse
 
     Returns
     -------
     tuple of str
-        Notes on what is there, is not looked at, and does no harm.
+        Notes on what is there but harmlessly ignored.
 
     Raises
     ------
     UnsupportedStoreError
-        Naming the root, what was found, what it means and what to do.
+        With the root, what was found, what it means and what to do.
     OSError
-        As the system says.
+        As the system reports.
     """
     for data in _dledger_logs(root, file_system):
         raise _dledger_error(root, data, file_system)
@@ -97,15 +97,15 @@ def check_store_kind(root: Path, file_system: FileSystem, use: StoreUse = StoreU
 
 
 def check_log_place(place: Path, file_system: FileSystem) -> None:
-    """Refuse to read a directory of segments that is not the whole log: the root above it is that of a DLedger store.
+    """Refuse to read a directory of segments that is not the whole log, because its root is that of a DLedger store.
 
-    A single segment given by its own name is read, whatever is in the root: then the part is meant. But nothing below
-    ``dledger-*`` is read, where records are wrapped in entries.
+    A single segment given by its own name is read, whatever is in the root: the caller wants only that part. But
+    nothing below ``dledger-*`` is read, where records are wrapped in entries.
 
     Parameters
     ----------
     place : Path
-        A directory of segments, or a file. The same is asked of what a link leads to.
+        A directory of segments, or a file. The target of a link is checked, too.
     file_system : FileSystem
 
     Raises
@@ -125,7 +125,7 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
 
 
 def _dledger_logs(root: Path, file_system: FileSystem) -> Iterator[Path]:
-    """Find the directories of a DLedger log; none in a root that may not be listed."""
+    """Yield the directories of a DLedger log; none in a root that may not be listed."""
     try:
         names = names_in(root, file_system)
     except PermissionError:
@@ -184,7 +184,7 @@ def _rocksdb_note(database: Path) -> str:
 
 
 def _is_rocksdb(directory: Path, file_system: FileSystem) -> bool:
-    """Look for a RocksDB's own files; a topic may be named like one of them, but is a directory."""
+    """Return whether a directory has a RocksDB's files; a topic may be named like one, but is a directory."""
     signs = (name for name in names_in(directory, file_system) if name == "CURRENT" or _MANIFEST.fullmatch(name))
     return any(not _is_directory(directory / name, file_system) for name in signs)
 
@@ -200,11 +200,11 @@ def _has_queue_files(root: Path, file_system: FileSystem) -> bool:
     return any(names_in(queue, file_system) for queue in queues)
 
 
-# ---- what does no harm
+# ---- what is harmless
 
 
 def _log_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
-    """Say what concerns whoever reads the log."""
+    """Yield notes for readers of the log."""
     tiered = root / "config" / "tieredStoreMetadata.json"
     if file_system.status(tiered) is not None:
         yield (
@@ -214,7 +214,7 @@ def _log_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
 
 
 def _queue_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
-    """Say what concerns whoever uses queues or index."""
+    """Yield notes for users of queues or index."""
     database = root / "rocksdbstore"
     if _holds_data(database, file_system):
         yield (
@@ -230,7 +230,7 @@ def _queue_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
 
 
 def _holds_data(database: Path, file_system: FileSystem) -> bool:
-    """Distinguish a RocksDB with data from one that was only made, as RocketMQ 5.4 makes one in every store."""
+    """Return whether a RocksDB has data; RocketMQ 5.4 creates an empty one in every store."""
     names = names_in(database, file_system) if _is_rocksdb(database, file_system) else []
     found = (file_system.status(database / name) for name in names if name.endswith((".sst", ".log")))
     return any(status is not None and status.size > 0 for status in found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock that keeps a broker and us from writing one store at the same time."""
+"""The lock that keeps a broker and this package from writing to the same store at once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class StoreLock:
     """An exclusive lock on byte 0 of the file ``lock``, as the broker takes it (``DefaultMessageStore.start``).
 
     Java's ``FileChannel.tryLock(0, 1, false)`` is a POSIX record lock. Such a lock belongs to the process: a second
-    open of the store in the same process would get it too, and closing *any* descriptor of the file, as somebody who
-    copies a live store does, drops it without a word. So this takes the lock as one of the open file description
-    (Linux, ``F_OFD_SETLK``), which has neither flaw, and conflicts with POSIX locks in both directions.
+    open of the store in the same process would get it too, and closing *any* descriptor of the file, as copying a live
+    store does, silently drops it. So this locks the open file description instead (Linux, ``F_OFD_SETLK``), which has
+    neither flaw, and conflicts with POSIX locks in both directions.
 
     A process forked while the lock is held shares it: the child can't release it, and it stays until both have closed
     the file.
@@ -48,14 +48,14 @@ class StoreLock:
     def acquire(self) -> Self:
         """Take the lock, or fail at once.
 
-        Steps: 1. make the store's directory; 2. open or create the file; 3. lock byte 0; 4. write ``lock``, and sync.
+        Steps: 1. create the store's directory; 2. open or create the file; 3. lock byte 0; 4. write ``lock``, and sync.
 
         Raises
         ------
         StoreLockedError
-            If somebody has it.
+            If another process or another `StoreLock` holds it.
         OSError
-            As the system says, e.g. for a file system that knows no locks.
+            As the system reports, e.g. for a file system without locks.
         """
         if self._file is not None:
             raise StoreLockedError(f"{self.path} is locked by this object already")
@@ -64,7 +64,7 @@ class StoreLock:
         try:
             self._lock(file)
         except BaseException:
-            file.close()  # which gives the lock back, too
+            file.close()  # which releases the lock, too
             raise
         self._file, self._owner = file, os.getpid()
         return self
@@ -99,10 +99,9 @@ class StoreLock:
 
 
 def is_lock_held(root: Path) -> bool:
-    """Return whether somebody has a store open for writing; this takes no lock and writes nothing.
+    """Return whether a process has a store open for writing; this takes no lock and writes nothing.
 
-    Without a file ``lock`` there is nobody: a broker makes it when it starts. A lock that can't be asked about counts
-    as held.
+    Without a file ``lock`` none has: a broker creates it when it starts. A lock that can't be queried counts as held.
     """
     try:
         descriptor = os.open(root / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of what lies below a store's root, and whether a path is a root or something below one."""
+"""Names of the directories below a store's root, and checks that a path is a root and not a part of a store."""
 
 from __future__ import annotations
 
@@ -43,31 +43,30 @@ _PARTS: Final = {
     "config": "the broker's configuration",
 }
 _SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, "checkpoint"})
-"""Entries of a root that hardly any other directory has."""
+"""Entries that identify a store's root: hardly any other directory has them."""
 
 _SEGMENT: Final = re.compile(r"[0-9]{20,}")
 _DEEPEST: Final = 3
-"""Levels below a root at which RocketMQ's files lie at most: ``consumequeue/TOPIC/NUMBER``, then files."""
+"""Most directory levels between a root and RocketMQ's files: ``consumequeue/TOPIC/NUMBER``, then files."""
 
 
 def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Path] = ()) -> None:
-    """Refuse a path at which no store's root can be, because it is a part of a store, or a file.
+    """Refuse a path that can't be a store's root because it is part of a store, or a file.
 
-    A store that is opened in such a place is an empty one, and puts its own files among those that are there. Nothing
-    is written here.
+    A store opened there would be empty, and would put its own files among those already there. This writes nothing.
 
     Parameters
     ----------
     path : Path
-        Absolute or not; nothing need be there.
+        Absolute or relative; it need not exist.
     file_system : FileSystem
     log_paths : collection of Path
-        Where segments lie by configuration: a root among them may hold segments itself.
+        Configured segment directories: a root among them may hold segments itself.
 
     Raises
     ------
     InvalidOptionError
-        Naming the path, what it is, and the root.
+        With the path, what it is, and the root.
     """
     path = path.absolute()
     holder = _store_around(path, file_system)
@@ -91,14 +90,14 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
 
 
 def check_parts(root: Path, file_system: FileSystem) -> None:
-    """Refuse a store of which a part that has to be a directory is something else.
+    """Refuse a store if a part of it that must be a directory is something else.
 
-    RocketMQ takes such a part for empty, and fails when it writes there.
+    RocketMQ treats such a part as empty, and fails when it writes there.
 
     Raises
     ------
     StoreAccessError
-        Naming the path, what is expected, what is found and what to do.
+        With the path, what is expected, what is found and what to do.
     """
     for name in (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX_DIRECTORY):
         status = file_system.status(root / name)
@@ -111,7 +110,7 @@ def check_parts(root: Path, file_system: FileSystem) -> None:
 
 
 def _store_around(path: Path, file_system: FileSystem) -> tuple[Path, str] | None:
-    """Find the root of a store, and the part of it, that a path is or lies in."""
+    """Return the root of the store that a path is in, and the part of the store that it is or is in."""
     for part in (path, *path.parents[:_DEEPEST]):
         if part.name in _PARTS and (
             _holds_other_parts(part, file_system) or (part.name == COMMIT_LOG and _segment_in(part, file_system))
@@ -121,7 +120,7 @@ def _store_around(path: Path, file_system: FileSystem) -> tuple[Path, str] | Non
 
 
 def _holds_other_parts(part: Path, file_system: FileSystem) -> bool:
-    """Return whether there are other parts of a store beside one; segments there are of no root."""
+    """Return whether other parts of a store are next to one; a directory that holds segments is not a root."""
     names = names_in(part.parent, file_system)
     return not any(map(_SEGMENT.fullmatch, names)) and not _SIGNS.isdisjoint(set(names) - {part.name})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which segment files a path stands for, and whether they form one log."""
+"""The segment files that a path stands for, and checks that they form one log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SegmentListing", "StorePaths", "layout_problems", "list_segments", "store_roots", "usual_size"]
 
 StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""One path, or several that together are one log."""
+"""One path, or several that form one log together."""
 
 _log: Final = logging.getLogger("store_core")
 
@@ -49,35 +49,35 @@ _WAY_ON: Final = (
 
 
 class SegmentListing(NamedTuple):
-    """The segments of one log in order of their offsets, and what was seen on the way that a user should know."""
+    """The segments of one log in order of their offsets, and notes for the user."""
 
     segments: tuple[Segment, ...]
     notes: tuple[str, ...]
 
 
 def list_segments(paths: StorePaths) -> SegmentListing:
-    """Find the segment files that one path or several stand for.
+    """Return the segment files that one path or several stand for.
 
     Parameters
     ----------
     paths : path or sequence of paths
-        A store root, a ``commitlog`` directory, a segment file, or several of these that together are one log, as in a
+        A store root, a ``commitlog`` directory, a segment file, or several of these that form one log together, as in a
         store with several commit log paths (RocketMQ 4.9.2 and later: ``MultiPathMappedFileQueue``). Also RocketMQ's
-        own form of these, ``/a/commitlog,/b/commitlog``, if there is no file of that name; and ``file://`` URLs.
+        notation for these, ``/a/commitlog,/b/commitlog``, if no file has that name; and ``file://`` URLs.
 
     Returns
     -------
     SegmentListing
-        Files with names that are no offsets, and empty files at the end, are noted and left out.
+        Files whose names are not offsets, and empty files at the end, are left out with a note.
 
     Raises
     ------
     StoreNotFoundError
-        If there is nothing at a path, or no segment at any of them.
+        If nothing exists at a path, or there is no segment at any of them.
     SegmentLayoutError
-        If a file given by its own name has no segment's name, or two files claim the same offset.
+        If a file given by its own name is not named like a segment, or two files claim the same offset.
     UnsupportedStoreError
-        If a path is a URL of another scheme, or it is a store that is not supported, see `store_core.files.store_kind`.
+        If a path is a URL of another scheme, or a store that is not supported, see `store_core.files.store_kind`.
     StoreAccessError
         If a directory may not be read.
     """
@@ -94,12 +94,12 @@ def list_segments(paths: StorePaths) -> SegmentListing:
 
 
 def store_roots(paths: StorePaths) -> tuple[Path, ...]:
-    """Return the directories that may be roots of the stores at some paths: where queues and configuration may be.
+    """Return the directories that may be the roots of the stores at some paths, with queues and configuration.
 
     Raises
     ------
     StoreNotFoundError
-        If there is nothing at a path.
+        If nothing exists at a path.
     """
     directories = [place if place.is_dir() else place.parent for place in _places(paths)]
     return tuple(dict.fromkeys(path if (path / COMMIT_LOG).is_dir() else path.parent for path in directories))
@@ -114,7 +114,7 @@ def _places(paths: StorePaths) -> list[Path]:
 
 
 def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
-    """Report that there is no segment; and of stores nearby, or else of the first things that are there instead."""
+    """Return the error that there is no segment, with stores nearby, or else the first entries that were skipped."""
     text = (
         f"nothing to read: no segment file in {', '.join(map(str, places))} ({_NAME_RULE}; a store root has them in "
         f"{COMMIT_LOG}/)."
@@ -126,7 +126,7 @@ def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundEr
 
 
 def _stores_near(place: Path) -> Iterator[str]:
-    """Return the roots of stores above a path, and among the first entries of two levels below it."""
+    """Yield the roots of stores directly above a path, and among the first entries of two levels below it."""
     above = [] if place.name == COMMIT_LOG else [place.parent]
     below = (sorted(islice(place.glob(level), _MOST_LOOKED_AT)) for level in ("*", "*/*"))
     near = (path for paths in (above, *below) for path in paths if path.name != COMMIT_LOG)
@@ -143,7 +143,7 @@ def _order(segment: Segment) -> tuple[int, str]:
 
 
 def _resolve(text: str) -> list[Path]:
-    """Turn one given path into files and directories that exist."""
+    """Resolve one given path to existing files and directories."""
     local = _without_scheme(text)
     if local and _exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
@@ -161,13 +161,13 @@ def _resolve(text: str) -> list[Path]:
 
 
 def _tried(text: str, local: str) -> str:
-    """Report the path that was looked for, if it is not what was given."""
+    """Return the path that was tried as an addition to an error, if it differs from the one given."""
     absolute = os.path.abspath(local)  # noqa: PTH100 -- as above
     return "" if absolute == text else f"; tried {absolute!r}"
 
 
 def _exists(path: str) -> bool:
-    """Return whether something is there; what the system can't even look up is not."""
+    """Return whether a path exists; one that the system can't even look up does not."""
     try:
         return os.path.exists(path)  # noqa: PTH110 -- Path.exists raises where a path is too long
     except ValueError:
@@ -175,7 +175,7 @@ def _exists(path: str) -> bool:
 
 
 def _without_scheme(text: str) -> str:
-    """Take a ``file:`` URL apart, and refuse URLs of other schemes.
+    """Return the path in a ``file:`` URL, and refuse URLs of other schemes.
 
     Percent signs are decoded if the decoded path exists: Hadoop writes URLs without encoding them.
     """
@@ -214,7 +214,7 @@ def _segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
                 size = entry.stat().st_size
                 is_file = entry.is_file()
             except FileNotFoundError:
-                continue  # deleted since the directory was read: retention, or a link to nowhere
+                continue  # deleted by retention since the directory was read, or a dangling link
             if start_offset is not None and is_file and start_offset + size <= _LAST_OFFSET:
                 yield Segment(entry.path, start_offset, size)
             else:
@@ -223,7 +223,7 @@ def _segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
 
 
 def _warning(name: str) -> str:
-    """Warn of names that RocketMQ takes for start offsets all the same (``MappedFile``: ``Long.parseLong``)."""
+    """Return a warning for names that RocketMQ still takes for start offsets (``MappedFile``: ``Long.parseLong``)."""
     is_short = re.fullmatch("[0-9]{1,19}", name) is not None
     return f" RocketMQ would load it: if it is a segment, rename it to {int(name):020d}." if is_short else ""
 
@@ -247,7 +247,7 @@ def _single_file(path: Path) -> Segment:
 
 
 def _name_it_should_have(path: Path, size: int) -> str:
-    """Ask the file's first record for its place, and believe it if the record is sound."""
+    """Return advice on a file's right name, by the offset that its first record holds if that record is sound."""
     if not path.is_file():
         return " It is not a file."
     with open_segment(Segment(str(path), 0, size)) as segment:
@@ -263,7 +263,7 @@ def _name_it_should_have(path: Path, size: int) -> str:
 
 
 def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
-    """Leave out a file that was given twice; refuse two files that claim the same offset."""
+    """Drop a file that was given twice; refuse two files that claim the same offset."""
     kept: list[Segment] = []
     for segment in segments:
         if not kept or kept[-1].start_offset != segment.start_offset:
@@ -287,9 +287,9 @@ def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segme
 
 
 def usual_size(segments: Sequence[Segment]) -> int:
-    """Return the segment size of the store, in bytes, as most files and most distances between names tell it.
+    """Return the segment size of the store, in bytes: the commonest among file sizes and distances between names.
 
-    RocketMQ takes it from its configuration (``mappedFileSizeCommitLog``), which may not have come along.
+    RocketMQ takes it from its configuration (``mappedFileSizeCommitLog``), which may not be at hand.
     """
     votes = Counter(segment.size for segment in segments)
     votes.update(after.start_offset - before.start_offset for before, after in pairwise(segments))
@@ -297,10 +297,10 @@ def usual_size(segments: Sequence[Segment]) -> int:
 
 
 def layout_problems(segments: Sequence[Segment]) -> tuple[SegmentLayoutError, ...]:
-    """Say where consecutive files do not follow each other as those of one log do.
+    """Return an error for each place where consecutive files do not join as those of one log do.
 
     RocketMQ refuses to load a log with a file of another size (4.5 and later, ``MappedFileQueue.load``). A last file
-    that is too short is not a problem of the layout: it can be a copy that was cut where a record ends.
+    that is too short is not a layout problem: it can be a copy that was cut where a record ends.
     """
     size = usual_size(segments)
     problems = [_pair_problem(before, after, size) for before, after in pairwise(segments)]

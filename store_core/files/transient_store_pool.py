@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write buffers outside the page cache."""
+"""A pool of write buffers outside the page cache."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _LOW_WATER: Final = 0.4
 
 
 def anonymous_memory(size: int) -> memoryview:
-    """Take `size` writable bytes, zero at first; memory is used only for the pages that are touched."""
+    """Return `size` writable bytes, initially zero; only pages that are touched use memory."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     return memoryview(mmap.mmap(-1, size, flags=flags))
 
 
 class TransientStorePool:
-    """A few buffers of a segment's size: appends go into one, and a commit moves them to the file.
+    """A few buffers of a segment's size: appends go into a buffer, and a commit copies them to the file.
 
     RocketMQ (``TransientStorePool``, option ``transientStorePoolEnable``) locks its buffers in memory; here they are
-    ordinary memory, which Linux may swap. What is in a buffer and not committed is lost with the process.
+    ordinary memory, which Linux may swap. Bytes in a buffer that are not committed are lost with the process.
 
     Parameters
     ----------
     pool_size : int
-        Buffers (``transientStorePoolSize``, 5).
+        Number of buffers (``transientStorePoolSize``, 5).
     file_size : int
         Bytes of each.
     """
@@ -44,11 +44,11 @@ class TransientStorePool:
 
     @property
     def available_buffers(self) -> int:
-        """Buffers that nobody has."""
+        """Number of free buffers."""
         return len(self._free)
 
     def borrow(self) -> memoryview | None:
-        """Take a buffer; None when all are out, and then a segment goes without. It may hold old bytes."""
+        """Take a free buffer, which may hold old bytes; None if none is left, and the segment does without."""
         with self._lock:
             buffer = self._free.popleft() if self._free else None
             left = len(self._free)
@@ -62,6 +62,6 @@ class TransientStorePool:
             self._free.appendleft(buffer)
 
     def destroy(self) -> None:
-        """Let go of the free buffers."""
+        """Drop the free buffers."""
         with self._lock:
             self._free.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New directories whose names are not on disk yet: synced when they are needed, each once for all that is in it."""
+"""Record of new directories whose names are not on disk yet, so that each parent is synced once for all of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["UnsyncedNames"]
 
 
 class UnsyncedNames:
-    """Directories in which other directories were made since they were last synced.
+    """Directories in which subdirectories were created since they were last synced.
 
-    A sync waits for the file system's journal, some milliseconds. A store that makes thousands of queues would wait
-    twice for each before the first unit is in; when queues are flushed together, one wait is for most of them.
+    A sync waits a few milliseconds for the file system's journal. A store that creates thousands of queues would wait
+    twice for each before its first unit is written; when queues are flushed together, one wait covers most of them.
 
-    It is safe to make and to sync from several threads.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -27,31 +27,32 @@ class UnsyncedNames:
         self._made: dict[Path, object] = {}
 
     def __contains__(self, directory: Path) -> bool:
-        """Whether directories were made in it since it was last synced."""
+        """Return whether directories were created in it since it was last synced."""
         with self._lock:
             return directory in self._made
 
     def make(self, directory: Path) -> None:
-        """Make a directory in one that is there, unless it is there too; `sync` of it brings its name to disk.
+        """Create a directory in an existing one, unless it exists; `sync` of it makes its name durable.
 
         Raises
         ------
         OSError
-            As the system says.
+            As the system reports.
         """
         with self._lock:
-            # Together, so that nobody finds the directory before the note.
+            # Under one lock, so that no thread finds the directory before it is recorded.
             directory.mkdir(exist_ok=True)
             self._made[directory.parent] = object()
 
     def sync(self, directory: Path, sync_one: Callable[[Path], None]) -> None:
-        """Sync a directory, and those above it in which names were made.
+        """Sync a directory, and those above it in which directories were created.
 
         Parameters
         ----------
         directory : Path
         sync_one : callable
-            Brings the names in one directory to disk. What it raises is passed on, and the directory stays noted.
+            Makes the names in one directory durable. If it raises, the error is passed on and the directory stays
+            recorded.
         """
         with self._lock:
             above = [(each, self._made[each]) for each in directory.parents if each in self._made]
@@ -59,6 +60,6 @@ class UnsyncedNames:
         for each, note in ((directory, made), *above):
             sync_one(each)
             with self._lock:
-                # Another note is of a name that was made meanwhile.
+                # Another object means that a directory was created in it meanwhile.
                 if self._made.get(each) is note:
                     self._made.pop(each, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that works beside its caller, a few pieces behind."""
+"""A thread that does its caller's work in order, at most a few pieces behind."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["WorkerThread"]
 
 
 class WorkerThread:
-    """Does pieces of work in their order, in a thread of its own.
+    """Does pieces of work in order, in a thread of its own.
 
     Parameters
     ----------
     name : str
     most_waiting : int
-        Pieces that are not done yet when another one is taken; whoever brings it waits for those before them.
+        Most unfinished pieces when another one is accepted; its caller waits until there are no more.
     """
 
     def __init__(self, name: str, most_waiting: int) -> None:
@@ -30,15 +30,15 @@ class WorkerThread:
         self._waiting: deque[Future[object]] = deque()
 
     def take(self, work: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401 -- whatever `work` takes
-        """Have a piece of work done soon; what failed before is raised, and nothing is taken then."""
+        """Queue a piece of work; raise the error of an earlier piece instead, if there is one."""
         self.wait(self._most_waiting)
         self._waiting.append(self._executor.submit(work, *arguments))
 
     def wait(self, most_waiting: int = 0) -> None:
-        """Wait until all is done, but for some pieces; what failed is raised."""
+        """Wait until at most `most_waiting` pieces are unfinished; raise the error of one that failed."""
         while len(self._waiting) > most_waiting:
             self._waiting.popleft().result()
 
     def close(self) -> None:
-        """Wait until all is done, whatever came of it, and end the thread."""
+        """Wait until all pieces are finished, failed or not, and end the thread."""
         self._executor.shutdown()

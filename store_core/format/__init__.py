@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bytes are: records, units, properties; no files, no clock."""
+"""The format of the store's bytes: records, units, properties; no files, no clock."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies that the producer compressed."""
+"""Decompression of bodies that the producer compressed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from store_core.format.sys_flag import CompressionType
 __all__ = ["MAX_EXPANDED_BODY", "BodyTooLargeError", "expand_body"]
 
 MAX_EXPANDED_BODY: Final = 64 << 20
-"""Most bytes one body may expand to: sixteen times what a broker takes by default (``maxMessageSize`` 4 MiB)."""
+"""Most bytes one body may expand to: sixteen times the broker's default limit (``maxMessageSize``, 4 MiB)."""
 
 _CODECS: Final = {CompressionType.LZ4: "lz4", CompressionType.ZSTD: "zstd"}
 _CHUNK: Final = 1 << 20
@@ -31,20 +31,20 @@ def expand_body(body: bytes, compression: CompressionType, limit: int = MAX_EXPA
     body : bytes
         As stored: a zlib stream, an LZ4 frame or a zstd frame.
     compression : CompressionType
-        How it is packed; NONE gives it back unchanged.
+        How it is compressed; NONE returns it unchanged.
     limit : int
         Most bytes to accept.
 
     Raises
     ------
     BodyTooLargeError
-        If it would expand to more than `limit` bytes; no more than that is ever held.
+        If it would expand to more than `limit` bytes; never more than that is held in memory.
     ValueError
-        If it is not whole or not of that format.
+        If it is incomplete or not of that format.
 
     Notes
     -----
-    RocketMQ 4.9.4 and later: ``ZlibCompressor``, ``Lz4Compressor``, ``ZstdCompressor``; older releases know zlib only.
+    RocketMQ 4.9.4 and later: ``ZlibCompressor``, ``Lz4Compressor``, ``ZstdCompressor``; older releases have zlib only.
     """
     if compression is CompressionType.NONE:
         return body

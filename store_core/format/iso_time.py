@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times for people: ISO 8601 in UTC, to the millisecond."""
+"""Times as readable text: ISO 8601 in UTC, to the millisecond."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["iso_time"]
 
 _NOT_A_TIME: Final = np.iinfo(np.int64).min
-"""The one number of 64 bits that numpy takes for no time at all."""
+"""The one 64-bit number that numpy treats as not a time (NaT)."""
 
 
 def iso_time(milliseconds: int) -> str:
@@ -19,7 +19,7 @@ def iso_time(milliseconds: int) -> str:
     Parameters
     ----------
     milliseconds : int
-        Since 1970, as stores keep times; any number of 64 bits, for the bytes of a store may hold any.
+        Since 1970, as stores hold times; any 64-bit number, since a store's bytes may hold any.
 
     Examples
     --------

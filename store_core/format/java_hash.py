@@ -27,7 +27,7 @@ def hash_code(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """Return the tags code of a message: the hash of its TAGS, 0 without any.
+    """Return the tags code of a message: the hash of its TAGS, 0 without tags.
 
     RocketMQ: ``MessageExtBrokerInner.tagsString2tagsCode``; the whole string is hashed, multi-tag topics included.
     """
@@ -35,7 +35,7 @@ def tags_code(tags: str | None) -> int:
 
 
 def positive_hash(hash_code: int) -> int:
-    """Make a key's hash positive; the one that has no positive becomes 0 (``IndexFile.indexKeyHashMethod``).
+    """Make a key's hash positive; -2**31, which has no positive, becomes 0 (``IndexFile.indexKeyHashMethod``).
 
     >>> positive_hash(-3), positive_hash(-(2**31))
     (3, 0)

@@ -15,17 +15,17 @@ LONG_BITS: Final = 64
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _LAST_UNIT: Final = "\uffff"
 _MOST_DIGITS: Final = 4000
-"""Python refuses to convert much longer texts; their value is read from the end, leading zeros being harmless."""
+"""Python refuses to convert much longer texts; their last digits are read, if all before are zeros."""
 
 
 def parse_java_int(text: str, bits: int) -> int:
-    """Read a decimal integer as ``Short.parseShort``, ``Integer.parseInt`` and ``Long.parseLong`` do.
+    """Parse a decimal integer as ``Short.parseShort``, ``Integer.parseInt`` and ``Long.parseLong`` do.
 
     Parameters
     ----------
     text : str
-        A sign or none, then one digit or more of any script; nothing else, no blanks either. Java looks at UTF-16
-        units, so digits beyond U+FFFF are none.
+        An optional sign, then one or more digits of any script; nothing else, and no blanks. Java reads UTF-16 units,
+        so digits beyond U+FFFF do not count as digits.
     bits : int
         Width of the integer: 16, 32 or 64.
 

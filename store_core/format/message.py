@@ -45,7 +45,7 @@ class MessageExt:
         ``ip:port``, IPv6 as ``[ip]:port``.
     properties : mapping of str to str
     body : bytes
-        As stored: compressed if the sys_flag says so.
+        As stored; compressed if a bit of sys_flag says so.
     body_crc, flag, sys_flag, reconsume_times, prepared_transaction_offset, magic_code : int
         As stored; signed.
     msg_id : str
@@ -89,17 +89,17 @@ class MessageExt:
 
     @property
     def tags_code(self) -> int:
-        """Hash of the tags, 0 without; see `store_core.format.java_hash.tags_code`."""
+        """Hash of the tags, 0 without tags; see `store_core.format.java_hash.tags_code`."""
         return java_hash.tags_code(self.tags)
 
     @property
     def transaction_type(self) -> TransactionType:
-        """What the record is to a transaction."""
+        """The record's part in a transaction."""
         return TransactionType.of(self.sys_flag)
 
     @property
     def compression(self) -> CompressionType:
-        """How the body is packed."""
+        """How the body is compressed."""
         return CompressionType.of(self.sys_flag)
 
 
@@ -111,7 +111,7 @@ class Message:
     ----------
     topic : str
     body : bytes or None
-        Stored as it is; None is stored as empty where the release allows it.
+        Stored as it is; None is stored as empty if the release allows it.
     queue_id : int
     tags : str or None
         Becomes property TAGS.
@@ -124,11 +124,11 @@ class Message:
     sys_flag : int
         See `MessageSysFlag`; the store adds the bits of the host widths.
     born_timestamp : int or None
-        Producer's clock, ms; None stands for the store's clock at the put.
+        Producer's clock, ms; None takes the store's clock at the put.
     born_host : tuple of str and int
         Producer's address and port.
     store_host : tuple of str and int, or None
-        Broker's address and port; None stands for that of the store.
+        Broker's address and port; None takes the store's.
     reconsume_times : int
     prepared_transaction_offset : int
         Of a commit or rollback record: physical offset of the half message.
@@ -137,8 +137,8 @@ class Message:
     wait_store_msg_ok : bool
         Whether the put waits for a synchronous flush and for replicas; False becomes property WAIT.
     properties_string : str or bytes or None
-        The properties exactly as a client sent them; if given they are stored so, and `properties` is only what the
-        store looks at. Without `properties` that is the string, parsed.
+        The properties exactly as a client sent them; if given they are stored so, and the store only reads
+        `properties`, or without them the parsed string.
     """
 
     topic: str
@@ -170,7 +170,7 @@ class Message:
         )
 
     def may_have(self, *names: str) -> bool:
-        """Report quickly whether one of some properties may be there: False is certain, True is worth a look."""
+        """Return quickly whether any of some properties may be present: False is certain, True needs a check."""
         if self.has_named_properties:
             given = self.properties or ()
             return any(name in given or (name in _ARGUMENTS and self._has_argument(name)) for name in names)
@@ -187,7 +187,7 @@ class Message:
         return (self.tags if name == properties.TAGS else self.keys) is not None
 
     def property_map(self) -> dict[str, str | None]:
-        """Return the properties named by arguments, in the order in which a producer in Java puts them.
+        """Return the properties given by arguments, in the order in which a Java producer puts them.
 
         That is TAGS, KEYS, WAIT, then `properties`, then DELAY. An argument wins over an item of `properties`.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names that somebody may have meant by one that is not known."""
+"""Suggestions of known names for one that is unknown."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST_SHOWN: Final = 5
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return the question whether the nearest of some names was meant; empty if none is near.
+    """Return a question that suggests the nearest of some names; empty if none is near.
 
-    Case does not count.
+    Case is ignored.
 
     Examples
     --------
@@ -30,6 +30,6 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def known_names(names: Collection[str]) -> str:
-    """Return the first of some names in a list that ends with how many more there are."""
+    """Return the first of some names as a list that ends with how many more there are."""
     shown = ", ".join(sorted(names)[:_MOST_SHOWN])
     return f"{shown} and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else shown

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties string of a record: ``name 1 value 2 name 1 value 2 ...`` in UTF-8.
 
-This module is the readable definition; `store_core.format.columnar.property_columns` does the same for many records at
-once.
+This module is the readable definition; `store_core.format.columnar.property_columns` parses many records at once.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ class PropertyParser(Enum):
 def decode_text(data: bytes) -> str:
     r"""Decode UTF-8 as Java's ``new String(bytes, UTF_8)`` does: malformed bytes become U+FFFD, nothing raises.
 
-    Java and Python agree on how many U+FFFD stand for malformed bytes, but for encoded surrogates: one for each in
-    Java.
+    Java and Python agree on how many U+FFFD replace malformed bytes, except for encoded surrogates: one each in Java.
 
     Examples
     --------
@@ -73,14 +71,14 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
-    r"""Parse a properties string; of a name that comes twice the last value wins.
+    r"""Parse a properties string; if a name occurs twice the last value wins.
 
     Parameters
     ----------
     text : str
         The properties field, decoded.
     parser : PropertyParser
-        The rule of the release that is to be followed.
+        The rule of the release to follow.
 
     Examples
     --------
@@ -104,12 +102,12 @@ def _split_exact(item: str) -> tuple[str, str] | None:
 
 
 def split_keys(keys: str) -> list[str]:
-    """Split the KEYS property at blanks; empty keys vanish (``IndexService.buildIndex``)."""
+    """Split the KEYS property at blanks; empty keys are dropped (``IndexService.buildIndex``)."""
     return [key for key in keys.split(KEY_SEPARATOR) if key]
 
 
 def property_crc_digits(crc: int) -> str:
-    """Write a CRC as the property ``__CRC32#`` has it: ten decimal digits, least significant first.
+    """Return a CRC as the property ``__CRC32#`` holds it: ten decimal digits, least significant first.
 
     RocketMQ 5.2.0 and later: ``MessageDecoder.createCrc32``.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a segment, and where they lie in the log: what every walk is given."""
+"""The bytes of a segment and their place in the log: what every walk works on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places after damage that may be records: found by their magic codes, and judged many at once.
+"""Positions after damage that may be records: found by their magic codes, and checked many at once.
 
-A hostile body can be full of magic codes. So a block in which one is found is looked at as a whole: what does not claim
-its own place, or does not add up, is sorted out by numpy and never seen one by one.
+A hostile body can be full of magic codes. So a block in which one is found is checked as a whole: numpy rejects what
+does not claim its own position, or does not add up, without looking at each one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
 
 
 class CandidateFinder:
-    """Finds what looks like a record: a magic code, a physical offset equal to its place, parts that add up.
+    """Finds what looks like a record: a magic code, a physical offset equal to its position, parts that add up.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class CandidateFinder:
             begin = self._end
 
     def _next_magic(self, begin: int) -> int | None:
-        """Find the next magic code, and return where its record would start; the quick way over bytes without any."""
+        """Return where the record of the next magic code would start; skips bytes without one quickly."""
         position, size = begin + _MAGIC_POSITION, self._raw.size
         while position < size:
             position = max(self._next_data(position), position)
@@ -84,7 +84,7 @@ class CandidateFinder:
 
 
 def _magics(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Report at which positions of `data`, but its last three, a magic code of a message stands."""
+    """Return for each position of `data`, except the last three, whether a message's magic code is there."""
     is_magic: npt.NDArray[np.bool_] = (data[:-3] == 0xDA) & (data[1:-2] == 0xA3)  # noqa: PLR2004 -- the bytes of 0xDAA320A7 and 0xDAA320AB
     is_magic &= data[2:-1] == 0x20  # noqa: PLR2004
     last = data[3:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a log ends, judged by its last segment alone, while a writer may be at work on it."""
+"""The end of a log, found from its last segment alone, while a writer may be appending to it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["LogEnd", "find_log_end", "find_tail_end"]
 
 _STRETCHES: Final = 64
-"""How many stretches of sound records a torn tail is followed back through."""
+"""Through how many stretches of sound records a torn tail is followed back."""
 
 _TAIL_CHUNK: Final = 1 << 20
-"""Bytes in which the end of a torn tail is looked for at a time."""
+"""Bytes per step in the search for the end of a torn tail."""
 
 _LAST_RECORDS: Final = 1 << 16
-"""How many of the last records are measured to see whether the end can be trusted: more than 4 MiB of body can hold."""
+"""How many of the last records are measured to see if the end can be trusted: more than fit into a 4 MiB body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class LogEnd:
     reason : StopReason
         Why there is no record at `position`.
     stale : int
-        Position of the first sound record after it that is older, so no data; -1 without any.
+        Position of the first sound record after it that is older, and so stale; -1 without any.
     chain : Chain or None
-        The segment's chain, kept as far as it was followed, for the next reader of the same bytes.
+        The segment's chain, as far as it was followed, for the next reader of the same bytes.
     """
 
     position: int
@@ -53,12 +53,12 @@ class LogEnd:
 
 
 def find_log_end(segment: SegmentView, *, verify_crc: bool) -> LogEnd:
-    """Find the end of a log whose last segment this is.
+    """Find the end of a log in its last segment.
 
-    A writer that died leaves a torn tail: a record in part, or, when pages reached the disk out of order, whole records
-    with wrong bodies. A tail is torn only if no sound record that is newer follows; otherwise it is damage in the
-    middle, and the log ends further on. A writer may be at work: what it appends meanwhile is found or not, and is
-    never taken for damage.
+    A writer that died leaves a torn tail: a partial record, or, if pages reached the disk out of order, whole records
+    with wrong bodies. A tail is torn only if no newer sound record follows; otherwise it is damage in the middle, and
+    the log ends further on. A writer may be appending: what it adds meanwhile is found or not, but never taken for
+    damage.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool) -> LogEnd:
 
     Notes
     -----
-    RocketMQ 5.3.3, ``CommitLog.recoverNormally`` and ``recoverAbnormally``, end the log at the first record that fails,
-    whatever follows, and truncate the rest.
+    RocketMQ 5.3.3 (``CommitLog.recoverNormally``, ``recoverAbnormally``) ends the log at the first record that fails,
+    whatever follows, and truncates the rest.
     """
     chain = Chain(segment).followed()
     rest = _Rest(chain)
@@ -83,7 +83,7 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool) -> LogEnd:
 
 
 class _Rest:
-    """What follows a chain in the last segment: nothing as a rule.
+    """What follows a chain in the last segment, which is usually nothing.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class _Rest:
     is_clean : bool
         Whether no damage was found.
     stop, reason, stale
-        As of `Salvage`.
+        As in `Salvage`.
     """
 
     def __init__(self, chain: Chain) -> None:
@@ -108,7 +108,7 @@ class _Rest:
 
 
 def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
-    """Find where the bytes end that lie after a log's end and are neither zeros nor records of an earlier time.
+    """Find the end of the bytes after a log's end that are neither zeros nor records of an earlier time.
 
     Parameters
     ----------
@@ -134,16 +134,16 @@ def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
 
 
 def _ends_sound(chain: Chain) -> bool:
-    """Return whether the last records are sound, so that a chain that measured none came to the right end.
+    """Return whether the last records are sound, so that a chain followed without measuring ends in the right place.
 
-    Before them, a record whose parts do not add up has a size that led on to others: it does not move the end.
+    An earlier record whose parts do not add up has a size that led on to others, so it does not change the end.
     """
     raw, start_offset = chain.segment.raw, chain.segment.start_offset
     return all(measure(Heads(raw, run.starts[-_LAST_RECORDS:]), start_offset).sound.all() for run in chain.kept[-1:])
 
 
 def _torn_tail(raw: npt.NDArray[np.uint8], tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:
-    """Find the first of the last records that all have wrong bodies; damage between them is part of the tail."""
+    """Find the start of a tail of records that all have wrong bodies; damage between them is part of the tail."""
     torn: tuple[int, StopReason] | None = None
     while tail:
         part = tail.pop()

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a segment holds after its chain breaks: sound records, and the ranges between them that are none.
+"""The sound records that a segment holds after its chain breaks, and the damaged ranges between them.
 
 Records are found by following lengths and are measured, see `store_core.format.record.scan`. Where that fails, the next
-one is
-*searched for*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that add up,
-and the checksum of its body. That is as sure as it gets and not certain: a body may hold a copy of a record that fits
-its place. So the broken record's own idea of its end is tried first, and its inside is not searched where its head
-vouches for its size. The result depends on nothing but the bytes: readers of different parts of a segment see the same.
+one is *searched for*, and has to prove itself: the magic code, a physical offset equal to its position, lengths that
+add up, and the checksum of its body. That is the best evidence there is, but not certain: a body may hold a copy of a
+record that fits its place. So the end that the broken record claims is tried first, and its inside is not searched if
+its head confirms its size. The result depends only on the bytes: readers of different parts of a segment get the same.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ __all__ = ["Damage", "Salvage", "store_timestamps"]
 _SEGMENT_START: Final = Place()
 
 _LONGEST_WINDOW: Final = 256 << 20
-"""Bytes walked in one go: the starts in them are all that is held, 8 bytes per record."""
+"""Most bytes walked in one step: only the starts in them are held, 8 bytes per record."""
 
 _SHORTEST_WINDOW: Final = 4 << 10
-"""Bytes walked first, then twice as many each time: damage everywhere costs no more than its bytes."""
+"""Bytes walked in the first step, doubled each time, so that frequent damage costs no more than its bytes."""
 
 _MAGIC_LENGTH: Final = 4
 
@@ -48,7 +47,7 @@ _I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
 _I64: Final = struct.Struct(">q")
 _LONGEST_TAIL: Final = 2 * 0x7FFF
-"""Bytes that topic and properties can take together: both lengths are signed and of two bytes at most."""
+"""Most bytes of topic and properties together: both lengths are signed and at most two bytes wide."""
 
 
 _MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
@@ -61,7 +60,7 @@ _STORE_TIMESTAMP_POSITION_V6: Final = field_position(head_dtype(_BORN_HOST_V6), 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no records.
+    """A range of bytes that are not records.
 
     Attributes
     ----------
@@ -70,7 +69,7 @@ class Damage:
     check : RecordCheck
         Why there is no record at `begin`.
     is_followed : bool
-        Whether something sound stands at `end`; else it is the end of the bytes.
+        Whether a sound record is at `end`; else it is the end of the bytes.
     """
 
     begin: int
@@ -80,24 +79,24 @@ class Damage:
 
 
 def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Read the store times of records, in ms, shape (n,)."""
+    """Return the store times of records, in ms, shape (n,)."""
     return Heads(raw, starts).column("store_timestamp").astype(np.int64, copy=False)
 
 
 class Salvage:
-    """Finds sound records and damage in a segment, from any place on.
+    """Finds sound records and damage in a segment, from any position on.
 
     Parameters
     ----------
     segment : SegmentView
-        The segment up to where it is to be read.
+        The segment, up to where it is to be read.
     only_newer : bool
         For the last segment of a log, where bytes after the write position can be whole records of an earlier time
-        (recovery moves the position back and clears nothing): a record found by searching must not be older than the
-        last sound one before the damage.
+        (recovery moves the position back without clearing): a record found by searching must not be older than the last
+        sound one before the damage.
     is_growing : bool
-        Whether a writer may be at work: what looks like damage is looked at again once the next sound record is found.
-        The end of the bytes is no end of the log then.
+        Whether a writer may be appending: what looks like damage is checked again once the next sound record is found,
+        and the end of the bytes is not taken for the end of the log.
 
     Attributes
     ----------
@@ -106,7 +105,7 @@ class Salvage:
     reason : StopReason
         Why it ended there.
     stale : int
-        Position of the first sound record that was passed over because it is older; -1 without any.
+        Position of the first sound record that was skipped because it is older; -1 without any.
     """
 
     def __init__(self, segment: SegmentView, *, only_newer: bool = False, is_growing: bool = False) -> None:
@@ -121,8 +120,8 @@ class Salvage:
         self._candidates = CandidateFinder(segment)
         self._last_sound = -1
         self._unread = 2 * segment.size
-        """Bytes of bodies that searching may still read. Sound candidates overlap only in a file that was made to keep
-        us busy; without this bound its cost would grow with the square of its size."""
+        """Bytes of bodies that searching may still read. Sound candidates overlap only in a malicious file, whose cost
+        would grow with the square of its size without this bound."""
 
     def parts(self, place: Place = _SEGMENT_START, until: int | None = None) -> Iterator[Run | Damage]:
         """Yield sound records and damaged ranges in ascending order.
@@ -130,9 +129,9 @@ class Salvage:
         Parameters
         ----------
         place : Place
-            Where to begin: the segment's first byte, or where a chain of sound records broke.
+            Where to start: the segment's first byte, or where a chain of sound records broke.
         until : int, optional
-            Where to stop: records and damage that start at or after it are left out. What is found before is the same.
+            Where to stop: records and damage that start at or after it are omitted. What is found before is unaffected.
         """
         self.stop, self.reason = place.position, StopReason.LIMIT
         self._last_sound = place.last_sound
@@ -164,8 +163,8 @@ class Salvage:
     def _is_end(self, found: Scan) -> bool:
         """Return whether the segment ends here, with a blank record or with too few zeros for any record.
 
-        A writer gives a blank record the size of all that is left. One of another size ends the segment too, as it does
-        for RocketMQ (before 5.3.2), unless a newer record behind it shows that it is damage.
+        A writer gives a blank record the size of the rest of the file. One of another size ends the segment too, as in
+        RocketMQ (before 5.3.2), unless a newer record after it shows that it is damage.
         """
         room = self._raw.size - found.stop
         if found.reason is StopReason.END_OF_FILE:
@@ -173,10 +172,10 @@ class Salvage:
         return found.reason is StopReason.UNWRITTEN and room < MIN_RECORD_SIZE and not self._raw[found.stop :].any()
 
     def _damage(self, begin: int) -> Damage | None:
-        """Measure the damage at `begin`; None if a writer has finished the record meanwhile.
+        """Measure the damage at `begin`; None if a writer has completed the record meanwhile.
 
-        A record found behind `begin` was written after the one at `begin`. So if that one is still broken when the
-        other is there, it stays so.
+        A record found after `begin` was written later than the one at `begin`. So if that one is still broken when the
+        other exists, it stays broken.
         """
         check = check_record(self._data, begin, self._start_offset)
         end = self._resume(begin)
@@ -190,26 +189,26 @@ class Salvage:
         return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
 
     def _closes(self, position: int) -> bool:
-        """Return whether the blank record at a position has the size of all that is left."""
+        """Return whether the blank record at a position has the size of the rest of the file."""
         size: int = _I32.unpack_from(self._data, position)[0]
         return size == self._raw.size - position
 
     def _resume(self, begin: int) -> int | None:
-        """Find where the log goes on behind damage."""
+        """Find where the log continues after damage."""
         for end in (self._claimed_end(begin), self._measured_end(begin)):
             if begin < end <= self._raw.size and self._stands(end):
                 return end
         return self._search(self._vouched_end(begin) or begin + 1, only_newer=self._only_newer)
 
     def _claimed_end(self, begin: int) -> int:
-        """Return the end by the size field, 0 if it is none."""
+        """Return the end by the size field, 0 if that is not a size."""
         if begin + BLANK_SIZE > self._raw.size:
             return 0
         size: int = _I32.unpack_from(self._data, begin)[0]
         return begin + size if size >= BLANK_SIZE else 0
 
     def _head_end(self, begin: int) -> int:
-        """Return the end of the head of what calls itself a message and is in its place, else 0."""
+        """Return the end of the head if it has a message's magic code and is in its place, else 0."""
         if begin + MIN_RECORD_SIZE > self._raw.size or not self._is_in_place(begin):
             return 0
         end = begin + head_size(_I32.unpack_from(self._data, begin + _SYS_FLAG_POSITION)[0])
@@ -237,13 +236,13 @@ class Salvage:
     def _vouched_end(self, begin: int) -> int:
         """Return the end by the size field if the head is in its place and its body length fits the size, else 0.
 
-        That is what a writer leaves that died inside a body: nothing in there is a record, whatever it looks like.
+        A writer that died inside a body leaves this: nothing in there is a record, whatever it looks like.
         """
         body_end, end = self._body_end(begin), self._claimed_end(begin)
         return end if body_end and 0 <= end - body_end <= _LONGEST_TAIL + _MAGIC_LENGTH else 0
 
     def _stands(self, position: int) -> bool:
-        """Return whether the log can go on where a broken record says that it ends."""
+        """Return whether the log can continue where a broken record claims to end."""
         if position == self._raw.size:
             return not self._is_growing
         reason = check_record(self._data, position, self._start_offset).reason
@@ -252,7 +251,7 @@ class Salvage:
         return reason is StopReason.END_OF_FILE and not self._only_newer and self._closes(position)
 
     def _search(self, begin: int, *, only_newer: bool) -> int | None:
-        """Find the first record at or behind `begin` that proves itself."""
+        """Find the first record at or after `begin` that proves itself."""
         window = _SHORTEST_WINDOW
         position = self._candidates.next(begin)
         while position is not None:
@@ -277,11 +276,11 @@ class Salvage:
         return check_record(self._data, position, self._start_offset, verify_crc=True).reason is None
 
     def _is_new(self, position: int) -> bool:
-        """Return whether a record is not older than the last sound one that the walk came by."""
+        """Return whether a record is not older than the last sound one of the walk."""
         return self._last_sound < 0 or self._store_timestamp(position) >= self._store_timestamp(self._last_sound)
 
     def _store_timestamp(self, position: int) -> int:
-        """Read the store time of one record, in ms."""
+        """Return the store time of one record, in ms."""
         is_v6 = _I32.unpack_from(self._data, position + _SYS_FLAG_POSITION)[0] & _BORN_HOST_V6
         at = position + (_STORE_TIMESTAMP_POSITION_V6 if is_v6 else _STORE_TIMESTAMP_POSITION)
         timestamp: int = _I64.unpack_from(self._data, at)[0]
@@ -290,7 +289,7 @@ class Salvage:
     def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
         """Follow the chain of stale records from `begin` to one that is new enough, or to its end.
 
-        Gives that position, and how far to look next time.
+        Returns that position, and how far to look next time.
         """
         found = self._scan(begin, begin + window)
         times = store_timestamps(self._raw, np.concatenate(([self._last_sound], found.starts)))

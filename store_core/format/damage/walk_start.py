@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a walk through a segment can begin as if it came from the segment's first byte."""
+"""Positions where a walk through a segment can start with the same result as from its first byte."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["find_walk_starts"]
 
 
 def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
-    """Find where walks can begin that need only what starts at or after some positions.
+    """Return where walks can start that need only what starts at or after some positions.
 
     Parameters
     ----------
     chain : Chain
-        What is kept of it is measured here as far as is needed.
+        Its kept records are measured here as far as needed.
     begins : sequence of int
         The positions.
 
     Returns
     -------
     list of int or None
-        For each position the start of the last record before it: the walk's only record that is not asked for, and what
-        a walk that begins at damage compares store times with. None where that is the segment's first byte, and where a
-        record that is not sound, or the chain's end, lies before the position: only the walk itself knows the way then.
+        For each position the start of the last record before it: the only extra record of the walk, with whose store
+        time a walk that starts at damage compares. None where that is the segment's first byte, and where a record that
+        is not sound, or the chain's end, is before the position: only a walk from the start finds the way then.
     """
     starts = chain.starts_before(max(begins, default=0))
     sound = count_sound(chain.segment.raw, starts, chain.segment.start_offset)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completing encoded records with what only the put lock knows, and copying them into their file.
+"""Completion of encoded records with what is known only inside the put lock, and the copy into their file.
 
 RocketMQ: ``CommitLog.DefaultAppendMessageCallback.doAppend``.
 """
@@ -24,20 +24,20 @@ __all__ = ["EncodedRecords", "do_append", "write_blank"]
 
 @dataclass(slots=True)
 class EncodedRecords:
-    """Records that are complete but for physical offset, queue offset and store time.
+    """Records that are complete except for physical offset, queue offset and store time.
 
     Attributes
     ----------
     data : bytearray
         The records, end to end.
     v6_bits : int
-        Host bits of the sys_flag, which say where the store time is.
+        Host bits of the sys_flag, which determine where the store time is.
     store_host : bytes
         Packed, as stored.
     starts : list of int
         Where each record begins in `data`.
     fixed_timestamp : int or None
-        The store time they keep, where that is not the clock inside the lock: members of a batch up to 4.9.0.
+        The store time they keep, if that is not the clock inside the lock: members of a batch up to 4.9.0.
     """
 
     data: bytearray
@@ -56,12 +56,12 @@ _TIME_POSITIONS: Final = {
 
 
 def write_blank(view: memoryview) -> None:
-    """Close a segment: `view` is all that is left of it, see `blank_head`."""
+    """Close a segment with a blank record; `view` is all that is left of the segment, see `blank_head`."""
     head = blank_head(len(view))
     view[: len(head)] = head
 
 
-def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three values that only now are known
+def do_append(  # noqa: PLR0913 -- the record, where it goes, and the values known only now
     encoded: EncodedRecords,
     view: memoryview,
     physical_offset: int,
@@ -78,7 +78,7 @@ def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three valu
     ----------
     encoded : EncodedRecords
     view : memoryview
-        The rest of the file, writable: its length is the room.
+        The rest of the file, writable; its length is the room left.
     physical_offset : int
         Of the first byte of `view`.
     queue_offset : int
@@ -86,16 +86,16 @@ def do_append(  # noqa: PLR0913 -- the record, where it goes, and the three valu
     store_timestamp : int
         Clock inside the put lock, ms.
     append_property_crc : bool
-        Whether the records end in room for their property CRC.
+        Whether the records end with space for their property CRC.
     is_queued : bool
         False for prepared and rolled-back transaction messages: their queue offset is stored as 0.
     message_num : int or None
-        Messages in the record, for an inner batch; None counts the records.
+        Number of messages in the record, for an inner batch; None counts the records.
 
     Returns
     -------
     AppendMessageResult
-        PUT_OK; or END_OF_FILE when the records and a blank record don't fit, and a blank record was written instead.
+        PUT_OK; or END_OF_FILE if the records and a blank record don't fit, and a blank record was written instead.
     """
     first = queue_offset if is_queued else 0
     positions = [physical_offset + start for start in encoded.starts]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches as a client sends them: messages of one topic, encoded end to end in the body of one message.
+"""Batches as a client sends them: messages of one topic, encoded back to back in the body of one message.
 
 Such a body is exploded into records (``putMessages``), or stored as it is (an inner batch of a BatchCQ topic).
 """
@@ -33,15 +33,16 @@ def encode_item(flag: int, body: bytes, properties: bytes) -> bytes:
 
 
 def client_batch(messages: Sequence[Message], release: str = DEFAULT_RELEASE) -> Message:
-    """Make one message whose body holds others, as a client does (``MessageBatch.generateFromList``).
+    """Return one message whose body holds others, as a client builds it (``MessageBatch.generateFromList``).
 
-    Topic, queue, hosts, born time and flags of the whole are those of the first message; each item keeps its own flag,
+    Topic, queue, hosts, born time and flags of the batch are those of the first message; each item keeps its own flag,
     body and properties.
 
     Raises
     ------
     InvalidOptionError
-        If there is no message, topics or waiting differ, a message has a delay level, no body or too many properties.
+        If there is no message, topics or `wait_store_msg_ok` differ, or a message has a delay level, no body or too
+        many properties.
     """
     if not messages:
         raise InvalidOptionError("a batch needs at least one message")
@@ -69,7 +70,7 @@ def _item(message: Message, first: Message, number: int, release: str) -> bytes:
 def decode_items(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield flag, body and properties of each item of a batch.
 
-    Sizes, magic codes and checksums of items are not looked at, as in ``MessageExtEncoder.encode``.
+    Sizes, magic codes and checksums of items are ignored, as in ``MessageExtEncoder.encode``.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One record into one message: the readable definition of correct.
+"""Decoding of one record as one message: the readable definition of correct reading.
 
-`store_core.format.columnar.decode_batch` does the same for many records at once and must agree with this module.
+`store_core.format.columnar.decode_batch` decodes many records at once and must agree with this module.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHOWN_BYTES: Final = 16
 def corrupt_record_error(  # noqa: PLR0913 -- what was found, where, and what to do about it
     check: RecordCheck, data: memoryview, position: int, start_offset: int, file: str, advice: str = ""
 ) -> CorruptRecordError:
-    """Make the error that tells why there is no record at `position`."""
+    """Return the error that explains why there is no record at `position`."""
     reason = check.reason or StopReason.LIMIT
     return CorruptRecordError(
         _PROBLEMS[reason],
@@ -74,7 +74,7 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
     file : str
         Name of the segment for errors.
     parser : PropertyParser
-        How properties are read; see `PropertyParser.of_release`.
+        How properties are parsed; see `PropertyParser.of_release`.
     verify_crc : bool
         Whether the body must match its checksum.
 
@@ -130,8 +130,8 @@ def _head(data: memoryview, position: int) -> np.void:
 def decode_topic(data: bytes, offset: int, file: str) -> str:
     """Decode a topic, which must be UTF-8.
 
-    RocketMQ would read malformed bytes as U+FFFD and file the record under that name. A name that no producer can have
-    sent is damage, and said to be.
+    RocketMQ would read malformed bytes as U+FFFD and file the record under that name. Here a name that no producer can
+    have sent is reported as damage.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delayed messages: a property names a level, and the message waits in a system topic, one queue a level.
+"""Delayed messages: a property names a level, and the message waits in a system topic with one queue per level.
 
 RocketMQ 4.x: ``CommitLog.asyncPutMessage``; 5.x: ``HookUtils.transformDelayLevelMessage``.
 """
@@ -46,7 +46,7 @@ __all__ = [
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TIMERS: Final = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
-"""Properties that say when a message is due, other than by a level (5.0 and later)."""
+"""Properties that state when a message is due, other than by a level (5.0 and later)."""
 
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _JAVA_INT: Final = re.compile(r"[+-]?\d+")
@@ -55,7 +55,7 @@ _QUEUED: Final = frozenset(kind.value for kind in TransactionType if kind.is_que
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Read ``messageDelayLevel``: delays in ms, level 1 first.
+    """Parse ``messageDelayLevel``; return delays in ms, level 1 first.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def delay_level(properties: Mapping[str, str | None]) -> int:
-    """Read property DELAY, 0 without (``Message.getDelayTimeLevel``).
+    """Return property DELAY, 0 without it (``Message.getDelayTimeLevel``).
 
     Raises
     ------
     ValueError
-        If it is no integer of 32 bits; RocketMQ then fails the put with an exception.
+        If it is not a 32-bit integer; RocketMQ then fails the put with an exception.
     """
     text = properties.get(DELAY)
     if text is None:
@@ -101,14 +101,14 @@ def is_timed(topic: str, properties: PropertyMap) -> bool:
 
 
 def without_timers(properties: PropertyMap) -> PropertyMap:
-    """Return a map without the properties of the timer: a delay level wins over them."""
+    """Return a map without the timer's properties: a delay level takes precedence over them."""
     for name in TIMERS:
         properties = properties.without(name) if name in properties else properties
     return properties
 
 
 def to_real_topic_map(properties: PropertyMap, topic: str, queue_id: int) -> PropertyMap:
-    """Copy a map and note in it where the message belongs."""
+    """Return a copy of a map that also holds the message's real topic and queue."""
     noted = PropertyMap(properties, properties.capacity)
     noted[REAL_TOPIC] = topic
     noted[REAL_QID] = str(queue_id)
@@ -116,17 +116,17 @@ def to_real_topic_map(properties: PropertyMap, topic: str, queue_id: int) -> Pro
 
 
 def to_schedule_topic(message: Message, properties: PropertyMap, max_level: int, release: str) -> Message:
-    """Send a message to the queue of its delay level; its string is made anew from the map.
+    """Redirect a message to the queue of its delay level; its properties string is rebuilt from the map.
 
     Parameters
     ----------
     message : Message
     properties : PropertyMap
-        Of the message, with property DELAY above 0.
+        The message's, with property DELAY above 0.
     max_level : int
-        A level above it becomes this one, in the property too.
+        The highest level; a higher one is lowered to it, in the property too.
     release : str
-        How the string is written.
+        The release whose way of writing the string is followed.
     """
     level = delay_level(properties)
     noted = PropertyMap(properties, properties.capacity)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One message into one record: the readable definition of correct writing.
+"""Encoding of one message as one record: the readable definition of correct writing.
 
-`encode_message` and `encode_members` make the bytes outside the put lock, with zeros where position, index and store
-time go; `store_core.format.record.append` fills these in. `store_core.format.columnar.encode_batch` encodes many
-messages at once and must agree with this module.
+`encode_message` and `encode_members` build the bytes outside the put lock, with zeros for position, index and store
+time; `store_core.format.record.append` fills these in. `store_core.format.columnar.encode_batch` encodes many messages
+at once and must agree with this module.
 
 RocketMQ: ``MessageExtEncoder`` (5.3.3), ``CommitLog`` (4.x).
 """
@@ -66,22 +66,22 @@ ENCODER_RESERVE: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class EncodeRules:
-    """What of a store's configuration decides the bytes of records.
+    """The part of a store's configuration that determines the bytes of records.
 
     Attributes
     ----------
     release : str
         One of `RELEASES`.
     max_message_size : int
-        Bytes; of the body or of the record, see `ReleaseRules.limits_bodies`.
+        Most bytes of the body or of the record, see `ReleaseRules.limits_bodies`.
     append_property_crc : bool
         End each record with its CRC as a property (RocketMQ 5.2 and later, ``enabledAppendPropCRC``).
     auto_message_version : bool
         Write topics of over 127 characters as V2 (RocketMQ 5.1 and later, ``autoMessageVersionOnTopicLen``).
     enable_lmq : bool
-        Let property INNER_MULTI_DISPATCH name further queues; their indexes are written into the record.
+        Whether property INNER_MULTI_DISPATCH may name further queues; their indexes are written into the record.
     features : ReleaseRules
-        What the release does.
+        The rules of the release.
     """
 
     release: str = DEFAULT_RELEASE
@@ -96,7 +96,7 @@ class EncodeRules:
 
     @property
     def crc_reserved(self) -> int:
-        """Bytes kept for the property CRC at the end of a record."""
+        """Bytes reserved for the property CRC at the end of a record."""
         return CRC_RESERVED if self.append_property_crc else 0
 
 
@@ -109,9 +109,9 @@ class Refusal:
     status : PutMessageStatus
         What the put returns.
     reason : str
-        The limit and what broke it.
+        The limit and what exceeded it.
     append_status : AppendMessageStatus or None
-        Where RocketMQ finds out only inside the append, what that returns.
+        What the append returns, if RocketMQ finds out only there.
     """
 
     status: PutMessageStatus
@@ -120,7 +120,7 @@ class Refusal:
 
 
 def _stored_codes(sys_flag: int) -> str:
-    """Translate the table of the head into a format of `struct`."""
+    """Return the `struct` format of the head's table."""
     codes = {">i4": "i", ">i8": "q"}
     fields = ((part.v6_flag, codes.get(part.type), part.dtype(sys_flag).itemsize) for part in MESSAGE_HEAD.fields)
     return ">" + "".join(f"{size}s" if v6_flag is not None else str(code) for v6_flag, code, size in fields)
@@ -144,11 +144,11 @@ def pack_host(ip: str, port: int, release: str = DEFAULT_RELEASE) -> bytes:
     Raises
     ------
     InvalidOptionError
-        If `ip` is no IP address or `port` no port.
+        If `ip` is not an IP address or `port` not a port.
 
     Notes
     -----
-    Java turns an IPv4-mapped address into IPv4. Release 4.3 knows no IPv6 and keeps the first four bytes.
+    Java turns an IPv4-mapped address into IPv4. Release 4.3 does not support IPv6 and keeps the first four bytes.
     """
     try:
         address = ipaddress.ip_address(ip)
@@ -162,23 +162,23 @@ def pack_host(ip: str, port: int, release: str = DEFAULT_RELEASE) -> bytes:
 
 
 def utf16_length(text: str) -> int:
-    """Count the UTF-16 units of a string, which is what Java's ``String.length`` does."""
+    """Return the number of UTF-16 units of a string, as Java's ``String.length`` does."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def message_version(topic: str, rules: EncodeRules) -> MagicCode:
-    """Choose the kind of record by the length of its topic, in characters (RocketMQ 5.1 and later)."""
+    """Choose the record version by the length of its topic, in characters (RocketMQ 5.1 and later)."""
     is_long = rules.features.has_message_version_2 and rules.auto_message_version and utf16_length(topic) > _I8_MAX
     return MagicCode.MESSAGE_V2 if is_long else MagicCode.MESSAGE_V1
 
 
 def topic_limit(version: MagicCode) -> int:
-    """Return the bytes a topic may have at most: its length field is signed."""
+    """Return the most bytes a topic may have: its length field is signed."""
     return _I16_MAX if version is MagicCode.MESSAGE_V2 else _I8_MAX
 
 
 def stored_properties(message: Message, release: str) -> PropertyMap:
-    """Return the properties of a message as the store sees them, as a Java map of its own."""
+    """Return the properties of a message as the store sees them, as a new Java map."""
     if message.has_named_properties or message.properties_string is None:
         capacity = message.properties.capacity if isinstance(message.properties, PropertyMap) else None
         given = message.property_map()
@@ -188,9 +188,9 @@ def stored_properties(message: Message, release: str) -> PropertyMap:
 
 
 def properties_bytes(message: Message, rules: EncodeRules) -> bytes:
-    """Return the properties of a message as stored: a client's string nearly as it is, else made from the map.
+    """Return the properties of a message as stored: a client's string nearly as it is, else built from the map.
 
-    With a property CRC, one that is there is cut out, and a last separator that is missing is added.
+    With a property CRC, an existing one is removed, and a missing last separator is added.
     """
     text = message.properties_string
     if text is None:
@@ -202,7 +202,7 @@ def properties_bytes(message: Message, rules: EncodeRules) -> bytes:
 
 
 def seal_properties(data: bytes, rules: EncodeRules) -> bytes:
-    """Make sure that the property CRC can follow: a separator must come before it."""
+    """Add the separator that must precede a property CRC, if it is missing."""
     if rules.append_property_crc and data and not ends_with_separator(data):
         return data + PROPERTY_SEPARATOR.encode()
     return data
@@ -222,11 +222,11 @@ def encode_message(
     message : Message
     rules : EncodeRules
     store_host : tuple of str and int
-        For a message that has none of its own.
+        For a message without one of its own.
     properties : bytes or None
-        The properties as stored, if they are not those of the message.
+        The properties as stored, if they differ from those of the message.
     born_timestamp : int
-        For a message that has none of its own, ms.
+        For a message without one of its own, ms.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def encode_message(
 
 
 def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -> Refusal | None:
-    """Apply the limits of a release, in its order (C.1: encoder)."""
+    """Apply the limits of a release, in its order."""
     if properties + rules.crc_reserved > MAX_PROPERTIES_SIZE:
         reason = f"properties of {properties + rules.crc_reserved} bytes, at most {MAX_PROPERTIES_SIZE} are allowed"
         if rules.features.refuses_long_properties_before_append:
@@ -272,7 +272,7 @@ def _refuse_record(rules: EncodeRules, record: int) -> Refusal | None:
 
 @dataclass(slots=True)
 class _Head:
-    """What the records of one put share."""
+    """The fields that the records of one put share."""
 
     rules: EncodeRules
     message: Message
@@ -297,7 +297,7 @@ class _Head:
         return cls(rules, message, version, to_utf8(message.topic), sys_flag, born_time, born, store)
 
     def refuse(self) -> Refusal | None:
-        """Refuse what RocketMQ would write as a record that nobody can read, itself included."""
+        """Refuse what RocketMQ would write as a record that nothing can read, itself included."""
         limit = topic_limit(self.version)
         if len(self.topic) > limit:
             reason = f"a topic of {len(self.topic)} bytes, at most {limit} can be stored"
@@ -309,21 +309,21 @@ class _Head:
 
     @property
     def v6_bits(self) -> int:
-        """Host widths in the record. Without IPv6 they are narrow, whatever bits the producer set."""
+        """Bits of the host widths in the record. Without IPv6 support both are IPv4, whatever bits the producer set."""
         return self.sys_flag & _V6_BITS if self.rules.features.stores_ipv6_hosts else 0
 
     @property
     def head_size(self) -> int:
-        """Bytes up to the body, with the hosts that are there."""
+        """Size of the head up to the body, in bytes, with the given hosts."""
         return MIN_HEAD_SIZE + len(self.born_host) + len(self.store_host) - 2 * HOST_V4.itemsize
 
     def size(self, body: int, properties: int) -> int:
-        """Bytes of a whole record."""
+        """Return the size of a whole record, in bytes."""
         lengths = self.version.topic_length_size + _I16.size
         return self.head_size + body + lengths + len(self.topic) + properties + self.rules.crc_reserved
 
     def parts(self, flag: int, body: bytes, properties: bytes, prepared: int) -> Iterable[bytes]:
-        """Return the pieces of a record in their order, zeros for what is not known yet."""
+        """Return the pieces of a record in order, with zeros for what is not known yet."""
         message = self.message
         values = (self.size(len(body), len(properties)), self.version, body_crc(body), message.queue_id, flag, 0, 0)
         hosts = (self.sys_flag, self.born_timestamp, self.born_host, 0, self.store_host)
@@ -350,7 +350,7 @@ def encode_members(
     Parameters
     ----------
     batch : Message
-        What they share; its body is not looked at.
+        What they share; its body is ignored.
     items : iterable of tuple
         Flag, body and properties field of each member.
     rules, store_host, born_timestamp
@@ -358,9 +358,9 @@ def encode_members(
 
     Notes
     -----
-    The batch's own properties, written anew from its map, follow each member's (4.8.0 and later). Release 5.3.3 puts no
-    separator between a member's properties and the property CRC unless the batch has properties too.
-    A member whose properties grow beyond 32,767 bytes is refused here; RocketMQ writes an unreadable record.
+    The batch's own properties, rewritten from its map, follow each member's (4.8.0 and later). Release 5.3.3 puts no
+    separator between a member's properties and the property CRC unless the batch has properties too. A member whose
+    properties grow beyond 32,767 bytes is refused here; RocketMQ writes an unreadable record.
     """
     head = _Head.of(batch, rules, store_host, born_timestamp)
     refusal = head.refuse()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of producers and brokers: bytes, ``ip:port`` text and message ids."""
+"""Addresses of producers and brokers as bytes, ``ip:port`` text and message ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OFFSET: Final = struct.Struct(">q")
 
 
 def format_host(address: bytes, port: int) -> str:
-    """Write ``ip:port``, IPv6 as ``[ip]:port`` in the form of RFC 5952.
+    """Return ``ip:port``, for IPv6 ``[ip]:port`` in the form of RFC 5952.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def format_host(address: bytes, port: int) -> str:
 
 
 def _format_v6(address: bytes) -> str:
-    """Write an IPv6 address; Python 3.13 and older print IPv4-mapped ones differently, so that form is ours."""
+    """Return an IPv6 address as text; IPv4-mapped ones are written here, since Python up to 3.13 differs."""
     if address[:12] == b"\0" * 10 + b"\xff\xff":
         return f"::ffff:{address[12]}.{address[13]}.{address[14]}.{address[15]}"
     return str(ipaddress.IPv6Address(address))
@@ -40,7 +40,7 @@ def encode_host(ip: str, port: int) -> bytes:
 
 
 def message_id(store_host: bytes, physical_offset: int) -> str:
-    """Write the offset message id: upper-case hex of address, port and offset, 32 or 56 digits.
+    """Return the offset message id: upper-case hex of address, port and offset, 32 or 56 digits.
 
     Parameters
     ----------

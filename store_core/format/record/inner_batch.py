@@ -18,17 +18,17 @@ __all__ = ["InnerMessage", "is_inner_batch", "unwrap_inner_batch"]
 
 @dataclass(frozen=True, slots=True)
 class InnerMessage:
-    """One message of an inner batch; what it has no field for (topic, times, hosts) is that of the record.
+    """One message of an inner batch; topic, times, hosts and the like are those of the record.
 
     Attributes
     ----------
     queue_offset : int
-        Index in the queue: the batch's own, and one more for each message.
+        Index in the queue: the batch's own, plus the message's number in the batch.
     flag : int
         The application's own flag.
     body : bytes
     properties : mapping of str to str
-        The message's own; those of the batch are the record's.
+        The message's own; the batch's are those of the record.
     """
 
     queue_offset: int
@@ -38,7 +38,7 @@ class InnerMessage:
 
 
 def is_inner_batch(sys_flag: int) -> bool:
-    """Return whether a record's body is to be unwrapped: both bits say so, as a consumer demands it."""
+    """Return whether a record's body is to be unwrapped: both bits must be set, as for a consumer."""
     bits = MessageSysFlag.INNER_BATCH_FLAG | MessageSysFlag.NEED_UNWRAP_FLAG
     return sys_flag & bits == bits
 
@@ -49,7 +49,7 @@ def unwrap_inner_batch(body: bytes, queue_offset: int = 0) -> list[InnerMessage]
     Parameters
     ----------
     body : bytes
-        Of a record with `is_inner_batch`; expanded, if the record is compressed as well.
+        The body of a record with `is_inner_batch`; decompressed if the record is compressed as well.
     queue_offset : int
         Column ``queue_offset`` of the record: the index of the first message.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties of one record, without the rest of it."""
+"""Reading of one record's properties without its body."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_TOPIC: Final = 127
 
 
 def record_properties(record: memoryview, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
-    """Read the properties of a record; the body is not touched.
+    """Return the properties of a record; the body is not read.
 
     Parameters
     ----------
@@ -36,18 +36,18 @@ def record_properties(record: memoryview, parser: PropertyParser = PropertyParse
     Raises
     ------
     CorruptRecordError
-        If the bytes are no record.
+        If the bytes are not a record.
 
     Notes
     -----
-    RocketMQ: ``MessageDecoder.decodeProperties``, which believes the lengths.
+    RocketMQ: ``MessageDecoder.decodeProperties``, which trusts the lengths.
     """
     start, stop = _plain_span(record) or _checked_span(record)
     return parse_properties(decode_text(bytes(record[start:stop])), parser)
 
 
 def _plain_span(record: memoryview) -> tuple[int, int] | None:
-    """Find the properties of a V1 record whose lengths are positive and add up; None leaves it to `_checked_span`."""
+    """Return the properties' span in a V1 record with positive lengths that add up; None: use `_checked_span`."""
     room = len(record)
     if room < MIN_RECORD_SIZE or _I32.unpack_from(record, _MAGIC_POSITION)[0] != _V1:
         return None

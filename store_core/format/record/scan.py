@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where records start in a segment: following the chain of lengths, and why it ends.
+"""Record starts in a segment, found by following the chain of lengths, and why the chain ends.
 
-`check_record` and `follow_chain` are the definition; `store_core.format.columnar.lockstep` gives the same answer
+`check_record` and `follow_chain` are the definition; `store_core.format.columnar.lockstep` returns the same result
 faster.
 
-A record is believed only because a chain of records leads to it from the segment's start. Magic codes found by
-searching prove nothing: a body may hold a whole record, and bytes behind the write position may be complete records of
-an earlier time.
+A record is trusted only because a chain of records leads to it from the segment's start. Magic codes found by searching
+prove nothing: a body may hold a whole record, and bytes after the write position may be complete records of an earlier
+time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BODY_LENGTH_SIZE: Final = np.dtype(MESSAGE_HEAD.fields[-1].type).itemsize
 
 
 class StopReason(Enum):
-    """Why a chain of records ends (against the codes of Java's ``DispatchRequest``)."""
+    """Why a chain of records ends (Java: the result codes of ``DispatchRequest``)."""
 
     LIMIT = "the position asked for: nothing is known of what follows"
     END_OF_FILE = "blank record: the log continues in the next file"
@@ -61,13 +61,13 @@ class StopReason(Enum):
 
     @property
     def is_damage(self) -> bool:
-        """Whether the bytes at the stop are wrong, rather than an end."""
+        """Whether the bytes at the stop are damaged, rather than a regular end."""
         return self not in (StopReason.LIMIT, StopReason.END_OF_FILE, StopReason.UNWRITTEN)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSpans:
-    """Where the parts of one record lie, as positions in its segment."""
+    """The parts of one record, as positions in its segment."""
 
     body_start: int
     body_stop: int
@@ -79,10 +79,10 @@ class RecordSpans:
 
 @dataclass(frozen=True, slots=True)
 class RecordCheck:
-    """What is at a position: a record of `size` bytes, or the `reason` why there is none.
+    """The result of a check: a record of `size` bytes, or the `reason` why there is none.
 
-    For damage, `expected` and `found` are the words of the error; `size` is the size the record claims, if that is
-    known to be within the file, else 0.
+    For damage, `expected` and `found` are the words of the error; `size` is the size the record claims if that is known
+    to be within the file, else 0.
     """
 
     size: int
@@ -114,19 +114,19 @@ class Scan:
 def check_record(
     data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False
 ) -> RecordCheck:
-    """Report what is at a position of a segment.
+    """Check for a record at a position of a segment.
 
     Parameters
     ----------
     data : memoryview
-        The segment's bytes, from its first to its last; of bytes (format ``B``).
+        All bytes of the segment (format ``B``).
     position : int
         Where to look, in bytes from the segment's start.
     start_offset : int or None
         Physical offset of the segment's first byte; the record's own physical offset must agree with it.
         None leaves that field unchecked, as RocketMQ does.
     verify_crc : bool
-        Whether to check the body against its checksum. Bodies of no bytes are never checked.
+        Whether to check the body against its checksum. Empty bodies are never checked.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def check_record(
     Notes
     -----
     The order of the rules is that of RocketMQ 5.3.3, ``CommitLog.checkMessageAndReturnSize``; the check of the physical
-    offset, which RocketMQ lacks, comes last. A blank record ends the file whatever its size says.
+    offset, which RocketMQ lacks, comes last. A blank record ends the file whatever its size field says.
     """
     head = _check_frame(data, position)
     if head.reason is not None:
@@ -143,7 +143,7 @@ def check_record(
     return _check_parts(data, position, head.size, start_offset, verify_crc=verify_crc)
 
 
-def _check_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR0911 -- one return a rule
+def _check_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR0911 -- one return per rule
     room = len(data) - position
     if room < BLANK_SIZE:
         return _frame_without_room(data, position)
@@ -163,7 +163,7 @@ def _check_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR09
 
 
 def _frame_without_room(data: memoryview, position: int) -> RecordCheck:
-    """Judge the last bytes of a file, too few for a blank record: a writer always leaves room for one."""
+    """Check the last bytes of a file, too few for a blank record: a writer always leaves room for one."""
     rest = bytes(data[position:])
     if not rest.strip(b"\0"):
         return RecordCheck(0, StopReason.UNWRITTEN if rest else StopReason.LIMIT)
@@ -195,7 +195,7 @@ def _check_parts(
 def _measure(data: memoryview, position: int, size: int) -> RecordSpans | RecordCheck:
     """Follow the three length fields; each must stay inside the record and all must add up to its size.
 
-    A negative body or properties length stands for no bytes; a negative topic length makes the record unreadable.
+    A negative body or properties length means no bytes; a negative topic length makes the record unreadable.
     """
     stop = position + size
     version = MagicCode(_I32.unpack_from(data, position + _MAGIC_POSITION)[0])
@@ -239,7 +239,7 @@ def follow_chain(
     *,
     verify_crc: bool = False,
 ) -> Scan:
-    """Follow records one by one from `begin` until one starts at or behind `end`, or none follows.
+    """Follow records one by one from `begin` until one starts at or after `end`, or none follows.
 
     The readable definition of `store_core.format.columnar.lockstep.scan`; parameters as there.
     """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The releases of RocketMQ, and what each does: one table of named features."""
+"""The releases of RocketMQ and their behaviour, in one table of named features."""

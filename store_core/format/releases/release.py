@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The releases of RocketMQ whose behaviour can be followed, and what each does: one table, which everything asks.
+"""The releases of RocketMQ that can be followed, and what each does: the one table that all code consults.
 
-A release is a column: the one before it, with what it changed. No other module compares the names of releases.
+Each release is the one before it with its changes. No other module compares the names of releases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "rules_of", "shown_releases"]
 
 Release: TypeAlias = Literal["4.3", "4.9", "5.3"]
-"""Whose behaviour is followed: a name of `RELEASES`."""
+"""The release whose behaviour is followed: a name in `RELEASES`."""
 
 _4_3: Final = ReleaseRules(
     release="4.3",
@@ -197,19 +197,19 @@ RELEASES: Final = tuple(RELEASE_RULES)
 """The names of all releases, oldest first."""
 
 DEFAULT_RELEASE: Final[Release] = RELEASES[-1]
-"""The release that is followed if nobody says which."""
+"""The release that is followed by default."""
 
 
 def rules_of(release: str) -> ReleaseRules:
-    """Return what a release does.
+    """Return the rules of a release.
 
     Raises
     ------
     InvalidOptionError
-        If there is no such release; the known ones are named, and the nearest.
+        If there is no such release; the error names the known ones, and suggests the nearest.
     """
     try:
-        return RELEASE_RULES[release]  # type: ignore[index]  # any other name is an error, which is told below
+        return RELEASE_RULES[release]  # type: ignore[index]  # any other name is an error, raised below
     except (KeyError, TypeError):
         question = did_you_mean(str(release), RELEASES)
         hint = f"; {question}" if question else ""
@@ -217,7 +217,7 @@ def rules_of(release: str) -> ReleaseRules:
 
 
 def shown_releases() -> str:
-    """Return the names of all releases for a document: the last one after "or"."""
+    """Return the names of all releases for a document, with "or" before the last."""
     *others, last = (f"`{name}`" for name in RELEASES)
     return f"{', '.join(others)} or {last}"
 
@@ -226,4 +226,4 @@ def _reduce(rules: ReleaseRules) -> tuple[Callable[[str], ReleaseRules], tuple[s
     return rules_of, (rules.release,)
 
 
-copyreg.pickle(ReleaseRules, _reduce)  # by name: configurations that hold it go to tasks
+copyreg.pickle(ReleaseRules, _reduce)  # by name: configurations that hold it are sent to tasks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where releases differ in what a broker adds to a store."""
+"""Features in which releases differ in what a broker adds to a store."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _delay = partial(has, _DELAY)
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerFeatures:
-    """What a broker of a release does."""
+    """The features of a release's broker."""
 
     # ---- pulling
     rejects_pulls_on_unread_slave: bool = _pull(
-        "a slave without `slaveReadEnable` does not even look at pulls", "PullMessageProcessor.rejectRequest, 5.x"
+        "a slave without `slaveReadEnable` rejects pulls unread", "PullMessageProcessor.rejectRequest, 5.x"
     )
     commits_only_with_result: bool = _pull(
         "a pull that the store can't answer commits no offset", "PullMessageProcessor.processRequest, 5.x"
@@ -35,7 +35,7 @@ class BrokerFeatures:
         "a slave keeps the offsets that pulls commit", "PullMessageProcessor.processRequest, 5.x"
     )
     keeps_pull_offsets: bool = _pull(
-        "the broker keeps where each pull went on", "ConsumerOffsetManager.commitPullOffset, 5.1.0"
+        "the broker keeps the offset of each pull", "ConsumerOffsetManager.commitPullOffset, 5.1.0"
     )
     has_server_side_reset: bool = _pull(
         "the broker may send a group to another offset (`useServerSideResetOffset`)",
@@ -48,18 +48,18 @@ class BrokerFeatures:
         "a slave sends consumers that keep up back to the master", "DefaultPullMessageResultHandler.handle, 5.x"
     )
     stores_offset_moved_event: bool = _pull(
-        "a message in topic OFFSET_MOVED_EVENT says that a consumer was sent elsewhere",
+        "a message in topic OFFSET_MOVED_EVENT reports that a consumer was sent to another offset",
         "PullMessageProcessor.generateOffsetMovedEvent, up to 4.9.x",
     )
     reports_forbidden_type: bool = _pull(
         "a refusal says what is forbidden (`forbiddenType`)", "PullMessageProcessor.processRequest, 5.0.0"
     )
     checks_group_names: bool = _pull(
-        "no group is made by itself whose name is too long or has odd characters",
+        "no group is created automatically if its name is too long or has odd characters",
         "SubscriptionGroupManager.findSubscriptionGroupConfig, 5.x",
     )
     reports_wrong_queue_as_parameter: bool = _pull(
-        "INVALID_PARAMETER answers a pull from a queue that is not there; before, SYSTEM_ERROR",
+        "a pull from a queue that does not exist is answered with INVALID_PARAMETER; before, SYSTEM_ERROR",
         "PullMessageProcessor.processRequest, 5.3.2",
     )
     filters_retries_by_tag: bool = _pull(
@@ -74,10 +74,10 @@ class BrokerFeatures:
         "`consumerOffset.json` has a version, and the topics of each group", "ConsumerOffsetManager.encode, 5.0.0"
     )
     versions_delay_offsets: bool = _config("`delayOffset.json` has a version", "ScheduleMessageService.encode, 5.0.0")
-    has_state_version: bool = _config("a version counts the state of the controller, too", "DataVersion, 5.0.0")
+    has_state_version: bool = _config("a version includes the state of the controller", "DataVersion, 5.0.0")
     has_topic_attributes: bool = _config("topics have attributes", "TopicConfig, 5.0.0")
     has_group_attributes: bool = _config(
-        "groups have attributes, a retry policy, a time-out and flags", "SubscriptionGroupConfig, 5.0.0"
+        "groups have attributes, a retry policy, a timeout and flags", "SubscriptionGroupConfig, 5.0.0"
     )
     has_forbidden_table: bool = _config(
         "`subscriptionGroup.json` says which topics are forbidden to a group", "SubscriptionGroupManager, 5.0.0"
@@ -89,7 +89,7 @@ class BrokerFeatures:
         "ScheduleMessageService.correctDelayOffset, 4.9.x",
     )
     goes_back_to_last_delayed: bool = _delay(
-        "a level past the end of its queue goes back to that; before, it stays there",
+        "a level past the end of its queue goes back to the end; before, it stays there",
         "ScheduleMessageService.DeliverDelayedMessageTimerTask.executeOnTimeup, 4.9.x",
     )
     notes_delay_offset_while_waiting: bool = _delay(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``docs/releases.md``: what each release does, from the table that the code asks."""
+"""``docs/releases.md``: what each release does, generated from the table that the code uses."""
 
 from __future__ import annotations
 

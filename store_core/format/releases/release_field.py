@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a difference between releases is written down: as a field of a dataclass, with what it means."""
+"""Dataclass fields that describe a difference between releases, with its meaning and source."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["has", "value"]
 
 
 def has(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field of a dataclass
-    """Make a feature that a release has or has not; a release that says nothing has not.
+    """Return the field of a feature that a release either has or lacks; the default is to lack it.
 
     Parameters
     ----------
     area : str
-        What part of RocketMQ it belongs to.
+        The part of RocketMQ it belongs to.
     meaning : str
         A clause without a full stop.
     source : str
@@ -25,5 +25,5 @@ def has(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field
 
 
 def value(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field of a dataclass
-    """Make a feature of which each release has a value; parameters as in `has`."""
+    """Return the field of a feature for which each release has a value; parameters as in `has`."""
     return field(metadata={"area": area, "meaning": meaning, "source": source})

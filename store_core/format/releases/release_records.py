@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where releases differ in records, files, queues and index."""
+"""Features in which releases differ in records, files, queues and index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _queue = partial(has, _QUEUES)
 
 @dataclass(frozen=True, kw_only=True)
 class RecordFeatures:
-    """What a release does with records, files, consume queues and index."""
+    """A release's features of records, files, consume queues and index."""
 
     # ---- records and properties
     splits_properties_at_first_separator: bool = _record(
@@ -43,7 +43,7 @@ class RecordFeatures:
         "MessageDecoder.messageProperties2String, all but 4.9.1 to 5.1.x",
     )
     stores_ipv6_hosts: bool = _record(
-        "hosts may be IPv6, and two bits of `sysFlag` say so; before, four bytes of the address are kept",
+        "hosts may be IPv6, which two bits of `sysFlag` mark; before, four bytes of the address are kept",
         "MessageSysFlag, 4.6.0",
     )
     limits_bodies: bool = _record(
@@ -60,7 +60,7 @@ class RecordFeatures:
         "CommitLog.MessageExtBatchEncoder.encode, 4.8.0",
     )
     has_message_version_2: bool = _record(
-        "records whose topic has a length of two bytes are known, and written for topics of over 127 characters",
+        "records with a two-byte topic length are read, and written for topics of over 127 characters",
         "MessageVersion, 5.1.0",
     )
     has_property_crc: bool = _record(
@@ -76,13 +76,13 @@ class RecordFeatures:
         "HookUtils.handleScheduleMessage, 5.0.0",
     )
     has_sql_string_predicates: bool = _record(
-        "SQL92 knows CONTAINS, STARTSWITH and ENDSWITH; before, these are names of properties",
+        "SQL92 has CONTAINS, STARTSWITH and ENDSWITH; before, these are names of properties",
         "SelectorParser, 5.1.3",
     )
 
     # ---- files
     passes_over_directories: bool = _file(
-        "a directory among a log's or queue's files is passed over when they are loaded",
+        "a directory among a log's or queue's files is skipped when they are loaded",
         "MappedFileQueue.doLoad, 5.1.0",
     )
     ends_loading_at_odd_file: bool = _file(
@@ -90,7 +90,7 @@ class RecordFeatures:
         "MappedFileQueue.load, up to 4.4.0",
     )
     deletes_empty_last_file: bool = _file(
-        "a last file without a byte is deleted when files are loaded", "MappedFileQueue.doLoad, 5.1.3"
+        "an empty last file is deleted when files are loaded", "MappedFileQueue.doLoad, 5.1.3"
     )
     group_commit_attempts: int = value(
         _FILES,
@@ -116,18 +116,18 @@ class RecordFeatures:
         "ConsumeQueue.multiDispatchLmqQueue, 4.9.3",
     )
     keeps_light_queues_from_system_topics: bool = _queue(
-        "of retry topics, system topics and delayed messages that property is not looked at",
+        "that property is ignored for retry topics, system topics and delayed messages",
         "MultiDispatchUtils.isNeedHandleMultiDispatch, 5.x",
     )
     passes_over_light_names_with_slash: bool = _queue(
-        "a name with a `/` among those further queues is passed over", "ConsumeQueue.multiDispatchLmqQueue, 5.x"
+        "a name with a `/` among those further queues is skipped", "ConsumeQueue.multiDispatchLmqQueue, 5.x"
     )
     covers_log_to_record_end: bool = _queue(
         "a queue's last unit covers the log to the end of its record; before, to its start",
         "ConsumeQueue.putMessagePositionInfo, 4.5.0",
     )
     halves_queue_for_min_offset: bool = _queue(
-        "a queue's first unit in the log is found by halving the first file; before, by looking at all its units",
+        "a queue's first unit in the log is found by binary search in the first file; before, by reading all its units",
         "ConsumeQueue.correctMinOffset, 5.x",
     )
     searches_time_by_boundary: bool = _queue(
@@ -139,7 +139,7 @@ class RecordFeatures:
         "ConsumeQueueStore.getOffsetInQueueByTime, 5.x",
     )
     checks_record_fits_buffer: bool = _queue(
-        "a size that runs past the bytes there are is refused first, even that of a blank record",
+        "a size that exceeds the bytes left is refused first, even that of a blank record",
         "CommitLog.checkMessageAndReturnSize, 5.3.2",
     )
     checks_dup_info: bool = _queue(
@@ -149,7 +149,7 @@ class RecordFeatures:
         "an index file's `hashSlotCount` counts slots in use; before, messages", "IndexFile.putKey, 4.7.1"
     )
     refuses_directory_in_index: bool = _queue(
-        "a directory among index files fails the load of a store", "IndexService.load, 5.x"
+        "a directory among index files makes loading the store fail", "IndexService.load, 5.x"
     )
     writes_header_of_unused_index: bool = _queue(
         "an index file that nothing was put into has a header when the store is closed", "IndexService.shutdown, 5.x"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What releases of RocketMQ do differently, each difference as a feature with a name.
+"""The differences between releases of RocketMQ, each as a named feature.
 
-`store_core.format.releases.release` says which release does what. A feature that is not a yes or no holds the value
-that the release takes. Each names the Java method that the rule comes from, and the RocketMQ version that brought or
+`store_core.format.releases.release` defines what each release does. A feature that is not a yes or no holds the
+release's value. Each names the Java method that the rule comes from, and the RocketMQ version that introduced or
 changed it.
 """
 
@@ -22,14 +22,14 @@ __all__ = ["Feature", "ReleaseRules", "release_features"]
 
 
 class Feature(NamedTuple):
-    """What is known of a feature, for documents.
+    """A feature as documents show it.
 
     Attributes
     ----------
     name : str
         The attribute of `ReleaseRules`.
     area : str
-        What part of RocketMQ it belongs to.
+        The part of RocketMQ it belongs to.
     meaning : str
         A clause without a full stop.
     source : str
@@ -59,7 +59,7 @@ class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
 
 
 def release_features() -> Iterator[Feature]:
-    """List the features in the order of the table."""
+    """Yield the features in the order of the table."""
     for each in fields(ReleaseRules):
         if each.metadata:
             yield Feature(each.name, **each.metadata)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where releases differ in putting, dispatching, recovering, getting and cleaning."""
+"""Features in which releases differ in putting, dispatching, recovering, getting and cleaning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _get = partial(has, _GET)
 
 @dataclass(frozen=True, kw_only=True)
 class StoreFeatures:
-    """What a release does with a store as a whole."""
+    """A release's features of the store as a whole."""
 
     # ---- putting
     checks_puts_by_hooks: bool = _put(
@@ -36,7 +36,7 @@ class StoreFeatures:
         "HookUtils.checkBeforePutMessage, 5.x",
     )
     checks_page_cache_before_message: bool = _put(
-        "a busy page cache is reported rather than a message that is illegal",
+        "a busy page cache is reported rather than an illegal message",
         "DefaultMessageStore.asyncPutMessage, 4.9.x",
     )
     reports_long_properties_as_illegal: bool = _put(
@@ -51,17 +51,17 @@ class StoreFeatures:
         "HookUtils.handleScheduleMessage, 5.0.0",
     )
     stamps_batches_before_lock: bool = _put(
-        "members of a batch keep the time at which they were encoded", "CommitLog.putMessages, up to 4.9.0"
+        "members of a batch keep the time when they were encoded", "CommitLog.putMessages, up to 4.9.0"
     )
     puts_under_reentrant_lock: bool = _put(
         "`useReentrantLockWhenPutMessage` is on by default", "MessageStoreConfig, 4.9.1"
     )
     fills_light_lists_by_lmq_switch: bool = _put(
-        "`enableLmq` has puts write the indexes of further queues; before, `enableMultiDispatch` does",
+        "`enableLmq` makes puts write the indexes of further queues; before, `enableMultiDispatch` does",
         "CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, 5.3.1",
     )
     fills_light_lists_for_plain_names: bool = _put(
-        "among those further queues, names of plain ones get an index, too", "MultiDispatch.wrapMultiDispatch, 4.9.3"
+        "plain queues among those further queues get an index, too", "MultiDispatch.wrapMultiDispatch, 4.9.3"
     )
     leaves_wait_out_of_light_records: bool = _put(
         "property WAIT is left out of a record that names further queues",
@@ -76,7 +76,7 @@ class StoreFeatures:
         "CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, 5.3.x",
     )
     reports_large_light_records_as_unknown: bool = _put(
-        "UNKNOWN_ERROR answers a message that such indexes make too large",
+        "a message that such indexes make too large is answered with UNKNOWN_ERROR",
         "CommitLog.DefaultAppendMessageCallback.doAppend, 4.9.x",
     )
 
@@ -87,7 +87,7 @@ class StoreFeatures:
         "CommitLog.DefaultFlushManager.handleDiskFlush, 5.0.0",
     )
     pools_buffers_with_sync_flush: bool = _log(
-        "`transientStorePoolEnable` counts with synchronous flush, too",
+        "`transientStorePoolEnable` applies with synchronous flush, too",
         "DefaultMessageStore.isTransientStorePoolEnable, 5.x",
     )
     flushes_checkpoint_by_timer: bool = _log(
@@ -104,11 +104,11 @@ class StoreFeatures:
         "DefaultMessageStore.ReputMessageService.doReput, 5.x",
     )
     moves_dispatch_into_log: bool = _log(
-        "where the log's start has passed the place of dispatching, that goes on at the start",
+        "if the log's start has passed the dispatch position, dispatching continues at the start",
         "DefaultMessageStore.ReputMessageService.doReput, 4.5.0",
     )
     notifies_on_slave: bool = _log(
-        "consumers that wait hear of messages on a slave, too",
+        "waiting consumers are notified of messages on a slave, too",
         "DefaultMessageStore.ReputMessageService.doReput, 5.x",
     )
     waits_for_in_sync_replicas: bool = _log(
@@ -137,11 +137,11 @@ class StoreFeatures:
         "CommitLog.recoverAbnormally, 5.x",
     )
     goes_on_after_odd_size: bool = _recovery(
-        "after a crash a record that is of another size than it says does not end the check, and adds an empty unit",
+        "after a crash a record whose size is wrong does not end the check, and adds an empty unit",
         "CommitLog.recoverAbnormally, up to 4.3.1",
     )
     loads_delay_levels_after_recovery: bool = _recovery(
-        "recovery knows no delay levels, and makes all queues of the schedule topic at its end",
+        "recovery has no delay levels yet, and creates all queues of the schedule topic at its end",
         "DefaultMessageStore.load, 4.9.2 to 4.9.x",
     )
     dispatches_uncovered_at_start: bool = _recovery(
@@ -151,7 +151,7 @@ class StoreFeatures:
         "`recheckReputOffsetFromCq` has that done", "DefaultMessageStore.start, 5.0.0"
     )
     starts_dispatch_at_confirmed_offset: bool = _recovery(
-        "dispatching goes on at the confirmed offset; before, at the end of the log", "DefaultMessageStore.start, 5.1.0"
+        "dispatching resumes at the confirmed offset; before, at the end of the log", "DefaultMessageStore.start, 5.1.0"
     )
     cuts_queues_by_cover: bool = _recovery(
         "queues that reach past the log's end are cut after any exit; before, after a crash only",
@@ -175,7 +175,7 @@ class StoreFeatures:
         "DefaultMessageStore.getMessage, up to 4.9.3",
     )
     refuses_negative_max_msg_nums: bool = _get(
-        "a get of less than no messages is an error", "DefaultMessageStore.getMessage, 4.9.x"
+        "a get of a negative number of messages is an error", "DefaultMessageStore.getMessage, 4.9.x"
     )
     travels_queue_files: bool = _get(
         "a get may look through several files of a queue (`travelCqFileNumWhenGetMessage`)",
@@ -185,7 +185,7 @@ class StoreFeatures:
         "a get ends before the record that would exceed the bytes asked for", "DefaultMessageStore.isTheBatchFull, 5.x"
     )
     ends_full_get_at_any_unit: bool = _get(
-        "a full get ends at any unit; before, it passes over those whose file of the log is gone",
+        "a full get ends at any unit; before, it skips those whose file of the log is gone",
         "DefaultMessageStore.getMessage, 5.x",
     )
     bounds_disk_ratios: bool = _get(
@@ -201,6 +201,6 @@ class StoreFeatures:
         "DefaultMessageStore.CleanCommitLogService.deleteExpiredFiles, 5.0.0",
     )
     corrects_batch_queues: bool = _get(
-        "the minimum offset of batch queues is put right at intervals",
+        "the minimum offset of batch queues is corrected at intervals",
         "DefaultMessageStore.CorrectLogicOffsetService, 5.0.0",
     )
