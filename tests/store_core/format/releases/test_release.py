@@ -22,7 +22,7 @@ from store_core.queue.queue_rules import QueueRules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[4]
 _PRODUCT = ("store_core", "connector", "jobs")
 _TABLE = _ROOT / "store_core/format/releases/release.py"
 _SOURCE = re.compile(r"[A-Z]\w+(\.\w+)*, .*\d\.\w")

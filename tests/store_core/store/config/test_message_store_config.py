@@ -20,7 +20,7 @@ from store_core.store.config.properties_file import parse_properties_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 BROKER_CONF = """\
 # what an operator has
 brokerClusterName = DefaultCluster
@@ -160,7 +160,7 @@ def test_no_key_is_both_used_and_passed_over() -> None:
 
 # Where a configuration is: in these variables and attributes, and in the methods of its own module.
 HOLDERS: Final = {"config", "broker"}
-OWN_MODULES: Final = {"config.py", "broker_config.py"}
+OWN_MODULES: Final = {"message_store_config.py", "broker_config.py"}
 RESULTS: Final = {"unknown_keys"}
 
 
