@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store itself, opened for reading."""
+"""The store: opening, putting, reading, recovering and rebuilding it."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration and the store that it is to open: sizes come from the files, and a contradiction is refused.
+"""Checking a configuration against the store it opens: sizes come from the files, contradictions are refused.
 
-RocketMQ knows sizes by its configuration alone. With wrong ones it refuses to load log and queues (4.5 and later,
-``MappedFileQueue.load``), or takes them for empty (4.3), and it reads index files at wrong places (``IndexFile``).
+RocketMQ takes sizes from its configuration alone. If they are wrong, it refuses to load log and queues (4.5 and later,
+``MappedFileQueue.load``) or takes them for empty (4.3), and reads index files at wrong places (``IndexFile``).
 
-A size contradicts the files if there are some, and not one of them has it. A single file of another size is damage:
-then the configuration is right, and the store is opened or refused by the rules of its release. Of an index, what is
-in the files tells; where it does not, they are passed over as ever, with a note.
+A size contradicts the files if files exist and none has that size. If only some files differ, they are damaged: the
+configuration is right, and the store is opened or refused by the rules of its release. Index sizes are inferred from
+the files' contents; files from which they can't be inferred are skipped as usual, with a note.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["check_is_there", "checked_config", "with_sizes_of_files"]
 
 
 class _Sizes(NamedTuple):
-    """Files of one kind: the field that says their size, and the unit to whole numbers of which it is rounded up."""
+    """One kind of file: the field that configures its size, and the unit to a multiple of which that is rounded up."""
 
     field: str
     option: str
@@ -65,14 +65,14 @@ _QUEUES: Final = (
 
 
 def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
-    """Refuse to look at a store that is not there.
+    """Raise if there is no store at a path.
 
     Raises
     ------
     InvalidOptionError
-        If the path is a file, or a part of a store and not its root.
+        If the path is a file, or a part of a store rather than its root.
     StoreNotFoundError
-        If there is nothing.
+        If nothing exists there.
     """
     paths = log_paths(root, config).all_paths if config is not None else ()
     check_is_root(root, file_system, paths)
@@ -81,14 +81,14 @@ def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: F
 
 
 def checked_config(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> MessageStoreConfig:
-    """Check that a store may be opened, or made, at a path, and return the configuration for it. Nothing is written.
+    """Check that a store can be opened or created at a path, and return its configuration; nothing is written.
 
     Raises
     ------
     InvalidOptionError, UnsupportedStoreError
         As `check_root` and `with_sizes_of_files`.
     OSError
-        As the system says.
+        If a system call fails.
     """
     config = config or MessageStoreConfig()
     with explained_access(root):
@@ -97,22 +97,22 @@ def checked_config(root: Path, config: MessageStoreConfig | None, file_system: F
 
 
 def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:
-    """Return a configuration with the sizes that a store's files have.
+    """Return a configuration with the sizes of a store's files.
 
     Parameters
     ----------
     root : Path
-        The store's; it need not be there.
+        The store's root; it need not exist.
     config : MessageStoreConfig
-        Its sizes count if they were given; see `DefaultSize`.
+        Sizes set explicitly are kept; see `DefaultSize`.
     file_system : FileSystem
 
     Raises
     ------
     InvalidOptionError
-        If a size that was given contradicts the files: option, value, file and its size are named.
+        If an explicit size contradicts the files; the message names option, value, file and file size.
     OSError
-        As the system says.
+        If a system call fails.
     """
     taken: dict[str, Any] = {}
     paths = log_paths(root, config).all_paths
@@ -126,7 +126,7 @@ def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: Fil
 
 
 def _take(taken: dict[str, Any], kind: _Sizes, sizes: FileSizes | None, config: MessageStoreConfig, root: Path) -> None:
-    """Take the usual size of files over, unless a size is given; refuse one that no file has."""
+    """Use the most common file size unless a size is given; refuse a given size that no file has."""
     if sizes is None:
         return
     value: int = getattr(config, kind.field)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store derives from its log: queues and index, and the services that keep them up."""
+"""Queues and index derived from a store's log, and the services that keep them up to date."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["DerivedStructures"]
 
 
 class DerivedStructures:
-    """Queues and index of a store, from loading to closing.
+    """The queues and index of a store, from loading to closing.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class DerivedStructures:
     file_system : FileSystem
     clock : Clock
     is_master : bool
-        Whether dispatching passes over what is no record.
+        Whether dispatching skips bytes that are not a record.
     notifies : bool
-        Whether listeners hear of the messages that are dispatched.
+        Whether listeners are notified of dispatched messages.
     filter_bit_map : FilterBitMap, optional
         Returns the bit map of a record, see `Dispatcher`.
 
@@ -57,7 +57,7 @@ class DerivedStructures:
     flush_service : FlushConsumeQueueService
     """
 
-    def __init__(  # noqa: PLR0913 -- where it is, what it is made from, and the services it stands on
+    def __init__(  # noqa: PLR0913 -- location, inputs, and the services it depends on
         self,
         root: Path,
         log: CommitLog,
@@ -107,7 +107,7 @@ class DerivedStructures:
     # ---- life
 
     def recover(self, *, last_exit_ok: bool) -> RecoveryReport:
-        """Load and recover, see `StoreRecovery.run`; then dispatch what is due, see `StoreRecovery.catch_up`."""
+        """Load and recover (`StoreRecovery.run`), then dispatch what is due (`StoreRecovery.catch_up`)."""
         self.recovery.run(last_exit_ok=last_exit_ok)
         return self.recovery.catch_up(self.reput)
 
@@ -119,7 +119,7 @@ class DerivedStructures:
             self._checkpoint_service.start()
 
     def shutdown(self) -> bool:
-        """Dispatch what is left, end the services, and bring all to disk; False if not all of that succeeded."""
+        """Dispatch what is left, stop the services and flush everything; return False if any of that failed."""
         ended = self.reput.shutdown()
         try:
             self.index.close()
@@ -131,11 +131,11 @@ class DerivedStructures:
 
     @property
     def dispatch_behind_bytes(self) -> int:
-        """Bytes of the log that are not dispatched yet (``dispatchBehindBytes``)."""
+        """Bytes of the log not yet dispatched (``dispatchBehindBytes``)."""
         return self._log.confirm_offset - self.reput.reput_from_offset
 
     def close(self) -> None:
-        """Let go of the files; nothing is flushed."""
+        """Close the files without flushing."""
         self.queues.close()
         for file in self.index.files:
             file.close()

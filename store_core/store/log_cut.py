@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending an open log, and its queues, earlier than they end."""
+"""Truncating an open log and its queues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LogCut"]
 
 
 class LogCut:
-    """Cuts the log of an open store and what is derived from it.
+    """Truncates the log of an open store and what is derived from it.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class LogCut:
         self._derived = derived
 
     def truncate_dirty_files(self, offset: int) -> None:
-        """End log and queues at an offset while nothing is dispatched, and dispatch from there."""
+        """Truncate log and queues at an offset while dispatching is paused, and dispatch from there on."""
         if offset < self._commit_log.max_offset:
             reput = self._derived.reput
             with reput.paused():
@@ -36,7 +36,7 @@ class LogCut:
                 reput.reput_from_offset = min(reput.reput_from_offset, offset)
 
     def truncate_files(self, offset: int) -> bool:
-        """Do the same if a record begins at the offset; else return False."""
+        """Truncate if a record begins at the offset; else return False."""
         if offset < self._commit_log.max_offset and not self._is_aligned(offset):
             return False
         self.truncate_dirty_files(offset)

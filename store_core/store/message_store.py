@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole store: one door to the log, what is derived from it, and who puts, reads and closes."""
+"""The message store: opening, putting, reading and closing, through one class."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ __all__ = ["DefaultMessageStore"]
 
 
 class DefaultMessageStore:
-    """A message store that can be written (RocketMQ: ``DefaultMessageStore``); made by `open`.
+    """A message store for reading and writing (RocketMQ: ``DefaultMessageStore``); made by `open`.
 
-    Readers see what was put before: messages that are not dispatched yet are dispatched when queues or index are asked.
+    Readers see everything put before: queue and index queries first dispatch whatever is still undispatched.
 
     Attributes
     ----------
@@ -59,15 +59,15 @@ class DefaultMessageStore:
     consume_queue_store : ConsumeQueueStore
     index_service : IndexService
     reput_message_service : ReputMessageService
-        What follows the log and fills queues and index; who waits for messages is in its `listeners`.
+        Follows the log and fills queues and index; its `listeners` are notified of new messages.
     put_message_hooks : list of PutMessageHook
-        What looks at each message before release 5.3 puts it; the broker's own at first.
+        Called on each message before release 5.3 puts it; initially the broker's own.
     clean_services : CleanServices
-        What deletes old segments, and then the queue and index files that point to them.
+        Delete old segments, and then the queue and index files that point to them.
     running_flags : RunningFlags
-        Why it may not be read or written at the moment.
+        Why the store can't currently be read or written.
     stats : StoreStats
-        What it has counted.
+        Operation counters.
     """
 
     def __init__(self, setup: StoreSetup) -> None:
@@ -85,7 +85,7 @@ class DefaultMessageStore:
         self._cut = LogCut(self.commit_log, self._derived)
 
     @classmethod
-    def open(  # noqa: PLR0913 -- a path and a configuration do; the rest is for brokers and tests
+    def open(  # noqa: PLR0913 -- a path and a configuration suffice; the rest is for brokers and tests
         cls,
         path: str | os.PathLike[str],
         config: MessageStoreConfig | None = None,
@@ -100,49 +100,49 @@ class DefaultMessageStore:
         cleans: bool = False,
         filter_bit_map: FilterBitMap | None = None,
     ) -> Self:
-        """Open a store, or make one.
+        """Open a store, or create one.
 
-        Steps: 1. lock it; 2. see whether it was closed; 3. load log, queues, checkpoint and index, and bring them to
-        one end, see `store_core.store.recovery.store_recovery`; 4. start the services; 5. leave an ``abort`` file until
-        it is closed.
+        Steps: 1. lock it; 2. check whether it was closed cleanly; 3. load log, queues, checkpoint and index, and make
+        them consistent, see `store_core.store.recovery.store_recovery`; 4. start the services; 5. create an ``abort``
+        file, which stays until the store is closed.
 
         Parameters
         ----------
         path : path-like
             The store's root.
         config : MessageStoreConfig, optional
-            Sizes of files that it does not give are taken from the files that are there.
+            File sizes it does not specify are taken from the existing files.
         read_only : bool
-            Take no lock, write nothing, start nothing. The same is done as for writing, but in memory; the report's
-            `changes` tell what. A store that a broker is writing may be opened so, and is seen as it was then.
+            Take no lock, write nothing, start nothing. Recovery runs as for writing, but in memory; `changes` in the
+            report lists what it would do. A store that a broker is writing may be opened this way: a snapshot is read.
         broker : BrokerConfig, optional
         broker_hooks : bool
-            With release 5.3: check and rewrite messages as a broker's hooks do. Without them only inner batches are
-            checked. 4.x checks in the store itself.
+            With release 5.3: check and rewrite messages as a broker's hooks do; if false, only inner batches are
+            checked. In 4.x the store itself checks.
         batch_topics : collection of str
             Topics with the attribute ``queue.type=BatchCQ``.
         replicas, clock, file_system : ReplicaService, Clock, FileSystem, optional
         cleans : bool
-            Delete what is too old, and refuse messages when the disk is full, as a broker does by ``fileReservedTime``,
-            ``deleteWhen`` and the disk ratios. A store that is opened to have something added keeps all it has.
+            Delete expired files, and refuse messages when the disk is full, as a broker does by ``fileReservedTime``,
+            ``deleteWhen`` and the disk ratios. By default nothing is deleted.
         filter_bit_map : FilterBitMap, optional
-            Says which SQL92 consumers a message is for, e.g. `ConsumerFilterManager.bit_map`. With the broker's
-            ``enableCalcFilterBitMap`` it is asked before a record goes to its queue.
+            Returns which SQL92 consumers a message is for, e.g. `ConsumerFilterManager.bit_map`. With the broker's
+            ``enableCalcFilterBitMap`` it is called before a record is dispatched to its queue.
 
         Raises
         ------
         StoreLockedError
-            If a broker, or another writer, has the store.
+            If a broker, or another writer, holds the store.
         StoreNotFoundError
             If there is nothing to read.
         InvalidOptionError
-            If the path is no root, or a size that the configuration gives contradicts the files.
+            If the path is not a store root, or a configured size contradicts the files.
         UnsupportedStoreError
-            If it is a DLedger store, or its queues are in a RocksDB.
+            If it is a DLedger store, or its queues are in RocksDB.
         SegmentLayoutError
             If the log's files are not what the configuration and release expect.
         OSError
-            As the system says.
+            If a system call fails.
         """
         root, file_system = Path(path), file_system or OsFileSystem()
         if read_only:
@@ -166,10 +166,10 @@ class DefaultMessageStore:
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
     ) -> RecoveryReport:
-        """Report what `open` would do for writing, and do it in memory only.
+        """Report what opening for writing would do, without changing anything.
 
-        It is the same code, so the report is that of the opening itself, with `changes`. A store that would be refused
-        gets a report that says why, but for one that is not there or not a root: that is raised, as `open` does.
+        This runs the code of `open` in memory; the report also has `changes`. If `open` would refuse the store, the
+        report says why; but a path that is missing or not a store root raises, as with `open`.
         """
         root, file_system = Path(path), file_system or OsFileSystem()
         check_is_there(root, config, file_system)
@@ -182,11 +182,11 @@ class DefaultMessageStore:
         self.close()
 
     def close(self) -> None:
-        """Close the store: it takes no more messages, and everything is flushed.
+        """Close the store: refuse further messages and flush everything.
 
         Steps: 1. refuse messages; 2. flush the log; 3. dispatch what is left, and flush queues and index; 4. delete
-        files made ahead; 5. write the checkpoint; 6. delete ``abort``, if all that succeeded, everything is dispatched
-        and the store was writeable; 7. let go of files and lock. Closing twice is fine.
+        preallocated files; 5. write the checkpoint; 6. delete ``abort``, if all that succeeded, everything is
+        dispatched and the store was writeable; 7. release files and lock. Closing twice is harmless.
         """
         self._life.close()
 
@@ -197,7 +197,7 @@ class DefaultMessageStore:
 
     @property
     def is_shutdown(self) -> bool:
-        """Whether it takes no messages any more."""
+        """Whether it no longer accepts messages."""
         return self._life.condition.is_shutdown
 
     @property
@@ -207,7 +207,7 @@ class DefaultMessageStore:
 
     @property
     def is_os_page_cache_busy(self) -> bool:
-        """Whether the append under way has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
+        """Whether the current append has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
         return self._life.condition.is_os_page_cache_busy
 
     def now_ms(self) -> int:
@@ -219,7 +219,7 @@ class DefaultMessageStore:
         return self._life.condition.is_batch_topic(topic)
 
     def put_message(self, message: Message) -> PutMessageResult:
-        """Check a message, then do as `CommitLog.put_message`."""
+        """Check a message, then put it as `CommitLog.put_message` does."""
         return self.commit_log.wait(self._puts.put(message))
 
     def async_put_message(self, message: Message) -> Future[PutMessageResult]:
@@ -227,7 +227,7 @@ class DefaultMessageStore:
         return as_future(self._puts.put(message))
 
     def put_messages(self, messages: Sequence[Message] | Message) -> PutMessageResult:
-        """Check a batch, then do as `CommitLog.put_messages`: all messages or none.
+        """Check a batch, then put it as `CommitLog.put_messages` does: all messages or none.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class DefaultMessageStore:
         Raises
         ------
         InvalidOptionError
-            If the messages can't be one batch, see `client_batch`.
+            If the messages can't form one batch, see `client_batch`.
         """
         return self.commit_log.wait(self._puts.put_batch(messages))
 
@@ -252,70 +252,70 @@ class DefaultMessageStore:
     def append_batch(
         self, messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table, *, waits: bool = True
     ) -> AppendBatchResult:
-        """Check many messages, then do as `CommitLog.append_batch`.
+        """Check many messages, then append them as `CommitLog.append_batch` does.
 
-        Of the hooks only the broker's own rules on topics and delays are applied.
+        Hooks are not called, but the broker's own rules on topics and delays are applied.
         """
         return self._puts.append_batch(messages, waits=waits)
 
     def prepare_adoption(self) -> LogAdoption:
-        """Prepare to take over records that something else writes after the log's end; `OSError` as the system says.
+        """Prepare to adopt records that another writer appends after the log's end; `OSError` if a system call fails.
 
-        Nobody may put messages until they are adopted, or given up.
+        No messages may be put until the records are adopted or abandoned.
         """
         return LogAdoption(self.commit_log, self.checkpoint, self._derived.reput, self._life.setup.file_system)
 
     @property
     def max_physical_offset(self) -> int:
-        """Physical offset after the last byte that readers see."""
+        """Physical offset one past the last byte visible to readers."""
         return self.commit_log.max_offset
 
     @property
     def min_physical_offset(self) -> int:
-        """Physical offset of the oldest byte; -1 without a file."""
+        """Physical offset of the oldest byte; -1 if there is no file."""
         return self.commit_log.min_offset
 
     def truncate_dirty_files(self, offset: int) -> None:
-        """End log and queues at an offset, and go on from there (``DefaultMessageStore.truncateDirtyFiles``, 5.x).
+        """Truncate log and queues at an offset, and go on from there (``DefaultMessageStore.truncateDirtyFiles``, 5.x).
 
-        A record must begin there; an offset after the end of the log changes nothing. Nobody may put meanwhile. The
-        index is left as it is: what it says of messages after the end finds none, and new messages up to where it ended
-        are not put into it, as in RocketMQ.
+        A record must begin there; an offset after the end of the log changes nothing. No messages may be put meanwhile.
+        The index is left as it is, as in RocketMQ: its entries for truncated messages find nothing, and new messages up
+        to where it ended are not added to it.
         """
         self._cut.truncate_dirty_files(offset)
 
     def truncate_files(self, offset: int) -> bool:
-        """Do as `truncate_dirty_files` if a record begins at the offset; else return False (``truncateFiles``, 5.x)."""
+        """Truncate like `truncate_dirty_files` if a record begins there; else return False (``truncateFiles``, 5.x)."""
         return self._cut.truncate_files(offset)
 
     @property
     def dispatch_behind_bytes(self) -> int:
-        """Bytes of the log that are not in queues and index yet."""
+        """Bytes of the log not yet dispatched to queues and index."""
         return self._derived.dispatch_behind_bytes
 
     def dispatch_now(self) -> None:
-        """Bring what may be dispatched to queues and index, and wait for that; a service does it all the time.
+        """Dispatch all that may be dispatched to queues and index, and wait; a service also does so continuously.
 
-        With synchronous flush and release 5.3 that is what is on disk, and with write buffers what is committed.
+        With synchronous flush and release 5.3 that is what has been flushed, with write buffers what is committed.
         """
         self._queues.dispatch_now()
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
-        """Return the index after the last message of a queue that can be read; 0 if there is none.
+        """Return the index one past a queue's last readable message; 0 if there is none.
 
-        Without `committed`, return the index that the next message gets, which may be ahead of that.
+        With ``committed=False``, return the index the next message will get, which may be higher.
         """
         return self._queues.get_max_offset_in_queue(topic, queue_id, committed=committed)
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Return the index of the first message of a queue that is still there.
+        """Return the index of the first message still in a queue.
 
-        A queue that was never seen is empty (RocketMQ makes it when it is asked): 0, with a batch topic -1.
+        For an unknown queue, which RocketMQ creates on request: 0, or -1 for a batch topic.
         """
         return self._queues.get_min_offset_in_queue(topic, queue_id)
 
     def get_message_total_in_queue(self, topic: str, queue_id: int) -> int:
-        """Count the messages of a queue, by its bounds; one that was never seen has 0, with a batch topic 1."""
+        """Return the number of messages in a queue, by its bounds; 0 for an unknown queue, 1 if of a batch topic."""
         return self.get_max_offset_in_queue(topic, queue_id) - self.get_min_offset_in_queue(topic, queue_id)
 
     def get_message(  # noqa: PLR0913 -- RocketMQ's own arguments
@@ -327,29 +327,29 @@ class DefaultMessageStore:
         max_msg_nums: int,
         message_filter: MessageFilter | None = None,
     ) -> GetMessageResult | None:
-        """Get messages of a queue from an offset on, and count that in the store's `stats`.
+        """Get messages of a queue starting at an offset; the get is counted in `stats`.
 
         Parameters
         ----------
         group, topic, queue_id : str, str, int
-            Nothing depends on the group.
+            The group has no effect.
         offset : int
             In the queue.
         max_msg_nums : int
-            At most so many; limits in bytes, and what is likely not in memory, may make it fewer. The first message is
-            returned in any case.
+            Upper bound; byte limits, and messages that are probably not in memory, may reduce it. The first message is
+            always returned.
         message_filter : MessageFilter, optional
-            E.g. a `MessageSelector`. By tag, hashes are compared, so that a consumer has to compare the tags.
+            E.g. a `MessageSelector`. Tags are matched by hash only, so the consumer has to compare the tags themselves.
 
         Returns
         -------
         GetMessageResult or None
-            None if the store may not be read at the moment. A queue that was never seen is an empty one.
+            None if the store currently can't be read. An unknown queue counts as empty.
 
         Raises
         ------
         InvalidOptionError
-            With release 4.9, where RocketMQ raises too, if `max_msg_nums` is negative and there is something to get.
+            With release 4.9, as RocketMQ does, if `max_msg_nums` is negative and there is something to get.
         """
         del group
         return self._reading.get_message(topic, queue_id, offset, max_msg_nums, message_filter)
@@ -359,43 +359,43 @@ class DefaultMessageStore:
         return self._reading.lookup.look_message_by_offset(physical_offset)
 
     def select_one_message_by_offset(self, physical_offset: int, size: int) -> memoryview | None:
-        """View the record of `size` bytes that begins at a physical offset; None if there is none of that size."""
+        """Return a view of the record of `size` bytes at a physical offset; None if there is none of that size."""
         return self._reading.log.get_message(physical_offset, size)
 
     def look_message_by_id(self, msg_id: str) -> MessageExt | None:
-        """Return the message of an offset message id, of 32 or 56 hexadecimal digits; None if it is not there."""
+        """Return the message with an offset message id of 32 or 56 hexadecimal digits; None if it is not there."""
         return self._reading.lookup.look_message_by_id(msg_id)
 
     def query_message(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryMessageResult:
-        """Find messages by a key, or by their unique key, through the index.
+        """Find messages by key or unique key, through the index.
 
         Parameters
         ----------
         topic, key : str
         max_num : int
-            At most so many, of the newest; not more than ``maxMsgsNumBatch``.
+            How many of the newest to return at most; capped at ``maxMsgsNumBatch``.
         begin, end : int
-            Store times in ms, both inclusive; the index knows them to the second.
+            Store times in ms, both inclusive; the index has a resolution of one second.
         """
         return self._reading.dispatched.query_message(topic, key, max_num, begin, end)
 
     def get_offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
-        """Find the offset of the message of a queue that was stored at a time, ms; 0 for a queue that is not there.
+        """Return the queue offset of the message stored at a time in ms; 0 for a queue that does not exist.
 
-        With release 5.3 `boundary` chooses the first message not before the time, or the last one not after it.
+        With release 5.3, `boundary` selects the first message not before the time, or the last one not after it.
         """
         return self._reading.dispatched.get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary)
 
     def get_message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time of a message of a queue, ms; -1 if it is not there."""
+        """Return the store time of a message in a queue, ms; -1 if it is not there."""
         return self._reading.dispatched.get_message_store_timestamp(topic, queue_id, queue_offset)
 
     def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Return the store time of the first message that a queue still has, ms; -1 without any."""
+        """Return the store time of the first message still in a queue, ms; -1 if there is none."""
         return self._reading.dispatched.get_earliest_message_time(topic, queue_id)
 
     def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the physical offset of a message of a queue; 0 if it is not there, as RocketMQ does."""
+        """Return the physical offset of a message in a queue; 0 if it is not there, as RocketMQ does."""
         return self._reading.dispatched.get_commit_log_offset_in_queue(topic, queue_id, queue_offset)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on a store that is cut into parts: plan, run each part, merge; and the engines that run parts on one machine.
+"""Jobs that work on a store in parts (plan, run each part, merge), and the engines that run them on one machine.
 
-A job says what is to be done and knows nothing of processes; an engine runs any job, and decides where. The parts of a
-job run in any order and in any process, perhaps more than once, and what comes of them is merged in the order of the
-plan. So the result is the same whichever engine ran them: `InProcess` here,
+A job defines the work and knows nothing of processes; an engine runs any job, and decides where. The parts of a job
+run in any order and in any process, perhaps more than once, and their results are merged in plan order. So the
+result is the same whichever engine ran them: `InProcess` here,
 `store_core.store.process_pool.ProcessPool`, or Spark with `pyspark_commitlog.engine.SparkEngine`.
 """
 
@@ -30,7 +30,7 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Job(Protocol[Part, Partial, Result_co]):
-    """Work whose parts need nothing of each other. The job itself, parts and partial results are pickled."""
+    """Work whose parts are independent of each other. The job, its parts and partial results are pickled."""
 
     def plan(self) -> Sequence[Part]:
         """Return the parts; called once, by whoever runs the job."""
@@ -41,19 +41,19 @@ class Job(Protocol[Part, Partial, Result_co]):
         ...
 
     def merge(self, partials: Iterable[Partial], /) -> Result_co:
-        """Make the result of what comes of all parts, in the order of the plan; called once, where `plan` was."""
+        """Combine the parts' results, in plan order; called once, in the process that called `plan`."""
         ...
 
 
 class GroupedJob(Protocol[Part, Key, Piece, Partial, Result_co]):
-    """Work in two steps: parts give pieces, and what belongs together is gathered, whichever parts it came from.
+    """Work in two steps: parts yield pieces, then each group's pieces are gathered, whichever parts they came from.
 
-    For what must meet again: the units of one queue, which many parts of the log hold.
+    For example, the units of one queue come from many parts of the log.
     """
 
     @property
     def groups(self) -> int:
-        """How many groups there are, from 0 on."""
+        """Number of groups; they are numbered from 0."""
         ...
 
     def plan(self) -> Sequence[Part]:
@@ -63,17 +63,17 @@ class GroupedJob(Protocol[Part, Key, Piece, Partial, Result_co]):
     def run(self, part: Part, /) -> Iterable[tuple[Key, Piece]]:
         """Do one part, in any process.
 
-        A key begins with the number of the group that gets the piece. The keys of a group all differ, and say in which
-        order it gets its pieces.
+        A key begins with the number of the piece's group. Keys within a group are distinct, and pieces are gathered in
+        key order.
         """
         ...
 
     def gather(self, pieces: Iterable[tuple[Key, Piece]], /) -> Iterable[Partial]:
-        """Do one group, in any process; a group without a piece may be left out."""
+        """Process one group, in any process; may be skipped for a group without pieces."""
         ...
 
     def merge(self, partials: Iterable[Partial], /) -> Result_co:
-        """Make the result of what comes of all groups, in their order; called once, where `plan` was."""
+        """Combine the groups' results, in group order; called once, in the process that called `plan`."""
         ...
 
 
@@ -87,12 +87,12 @@ class Engine(Protocol):
 
     @property
     def is_one_machine(self) -> bool:
-        """Whether all parts run on this machine, so that files can carry what is large."""
+        """Whether all parts run on this machine, so that large data can be passed in files."""
         ...
 
     @property
     def keeps_pieces(self) -> bool:
-        """Whether all pieces of a grouped job are in this process's memory between its two steps."""
+        """Whether this process's memory holds all pieces of a grouped job between its two steps."""
         ...
 
     def run(self, job: Job[Part, Partial, Result]) -> Result:
@@ -112,7 +112,7 @@ class Step(Enum):
 
 
 class PartsDone(NamedTuple):
-    """How far a job is.
+    """Progress of a job.
 
     Attributes
     ----------
@@ -130,12 +130,12 @@ ProgressSink: TypeAlias = "Callable[[PartsDone], None]"
 
 
 class LocalEngine(ABC):
-    """An engine on this machine; needs nothing but a way to call a function for each of several items.
+    """Base of engines on this machine; a subclass only supplies a way to map a function over parts.
 
     Parameters
     ----------
     on_progress : callable, optional
-        Gets a `PartsDone` after each part, in the process that runs the job.
+        Called with a `PartsDone` after each part, in the process that runs the job.
     """
 
     is_one_machine = True
@@ -186,7 +186,7 @@ def _gather(job: GroupedJob[Part, Key, Piece, Partial, Result], pieces: list[tup
 
 
 class InProcess(LocalEngine):
-    """Runs one part after the other, here."""
+    """Runs the parts one after another in this process."""
 
     slots = 1
 

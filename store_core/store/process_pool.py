@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a job in processes of this machine: the only module of the core that starts any."""
+"""An engine that runs parts of a job in processes of this machine; the only core module that starts any."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ Part = TypeVar("Part")
 Partial = TypeVar("Partial")
 
 _CONTEXT: Final = get_context("spawn")
-"""A fork would copy locks that threads hold at that moment, as those of Arrow's own pool."""
+"""Spawn, because a fork would copy locks that other threads hold, such as those of Arrow's own pool."""
 
 _AHEAD: Final = 4
-"""Parts of each process that may be done before one that is waited for: a bound on what is kept."""
+"""How many parts per process may run ahead of the one being waited for: bounds the results kept."""
 
 _PATIENCE: Final = 5.0
-"""Seconds in which a process that has nothing to do ends by itself."""
+"""Seconds an idle process is given to exit on its own."""
 
 
 class ProcessPool(LocalEngine):
-    """Runs parts in several processes, which start with the first job; use it in a ``with`` block.
+    """Runs parts in several processes, started by the first job; use it in a ``with`` block.
 
-    A process is started by ``spawn``, so it imports the program's main module once more: what that module does belongs
-    below ``if __name__ == "__main__":``. Processes ignore ^C; the one that runs the job gets it, and ends them.
+    A process is started by ``spawn``, so it imports the program's main module again: guard that module's code with
+    ``if __name__ == "__main__":``. Workers ignore ^C; the process that runs the job receives it, and stops them.
 
     Parameters
     ----------
     processes : int
     on_progress : callable, optional
-        Gets a `store_core.store.parts.PartsDone` after each part.
+        Called with a `store_core.store.parts.PartsDone` after each part.
 
     Raises
     ------
     InvalidOptionError
-        If there is to be no process.
+        If `processes` is less than 1.
     """
 
     def __init__(self, processes: int, on_progress: ProgressSink | None = None) -> None:
@@ -78,11 +78,11 @@ class ProcessPool(LocalEngine):
         Raises
         ------
         LostWorkerError
-            If a process ends before its part is done. The others are ended, too, as they are if a part fails.
+            If a process exits before its part is done. The others are then stopped, as they are if a part fails.
         """
         try:
             yield from self._in_order(call, parts)
-        except BaseException:  # ^C, and a caller who wants no more, too
+        except BaseException:  # including ^C, and a caller that stops iterating
             self._end(is_patient=False)
             raise
 
@@ -107,14 +107,14 @@ class ProcessPool(LocalEngine):
                 taken += 1
 
     def _started(self, count: int) -> list[_Worker]:
-        """Return this many processes that have nothing to do, started if need be."""
+        """Return this many idle processes, starting them if needed."""
         with _interrupts_held():
             while len(self._workers) < count:
                 self._workers.append(_Worker())
         return self._workers[:count]
 
     def _end(self, *, is_patient: bool) -> None:
-        """End all processes; without patience what they are doing is lost."""
+        """Stop all processes; if not patient, their current work is lost."""
         while self._workers:
             self._workers.pop().end(is_patient=is_patient)
 
@@ -126,7 +126,7 @@ class _Worker:
     ----------
     connection : Connection
     number : int
-        Of the part that it was given last.
+        Number of the part it was given last.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class _Worker:
             self._process.start()
 
     def give(self, call: Callable[[Any], Any], part: object, what: str, number: int) -> None:
-        """Have a part done; the function goes along where it is another one than before."""
+        """Send a part to the process, with the function if it has changed."""
         self.number, self._what = number, what
         try:
             self.connection.send((None if call is self._call else call, part))
@@ -148,7 +148,7 @@ class _Worker:
         self._call = call
 
     def take(self) -> Any:  # noqa: ANN401 -- whatever the function returns
-        """Return what came of the part, or raise what it raised."""
+        """Return the part's result, or raise what it raised."""
         try:
             is_done, made = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -158,8 +158,8 @@ class _Worker:
         raise made
 
     def end(self, *, is_patient: bool) -> None:
-        """End the process, and let go of what belongs to it."""
-        self.connection.close()  # without work to wait for, it ends
+        """Stop the process and release its resources."""
+        self.connection.close()  # with no more work to wait for, the process exits
         if is_patient:
             self._process.join(_PATIENCE)
         self._process.kill()
@@ -173,8 +173,8 @@ class _Worker:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold ^C back while processes start, which inherit that: it would interrupt their imports."""
-    resource_tracker.ensure_running()  # which lets ^C through again
+    """Block ^C while processes start, since it would interrupt their imports; they inherit the block."""
+    resource_tracker.ensure_running()  # this unblocks ^C again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -183,17 +183,17 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _serve(connection: Connection) -> None:
-    """Do what comes, until nothing more can; runs in a process of the pool."""
+    """Run the parts received until the connection closes; runs in a pool process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     call: Callable[[Any], Any] = _no_call
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             packed = connection.recv_bytes()
             try:
-                given, part = pickle.loads(packed)  # noqa: S301 -- of the process that started this one
+                given, part = pickle.loads(packed)  # noqa: S301 -- from the process that started this one
                 call = call if given is None else given
                 answer = pickle.dumps((True, call(part)), pickle.HIGHEST_PROTOCOL)
-            except Exception as error:  # noqa: BLE001 -- all of them go to whoever runs the job
+            except Exception as error:  # noqa: BLE001 -- all errors go to the process that runs the job
                 answer = _failure(error)
             connection.send_bytes(answer)
 
@@ -203,13 +203,13 @@ def _no_call(_: object) -> None:
 
 
 def _failure(error: Exception) -> bytes:
-    """Pickle an error; its text if it can't be pickled, or does not come back."""
+    """Pickle an error, or only its text if it does not survive pickling."""
     text = "".join(traceback.format_exception(error))
-    if not isinstance(error, StoreError):  # which say themselves where they come from
+    if not isinstance(error, StoreError):  # those say where they come from
         error.add_note(f"In a worker process:\n{text}")
     try:
         packed = pickle.dumps((False, error), pickle.HIGHEST_PROTOCOL)
         pickle.loads(packed)  # noqa: S301 -- made in the line before
-    except Exception:  # noqa: BLE001 -- whatever a class does when it is pickled
+    except Exception:  # noqa: BLE001 -- pickling may raise anything
         packed = pickle.dumps((False, RuntimeError(text)))
     return packed

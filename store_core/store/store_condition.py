@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an open store takes messages."""
+"""Whether an open store accepts messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["StoreCondition"]
 
 _BUSY_LIMIT_MS: Final = 10_000_000
-"""What is longer than this is no append, but the time since 1970: none is under way."""
+"""A longer time is not an append but the time since 1970: no append is in progress."""
 
 
 class StoreCondition:
-    """What every put asks of a store first; a `store_core.store.put.put_checks.StoreState`.
+    """The state that every put checks first; a `store_core.store.put.put_checks.StoreState`.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class StoreCondition:
     Attributes
     ----------
     is_shutdown : bool
-        Whether it takes no messages any more, or never did.
+        Whether the store no longer accepts messages, or never did.
     """
 
     def __init__(self, setup: StoreSetup, commit_log: CommitLog) -> None:
@@ -44,6 +44,6 @@ class StoreCondition:
 
     @property
     def is_os_page_cache_busy(self) -> bool:
-        """Whether the append under way has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
+        """Whether the current append has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
         held = self.now_ms() - self._commit_log.begin_time_in_lock
         return self._busy_ms < held < _BUSY_LIMIT_MS

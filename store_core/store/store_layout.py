@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parts of a store lie, and what makes its files."""
+"""Where the parts of a store are on disk, and the services that create and measure its files."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def log_paths(
     root : Path
     config : MessageStoreConfig
     full_paths : callable
-        Gives those that get no new segments at the moment: `DiskSpace.full_paths`.
+        Returns the directories that currently get no new segments: `DiskSpace.full_paths`.
     """
     paths = config.store_path_commit_log or str(root / COMMIT_LOG)
     return SegmentPaths.parse(paths, config.read_only_commit_log_store_paths or "", full_paths)
 
 
 def check_root(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
-    """Refuse to open, or to make, a store where none can be, or one of another kind. Nothing is written.
+    """Raise if a store can't be opened or created at a path, or is of an unsupported kind; nothing is written.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def check_root(root: Path, config: MessageStoreConfig, file_system: FileSystem) 
 
 
 def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:
-    """Make what measures the disks of commit log and queues."""
+    """Create the `DiskSpace` that measures the disks of commit log and queues."""
     return DiskSpace(config, log_paths(root, config).paths, root / CONSUME_QUEUE, file_system)
 
 
 def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:
-    """Make the service that makes segments ahead, with write buffers if they are configured."""
+    """Create the service that preallocates segments, with write buffers if configured."""
     size = config.mapped_file_size_commit_log
     pool = TransientStorePool(config.transient_store_pool_size, size) if uses_pool(config) else None
     return AllocateMappedFileService(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The opening and closing of a store: its lock, its ``abort`` file, and the services between them."""
+"""Opening and closing a store: its lock, its ``abort`` file and its services."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["StoreLife", "dry_run"]
 
 
 class StoreLife:
-    """Opens and closes a store; a read-only one in memory, without lock and threads.
+    """Opens and closes a store; if read-only, in memory, without lock or threads.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class StoreLife:
         self.recovery_report = self.services.derived.recovery.report
 
     def open(self) -> None:
-        """Open the store, as `DefaultMessageStore.open` describes; let go of it if that fails."""
+        """Open the store, as `DefaultMessageStore.open` describes; release everything if that fails."""
         if self.setup.is_read_only:
             self._load()
             return
@@ -69,7 +69,7 @@ class StoreLife:
             raise
 
     def try_out(self) -> RecoveryReport:
-        """Load a read-only store, and let go of it; one that is refused gets a report that says why."""
+        """Load a read-only store, release it and report; if the store is refused, the report says why."""
         try:
             self._load()
         except StoreError as error:

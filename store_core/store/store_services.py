@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of a store, what is derived from it, and the threads that keep both up."""
+"""The services of an open store: log, derived structures, checkpoint and cleaning, started and stopped in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["StoreServices"]
 
 
 class StoreServices:
-    """What is loaded, started, shut down and closed together, in an order that a crash may interrupt anywhere.
+    """Loads, starts, shuts down and closes a store's services, in an order that is safe to interrupt at any point.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class StoreServices:
     Raises
     ------
     InvalidOptionError
-        If the configuration has times of deletion that can't be used, see `CleanServices`.
+        If the configured deletion times are invalid, see `CleanServices`.
     """
 
     def __init__(self, setup: StoreSetup) -> None:
@@ -69,7 +69,7 @@ class StoreServices:
         self.clean = CleanServices(config, self.commit_log, space, self.derived.queues, self.derived.index, clock)
 
     def load(self, *, last_exit_ok: bool) -> RecoveryReport:
-        """Load log, queues, checkpoint and index, and bring them to one end, as `store_recovery` describes."""
+        """Load log, queues, checkpoint and index, and make them consistent, as `store_recovery` describes."""
         return self.derived.recover(last_exit_ok=last_exit_ok)
 
     def start(self) -> None:
@@ -81,10 +81,10 @@ class StoreServices:
             self.clean.start()
 
     def shutdown(self) -> bool:
-        """Bring everything to disk, and end the threads.
+        """Flush everything, and stop the threads.
 
-        Steps: 1. delete nothing any more; 2. flush the log; 3. dispatch what is left, and flush queues and index;
-        4. delete files made ahead; 5. write the checkpoint.
+        Steps: 1. stop cleaning; 2. flush the log; 3. dispatch what is left, and flush queues and index; 4. delete
+        preallocated files; 5. write the checkpoint.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class StoreServices:
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         ended = self.clean.shutdown()
         ended = self.commit_log.shutdown() and ended
@@ -104,7 +104,7 @@ class StoreServices:
         return ended and self.commit_log.is_flushed and self.derived.dispatch_behind_bytes == 0
 
     def close(self) -> None:
-        """Let go of the files; nothing is flushed."""
+        """Close the files without flushing."""
         self.checkpoint.close()
         self.derived.close()
         self.commit_log.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store is opened with."""
+"""The arguments with which a store is opened."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ class StoreSetup:
 
     @property
     def notifies(self) -> bool:
-        """Whether listeners hear of messages (``ReputMessageService.doReput``): in 4.x not those of a slave."""
+        """Whether listeners are notified of messages (``ReputMessageService.doReput``); in 4.x not on a slave."""
         config = self.config
         return self.broker.long_polling_enable and (config.features.notifies_on_slave or config.broker_role != "SLAVE")

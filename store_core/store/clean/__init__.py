@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletion of what is old, as a broker does it."""
+"""Deleting expired files, as a broker does."""

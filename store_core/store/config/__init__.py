@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a store is configured, and what its files say of it."""
+"""Store configuration, and sizes inferred from the store's files."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping queues and index up with the log."""
+"""Keeping queues and index up to date with the log."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from a record in the log: its units in queues, its keys in the index."""
+"""Dispatching records of the log: units to the queues, keys to the index."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ __all__ = ["Dispatcher", "FilterBitMap", "select_rows"]
 
 
 class FilterBitMap(Protocol):
-    """Who says which SQL92 consumers a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``)."""
+    """Computes which SQL92 consumers a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``)."""
 
     def __call__(self, request: DispatchRequest, /) -> bytes:
-        """Return the bit map of a message; empty if nobody of its topic has such a filter."""
+        """Return the bit map of a message; empty if no consumer of its topic has such a filter."""
         ...
 
 
 class Dispatcher:
-    """Gives records to the consume queues, then to the index (RocketMQ: ``DefaultMessageStore.dispatcherList``).
+    """Passes records to the consume queues, then to the index (RocketMQ: ``DefaultMessageStore.dispatcherList``).
 
-    One thread dispatches at a time.
+    Only one thread may dispatch at a time.
 
     Parameters
     ----------
     queues : ConsumeQueueStore
     index : IndexService
     filter_bit_map : FilterBitMap, optional
-        Asked of every record before it goes to its queue.
+        Called for every record before it goes to its queue.
 
     Attributes
     ----------
     dispatched : int
-        Records given on so far.
+        Number of records dispatched so far.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Dispatcher:
 
     @contextmanager
     def indexing_beside(self) -> Iterator[None]:
-        """Let a thread of its own build the index from the batches given on meanwhile; in the end it has all."""
+        """Build the index in a separate thread during the context; on exit it is complete."""
         with IndexThread(self._index) as beside:
             self._beside = beside
             try:
@@ -73,7 +73,7 @@ class Dispatcher:
                 self._beside = None
 
     def dispatch(self, request: DispatchRequest) -> DispatchRequest:
-        """Pass one record on (``DefaultMessageStore.doDispatch``); with its bit map it is what comes back."""
+        """Dispatch one record (``DefaultMessageStore.doDispatch``); return it with its bit map."""
         if self._filter_bit_map is not None:
             request = replace(request, bit_map=self._filter_bit_map(request))
         self._queues.put(request)
@@ -82,9 +82,9 @@ class Dispatcher:
         return request
 
     def dispatch_nameless(self, size: int) -> None:
-        """Pass on what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
+        """Dispatch what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
 
-        It is a message of the topic with no name: its unit in queue 0 points to the start of the log.
+        That is a message of a topic without a name, whose unit in queue 0 points to the start of the log.
         """
         request = DispatchRequest("", 0, 0, size, 0, 0, 0, keys="", properties={})
         self._queues.put_nameless(request)
@@ -92,10 +92,10 @@ class Dispatcher:
         self.dispatched += 1
 
     def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
-        """Pass many records on, equal to `dispatch` of one after the other.
+        """Dispatch many records, equivalent to calling `dispatch` on each.
 
-        Keys that are put are not all in the index file yet; `write_back` brings them there. With `gather`, for when
-        nobody reads queues meanwhile, units are not all in their queues yet either.
+        Some keys may not be in the index file until `write_back`. With `gather`, for when no one reads queues
+        meanwhile, the same goes for units and their queues.
         """
         mapped = None if self._filter_bit_map is None else self._with_bit_maps(batch, self._filter_bit_map)
         if mapped is None and gather:
@@ -113,7 +113,7 @@ class Dispatcher:
     def _build_indexes(self, batch: DispatchBatch) -> None:
         if self._beside is None:
             self._index.build_indexes(batch, write_back=False)
-        else:  # the queues have asked for the columns that both use, so the threads never make the same one
+        else:  # the queues have already computed the shared columns, so the threads never compute the same one
             self._beside.build(batch)
 
     @staticmethod
@@ -124,12 +124,12 @@ class Dispatcher:
         return RequestBatch(requests, batch.starts.tolist()) if has_maps else None
 
     def write_back(self) -> None:
-        """Bring what was given on to queues and index file; before a checkpoint or the end of ``abort`` vouches for it.
+        """Write all that was dispatched to queues and index file; needed before a checkpoint or clean exit covers it.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         self._queues.put_gathered()
         if self._beside is not None:
@@ -140,7 +140,7 @@ class Dispatcher:
 def select_rows(batch: DispatchBatch, chosen: npt.NDArray[np.bool_]) -> DispatchBatch | None:
     """Return the chosen rows of a batch as a batch; None if there are none.
 
-    Offsets ascend in a sound log, so of many batches one or two are cut, and those at one place.
+    Offsets ascend in a sound log, so of many batches only one or two are split, each at one place.
     """
     count = int(np.count_nonzero(chosen))
     if count == len(batch):

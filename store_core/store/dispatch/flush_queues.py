@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services that bring queues and checkpoint to disk."""
+"""The services that flush queues and checkpoint."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CHECKPOINT_SECONDS: Final = 1.0
 
 
 class FlushConsumeQueueService(ServiceThread):
-    """Flushes the queues now and then (RocketMQ: ``DefaultMessageStore.FlushConsumeQueueService``).
+    """Flushes the queues periodically (RocketMQ: ``DefaultMessageStore.FlushConsumeQueueService``).
 
-    Every second those with two new pages, and every minute all; then also the checkpoint, which vouches for what had
-    been dispatched before that began.
+    Every second it flushes queues with two new pages, and every minute all of them and then the checkpoint, which
+    covers what had been dispatched before that flush began.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough: float | None = None
 
     def pause(self) -> None:
-        """Wait for the next interval, or until somebody wakes the service up."""
+        """Wait for the next interval, or until woken up."""
         self.wait_for_running(self._config.flush_interval_consume_queue / _MS)
 
     def run_once(self) -> None:
-        """Flush by the page rule, or thoroughly when that is due; the first time it is."""
+        """Flush by the page rule, or thoroughly if due; the first time it is."""
         now = self._clock.monotonic()
         interval = self._config.flush_consume_queue_thorough_interval / _MS
         if self._last_thorough is None or now >= self._last_thorough + interval:
@@ -71,7 +71,7 @@ class FlushConsumeQueueService(ServiceThread):
         Raises
         ------
         OSError
-            As the system says; the checkpoint stays as it is then.
+            If a system call fails; the checkpoint is then left unchanged.
         """
         dispatched = self._checkpoint.logics_msg_timestamp
         self._queues.flush(0)
@@ -85,7 +85,7 @@ class FlushConsumeQueueService(ServiceThread):
 
 
 class FlushCheckpointService(ServiceThread):
-    """Brings the checkpoint to disk every second (RocketMQ 5.x), if it has changed."""
+    """Flushes the checkpoint every second if it has changed (RocketMQ 5.x)."""
 
     def __init__(
         self, checkpoint: StoreCheckpoint, clock: Clock, on_error: Callable[[OSError], None] | None = None
@@ -98,6 +98,6 @@ class FlushCheckpointService(ServiceThread):
         self.wait_until_stopped(_CHECKPOINT_SECONDS)
 
     def run_once(self) -> None:
-        """Bring it to disk."""
+        """Flush the checkpoint."""
         if self._checkpoint.is_changed:
             self._checkpoint.flush()

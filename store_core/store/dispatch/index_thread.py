@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building the key index beside everything else that follows from records."""
+"""Building the key index in parallel with the queues."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["IndexThread"]
 
 _MOST_WAITING: Final = 3
-"""Batches that wait for the thread, or are at it, when another one comes."""
+"""Maximum batches waiting for, or being processed by, the thread when another arrives."""
 
 
 class IndexThread:
-    """Puts the keys of batches in a thread of its own, and has the disk take them in another; a context.
+    """Context manager that puts keys of batches into the index in one thread and syncs them in another.
 
-    NumPy lets go of the interpreter in its loops, so queues and index take two processors.
+    NumPy releases the interpreter lock in its loops, so queues and index use two processors.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class IndexThread:
         self._syncer.shutdown()
 
     def build(self, batch: DispatchBatch) -> None:
-        """Put the keys of a batch soon; what failed for one before is raised."""
+        """Queue a batch whose keys are to be put; raise any earlier failure."""
         self._builder.take(self._build, batch)
 
     def _build(self, batch: DispatchBatch) -> None:
@@ -53,5 +53,5 @@ class IndexThread:
             self._syncing = self._syncer.submit(self._index.sync_ahead)
 
     def wait(self) -> None:
-        """Wait until the keys of all batches are put; what failed is raised."""
+        """Wait until the keys of all batches are put; raise any failure."""
         self._builder.wait()

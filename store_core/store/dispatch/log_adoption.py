@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking over records that something else has written after the end of an open store's log."""
+"""Adopting records that another writer has appended after the end of an open store's log."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ _LOG: Final = logging.getLogger("store_core")
 
 
 class LogAdoption:
-    """Lets an open store take over records that were written to its segments, and not put by it.
+    """Makes an open store adopt records that were written to its segments by another writer.
 
-    Made by `DefaultMessageStore.prepare_adoption` before the first of them is written. They are written from `place`
-    on, with queue offsets from `offsets`, which the writer moves on. Then call one of:
+    Made by `DefaultMessageStore.prepare_adoption` before the first record is written. The writer starts at `place`,
+    with queue offsets from `offsets`, which it advances. Then call one of:
 
     * `adopt`, once they are on disk and part of the log;
     * `restore_checkpoint`, if none of them is part of the log after all;
-    * `leave_to_recovery`, if that is not known, or if the next to open the store is to bring queues and index up.
+    * `leave_to_recovery`, if that is unknown, or if the next opening of the store is to update queues and index.
 
     Parameters
     ----------
     commit_log : CommitLog
     checkpoint : StoreCheckpoint
     reput : ReputMessageService
-        Brings the records to queues and index.
+        Dispatches the records to queues and index.
     file_system : FileSystem
 
     Attributes
     ----------
     place : LogPlace
-        Where the records may begin.
+        Where the records must begin.
     offsets : QueueOffsets
         The next index of every queue: a copy of the store's own.
 
     Raises
     ------
     OSError
-        As the system says.
+        If a system call fails.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class LogAdoption:
         self.offsets = commit_log.queue_offsets.copy()
 
     def rewind_checkpoint(self) -> None:
-        """Have a recovery start at the first segment from now on, whatever that holds. It is on disk on return.
+        """Make every recovery from now on start at the first segment, whatever that holds; durable on return.
 
         Needed before several new segments become part of the log: only a recovery that starts before them sees whether
         the segment that leads to them was closed.
@@ -74,30 +74,30 @@ class LogAdoption:
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         self._set_checkpoint_times(0, 0)
         self._checkpoint.flush()
 
     def restore_checkpoint(self) -> None:
-        """Set the checkpoint to what it was; it is written when the store next writes it."""
+        """Restore the checkpoint's old values; they are written when the store next writes it."""
         self._set_checkpoint_times(*self._times_before)
 
     def leave_to_recovery(self) -> None:
-        """Take no more messages, and keep the ``abort`` file: whoever opens the store next recovers it.
+        """Refuse further messages and keep the ``abort`` file, so that the next opening recovers the store.
 
-        A checkpoint that was rewound stays so.
+        A rewound checkpoint stays rewound.
         """
         self._commit_log.refuse_puts()
 
     def adopt(
         self, begin_offset: int, end_offset: int, store_timestamp: int, known: Iterable[KnownColumns] = ()
     ) -> None:
-        """Extend the log over the records, dispatch them, and bring the checkpoint up to them, in this order.
+        """Extend the log over the records, dispatch them, and advance the checkpoint over them, in this order.
 
-        Nothing else is dispatched meanwhile, so `known` is of the records that are dispatched next. What fails is
-        logged and left to the next recovery, with the checkpoint as it is, or queues and index that can't be written
-        have the store take no more messages: the records are part of the log in any case.
+        Nothing else is dispatched meanwhile, so `known` is for the records that are dispatched next. The records are
+        part of the log in any case. If one of the steps fails, or queues or index can't be written, the error is
+        logged, the store refuses further messages, and the checkpoint is left as it is for the next recovery.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class LogAdoption:
         store_timestamp : int
             Store time of the last record, ms.
         known : iterable of KnownColumns
-            Columns of the first of these records, so that they need not be read.
+            Columns of the first of these records, which then need not be read.
         """
         try:
             with self._reput.paused():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatching of what is appended, without those who put waiting for it."""
+"""Dispatching appended records in the background, so that puts do not wait for it."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 __all__ = ["MessageArrivingListener", "ReputMessageService"]
 
 _IDLE_SECONDS: Final = 0.1
-"""How long the service waits if nobody wakes it up: whatever moves the log's end does. RocketMQ looks every ms."""
+"""How long the service waits unless woken up, which happens when the log's end moves. RocketMQ polls every ms."""
 
 _GATHER_SECONDS: Final = 0.002
-"""How long it lets records gather: a batch costs as much as some dozen records."""
+"""How long it lets records accumulate: the overhead of a batch equals some dozen records."""
 
 _LAZY_SECONDS: Final = 0.02
-"""The same if no listener waits: readers of this store dispatch what they need themselves, and puts come first."""
+"""The same if there are no listeners: readers of this store dispatch what they need themselves, so puts go first."""
 
 
 class MessageArrivingListener(Protocol):
-    """Who waits for messages (RocketMQ: ``MessageArrivingListener``); from 4.9 on also for those of light queues.
+    """Is notified of messages (RocketMQ: ``MessageArrivingListener``); from 4.9 on also of those of light queues.
 
     The store calls it only if the broker's ``longPollingEnable`` is set, and in 4.x not if its role is SLAVE.
     """
@@ -61,15 +61,15 @@ class MessageArrivingListener(Protocol):
         filter_bit_map: bytes,
         properties: Mapping[str, str],
     ) -> None:
-        """Learn of a message; `logic_offset` is the index after it in its queue."""
+        """Handle a message's arrival; `logic_offset` is the index after it in its queue."""
         ...
 
 
 @dataclass(slots=True)
 class _Buffer:
-    """What can be read of one file, from an offset on.
+    """The readable part of one file, from an offset on.
 
-    `read_size` follows RocketMQ, where it falls behind `position` when a record of the wrong size is skipped.
+    `read_size` follows RocketMQ, where it lags `position` after a record of the wrong size is skipped.
     """
 
     file: MappedFile
@@ -86,11 +86,11 @@ def _light_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
 
 
 class ReputMessageService(ServiceThread):
-    """Follows the log and dispatches what is new (RocketMQ: ``DefaultMessageStore.ReputMessageService``).
+    """Follows the log and dispatches new records (RocketMQ: ``DefaultMessageStore.ReputMessageService``).
 
-    `run_once` dispatches all there is. What is no record is passed over, to the end of what can be read of its file; by
-    a slave it is waited for. A record whose parts do not add up to its size is passed over by that size, while reading
-    goes on after the parts.
+    `run_once` dispatches all there is. At bytes that are not a record, a master skips to the end of what is readable of
+    the file; a slave waits. A record whose parts do not add up to its size is skipped by that size, while reading
+    continues after the parts.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class ReputMessageService(ServiceThread):
     end_offset : callable
         Returns the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
     is_master : bool
-        Whether what is no record is passed over.
+        Whether bytes that are not a record are skipped.
     notifies : bool
         Whether `listeners` are called at all.
     on_error : callable, optional
@@ -110,11 +110,11 @@ class ReputMessageService(ServiceThread):
     Attributes
     ----------
     reput_from_offset : int
-        Where dispatching goes on.
+        Where dispatching continues.
     listeners : list of MessageArrivingListener
     """
 
-    def __init__(  # noqa: PLR0913 -- the log, how it is read, and who gets it
+    def __init__(  # noqa: PLR0913 -- the log, how it is read, and where records go
         self,
         queue: MappedFileQueue,
         dispatcher: Dispatcher,
@@ -139,7 +139,7 @@ class ReputMessageService(ServiceThread):
 
     @property
     def behind(self) -> int:
-        """Bytes that are still to be dispatched; negative if queues point past the end of the log (``behind``)."""
+        """Bytes still to be dispatched; negative if queues point past the end of the log (``behind``)."""
         return self._end_offset() - self.reput_from_offset
 
     @property
@@ -147,25 +147,25 @@ class ReputMessageService(ServiceThread):
         return self._notifies and bool(self.listeners)
 
     def pause(self) -> None:
-        """Wait until the log's end has moved, then a little for more."""
+        """Wait until the log's end has moved, then briefly for more."""
         self.wait_for_running(_IDLE_SECONDS)
         if self.behind > 0:
             self.wait_until_stopped(_GATHER_SECONDS if self._has_listeners else _LAZY_SECONDS)
 
     def run_once(self, *, gather: bool = False, known: Iterable[KnownColumns] = ()) -> None:
-        """Dispatch what is there (``doReput``); from any thread, one at a time.
+        """Dispatch all there is (``doReput``); callable from any thread, one at a time.
 
         Parameters
         ----------
         gather : bool
-            Nobody reads queues meanwhile, so units may come late to them, see `Dispatcher.dispatch_batch`.
+            Whether units may reach queues late, since no one reads these meanwhile; see `Dispatcher.dispatch_batch`.
         known : iterable of KnownColumns
-            Of the records that come next, so that these need not be read.
+            Columns of the next records, which then need not be read.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         with self._lock:
             if self._rules.features.moves_dispatch_into_log:
@@ -178,7 +178,7 @@ class ReputMessageService(ServiceThread):
                 self._dispatcher.write_back()
 
     def _dispatch_known(self, known: Iterable[KnownColumns], *, gather: bool) -> None:
-        """Dispatch records that were written just now; blank records between them are passed over."""
+        """Dispatch records that were just written, skipping blank records between them."""
         file: StoredFile | None = None
         for columns in known:
             if file is None or columns.physical_offset >= file.start_offset + file.raw.size:
@@ -203,7 +203,7 @@ class ReputMessageService(ServiceThread):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep anybody from dispatching for a while."""
+        """Prevent dispatching during the context."""
         with self._lock:
             yield
 
@@ -213,7 +213,7 @@ class ReputMessageService(ServiceThread):
         Raises
         ------
         SegmentLayoutError
-            If there is a hole in the log: 4.5 to 4.9 wait at it for ever, and the broker never comes up.
+            If the log has a hole: 4.5 to 4.9 wait there for ever, and the broker never comes up.
         """
         while self.behind > 0:
             before = self.reput_from_offset
@@ -227,7 +227,7 @@ class ReputMessageService(ServiceThread):
                 )
 
     def _select(self) -> _Buffer | None:
-        """Return what can be read from where dispatching stands (``CommitLog.getData``)."""
+        """Return what is readable from the current dispatch offset on (``CommitLog.getData``)."""
         offset = self.reput_from_offset
         file = self._queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
         if file is None:
@@ -240,7 +240,7 @@ class ReputMessageService(ServiceThread):
         return _Buffer(file, np.frombuffer(view, np.uint8), position, len(view) - position)
 
     def _reput_buffer(self, buffer: _Buffer, *, gather: bool) -> bool:
-        """Dispatch the records of a buffer; False if dispatching stops for now."""
+        """Dispatch the records of a buffer; return False if dispatching stops for now."""
         stops_early = self._rules.features.stops_dispatch_at_confirmed_offset
         while buffer.read_size < buffer.size and (self.behind > 0 or not stops_early):
             reader = DispatchReader(
@@ -255,7 +255,7 @@ class ReputMessageService(ServiceThread):
         return True
 
     def _reput_records(self, buffer: _Buffer, reader: DispatchReader, *, gather: bool) -> bool:
-        """Dispatch records; return False if one ends after the offset at which dispatching has to stop."""
+        """Dispatch records; return False if one ends after the offset where dispatching has to stop."""
         for batch in reader:
             sizes = batch.message_size
             ends = np.cumsum(sizes)
@@ -294,7 +294,7 @@ class ReputMessageService(ServiceThread):
                 )
 
     def _pass(self, buffer: _Buffer, end: MessageCheck) -> bool:
-        """Pass over what is no record; False if dispatching stops for now."""
+        """Skip what is not a record; return False if dispatching stops for now."""
         if self._rules.features.stops_dispatch_at_confirmed_offset and end.size > self.behind:
             return False
         if end.is_blank:
@@ -311,7 +311,7 @@ class ReputMessageService(ServiceThread):
         return False
 
     def finish(self) -> None:
-        """Dispatch what is left, as far as it goes; RocketMQ allows its thread five seconds for that."""
+        """Dispatch what is left, as far as possible; RocketMQ allows its thread five seconds for that."""
         before = -1
         while self.behind > 0 and self.reput_from_offset != before:
             before = self.reput_from_offset

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appending messages to the log."""
+"""Putting messages: checks, preparation, and appending to the commit log."""

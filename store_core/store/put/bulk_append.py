@@ -27,21 +27,21 @@ __all__ = ["AppendBatchResult", "append_records", "fits", "join_results"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendBatchResult:
-    """What became of many messages.
+    """Outcome of appending many messages.
 
     Attributes
     ----------
     status : PutMessageStatus
-        As of a put. Where it is neither PUT_OK nor about flush or replicas, only the first `msg_num` messages are in
-        the log, as if all had been put one by one and the next had failed.
+        As for a single put. If it is neither PUT_OK nor about flush or replicas, only the first `msg_num` messages are
+        in the log, as if all had been put one by one and the next had failed.
     msg_num : int
-        Messages in the log.
+        Number of these messages that are in the log.
     wrote_offset : int
-        Where the log ended before.
+        Where the log ended before the append.
     next_offset : int
-        Where it ends now; blank records between count.
+        Where it ends now; blank records in between are included.
     store_timestamp : int
-        Of all these messages, ms.
+        Store time of all these messages, ms.
     physical_offsets, queue_offsets : numpy.ndarray
         int64, shape (msg_num,).
     """
@@ -66,13 +66,13 @@ class AppendBatchResult:
 
     @classmethod
     def refused(cls, status: PutMessageStatus, offset: int) -> AppendBatchResult:
-        """Make the result of messages none of which was appended."""
+        """Make the result for messages of which none was appended."""
         nothing = np.zeros(0, np.int64)
         return cls(status, 0, offset, offset, 0, nothing, nothing)
 
 
 def join_results(results: Sequence[AppendBatchResult]) -> AppendBatchResult:
-    """Make one result of those of batches that were appended one behind the other; there is at least one."""
+    """Combine the results of batches appended one after another; there is at least one."""
     return AppendBatchResult(
         results[-1].status,
         sum(result.msg_num for result in results),
@@ -85,7 +85,7 @@ def join_results(results: Sequence[AppendBatchResult]) -> AppendBatchResult:
 
 
 def fits(batch: EncodedBatch, file_size: int) -> bool:
-    """Return whether every record has room in a file of its own, with a blank record behind it."""
+    """Return whether every record fits into a file of its own, followed by a blank record."""
     return len(batch) == 0 or has_room(int(np.diff(batch.starts).max()), file_size)
 
 
@@ -94,8 +94,8 @@ def append_records(
 ) -> AppendBatchResult:
     """Append all records, in order; the caller holds the put lock, and every record `fits`.
 
-    Steps, for each file: 1. if it is not the first, close the one before by a blank record; 2. complete and append as
-    many records as `fill_segments` says, in one write, and make the file before that if it is a new one.
+    Steps, for each file: 1. if it is not the first, close the previous file with a blank record; 2. create the file if
+    it is new, then complete and append as many records as `fill_segments` says, in one write.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def append_records(
 
 
 def _room(queue: MappedFileQueue) -> int:
-    """Return how many bytes are left in the file that `_append` appends to."""
+    """Return the bytes left in the file that `_append` appends to."""
     last = queue.last_mapped_file
     return queue.file_size if last is None or last.is_full else last.file_size - last.wrote_position
 
@@ -137,7 +137,7 @@ def _append(
     queue_offsets: npt.NDArray[np.int64],
     store_timestamp: int,
 ) -> tuple[int, PutMessageStatus]:
-    """Append records to the last file, made anew if that is full; returns the offset at which they begin."""
+    """Append records to the last file, or a new one if that is full; return the offset at which they begin."""
     file = queue.get_last_mapped_file()
     if file is None:
         return 0, PutMessageStatus.CREATE_MAPPED_FILE_FAILED
@@ -151,7 +151,7 @@ def _append(
 
 
 def _close(queue: MappedFileQueue, store_timestamp: int) -> bool:
-    """Close the last file by a blank record; False if that can't be written."""
+    """Close the last file with a blank record; return False if that can't be written."""
     file = queue.last_mapped_file
     if file is None:
         return False

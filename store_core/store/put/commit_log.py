@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of all messages, and how one gets into it."""
+"""The commit log: appending messages, one by one or many at once."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ __all__ = ["CommitLog"]
 
 _LOG: Final = logging.getLogger("store_core")
 _BATCH_ROWS: Final = 1 << 15
-"""Messages encoded at once: enough to forget the fixed costs, few enough for the processor's caches."""
+"""Messages encoded at once: enough to amortise the fixed costs, few enough for the processor's caches."""
 
 _UNKNOWN: Final = PutMessageStatus.UNKNOWN_ERROR
 _WAIT_MARGIN: Final = 5.0
-"""Seconds that a put waits beyond the longer of its two time-outs."""
+"""Seconds a put waits beyond the longer of its two timeouts."""
 
 
 class CommitLog:
     """The commit log of a store (RocketMQ: ``CommitLog``).
 
-    Appends are serialised by the put lock: the order of the log, of indexes within a queue and of store times is the
-    order in which the lock was taken. What a producer is told comes after: a put returns when its record is in the page
-    cache or write buffer, or with synchronous flush when it is on disk.
+    Appends are serialised by the put lock: log order, the order of indexes within a queue and the order of store times
+    are all the order in which the lock was taken. A put returns when its record is in the page cache or write buffer,
+    or with synchronous flush when it is on disk.
 
-    A message that could never be stored, or not be read again, is refused with MESSAGE_ILLEGAL before anything is
-    written: one larger than a file, or whose topic does not fit its length field. RocketMQ burns two files on the one,
-    and ends its log at the other when it restarts.
+    A message that could not be stored or read back is refused with MESSAGE_ILLEGAL before anything is written: one
+    larger than a file, or whose topic does not fit its length field. RocketMQ wastes two files on the former, and
+    truncates its log at the latter when it restarts.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class CommitLog:
     clock : Clock
     broker : BrokerConfig, optional
     allocate : AllocateMappedFileService, optional
-        Makes files ahead.
+        Preallocates files.
     checkpoint : StoreCheckpoint, optional
-        Learns up to which store time the log is on disk.
+        Is told up to which store time the log is on disk.
     replicas : ReplicaService, optional
     is_batch_topic : callable, optional
-        Whether a topic is a BatchCQ topic.
+        Returns whether a topic is a BatchCQ topic.
     writable : bool
 
     Attributes
@@ -86,15 +86,15 @@ class CommitLog:
     running_flags : RunningFlags
     stats : StoreStats
     preparation : PutPreparation
-        What is done to messages before they are appended.
+        Prepares messages before they are appended.
     flusher : LogFlusher
         The flush services.
     on_moved : callable
-        Called after each append, commit and group flush, in the thread that made it: `confirm_offset` may have moved,
-        so whoever follows the log is woken. It must not block.
+        Called after each append, commit and group flush, in the thread that made it, to wake whoever follows the log:
+        `confirm_offset` may have moved. It must not block.
     """
 
-    def __init__(  # noqa: PLR0913 -- the files, how they are written, and the services around
+    def __init__(  # noqa: PLR0913 -- the files, how they are written, and the services involved
         self,
         paths: SegmentPaths,
         config: MessageStoreConfig,
@@ -139,7 +139,7 @@ class CommitLog:
     # ---- life
 
     def load(self) -> tuple[str, ...]:
-        """Take in the files that are there; errors and notes are those of `MappedFileQueue.load`."""
+        """Load the existing files; errors and notes are those of `MappedFileQueue.load`."""
         return self.mapped_file_queue.load(self.config.release)
 
     def start(self) -> None:
@@ -147,11 +147,11 @@ class CommitLog:
         self.flusher.start()
 
     def shutdown(self) -> bool:
-        """Flush everything and end the services; False if one hangs."""
+        """Flush everything and stop the services; return False if one hangs."""
         return self.flusher.shutdown()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.mapped_file_queue.close()
 
     def _note_flushed(self, store_timestamp: int) -> None:
@@ -162,21 +162,21 @@ class CommitLog:
         self.on_moved()
 
     def _note_error(self, error: OSError) -> None:
-        """Take no more messages: what a failed ``fsync`` covered may be lost, and a later one would not report it."""
+        """Refuse further messages: what a failed ``fsync`` covered may be lost, and a later one would not report it."""
         if self.refuse_puts():
             _LOG.error("the commit log takes no more messages: %s", error)
 
     def refuse_puts(self) -> bool:
-        """Take no more messages until the store is opened again; return whether it took them before."""
+        """Refuse messages until the store is reopened; return whether they were accepted before."""
         return self.running_flags.set(RunningFlag.NOT_WRITEABLE)
 
     # ---- positions
 
     @property
     def min_offset(self) -> int:
-        """Physical offset of the oldest byte; -1 without a file.
+        """Physical offset of the oldest byte; -1 if there is no file.
 
-        A first file that is to be deleted, and that readers hold still, does not count any more.
+        A first file that is to be deleted but that readers still hold does not count.
         """
         first = self.mapped_file_queue.first_mapped_file
         if first is None or first.is_available:
@@ -185,12 +185,12 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """Physical offset after the last byte that readers see."""
+        """Physical offset one past the last byte visible to readers."""
         return self.mapped_file_queue.max_offset
 
     @property
     def append_offset(self) -> int:
-        """Physical offset after the last byte that was appended, which may still be in a write buffer."""
+        """Physical offset one past the last byte appended, which may still be in a write buffer."""
         return self.mapped_file_queue.max_wrote_position
 
     @property
@@ -202,8 +202,8 @@ class CommitLog:
     def confirm_offset(self) -> int:
         """Offset up to which messages may be dispatched (``CommitLog.getConfirmOffset``).
 
-        That is the end of the log. In release 5.3 with synchronous flush, what is on disk; with ``duplicationEnable``
-        what is noted as confirmed, and before 5.3 nothing is.
+        Normally the end of the log. In release 5.3 with synchronous flush, the end of what is on disk. With
+        ``duplicationEnable``, the confirmed offset as noted; before 5.3 none is noted.
         """
         if self.config.duplication_enable:
             noted = self._checkpoint.confirm_physical_offset if self._checkpoint is not None else -1
@@ -224,18 +224,18 @@ class CommitLog:
 
     @property
     def begin_time_in_lock(self) -> int:
-        """Clock when the append under way took the lock, ms; 0 without one."""
+        """Time at which the current append took the lock, ms; 0 if there is none."""
         return self._appender.begin_time_in_lock
 
     # ---- putting
 
     def put_message(self, message: Message) -> PutMessageResult:
-        """Put a message, and wait until it is as safe as the configuration asks.
+        """Put a message, and wait until it is as safe as the configuration requires.
 
-        Steps: 1. note the time, choose the version, work out the body's checksum, encode; 2. take the lock, and note
-        the time again: this one is stored; 3. take the queue's next index; 4. append, in a new file if the last is full
-        or has no room; 5. move the index on, and let go of the lock; 6. ask for flush and replication, at the same
-        time; 7. wait for both.
+        Steps: 1. note the time, choose the version, compute the body's checksum, encode; 2. take the lock, and note the
+        time again: this one is stored; 3. take the queue's next index; 4. append, in a new file if the last is full or
+        has no room; 5. advance the index, and release the lock; 6. request flush and replication, at the same time;
+        7. wait for both.
 
         After a crash of the machine the log holds, in order, every message whose put returned PUT_OK with synchronous
         flush, and possibly one torn record after them, which recovery cuts off. A put that is refused leaves no trace.
@@ -243,7 +243,7 @@ class CommitLog:
         return self.wait(self.put(message))
 
     def put_messages(self, batch: Message) -> PutMessageResult:
-        """Put the messages of a batch as records of their own, all of them or none, and never over a file's end.
+        """Put the messages of a batch as separate records, all of them or none, and all in one file.
 
         Parameters
         ----------
@@ -253,12 +253,12 @@ class CommitLog:
         Returns
         -------
         PutMessageResult
-            ``msg_id`` has an id for each message, joined by commas.
+            ``msg_id`` has one id per message, joined by commas.
         """
         return self.wait(self.put_batch(batch))
 
     def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
-        """Do steps 1 to 6 of `put_message`; a result that needs no waiting comes without a future."""
+        """Do steps 1 to 6 of `put_message`; return a plain result, not a future, if there is nothing to wait for."""
         now = self._clock.now_ms()
         delayed = self.preparation.delayed(message)
         if isinstance(delayed, Refusal):
@@ -272,7 +272,7 @@ class CommitLog:
         return self._settled(self._appender.append(pending), copies, waits=waits)
 
     def put_batch(self, batch: Message) -> PutMessageResult | Future[PutMessageResult]:
-        """Do the same for a batch."""
+        """Do the same as `put` for a batch."""
         now = self._clock.now_ms()
         pending = self.preparation.batch(batch, now)
         if isinstance(pending, Refusal):
@@ -283,7 +283,7 @@ class CommitLog:
         return self._settled(self._appender.append(pending), copies, waits=waits)
 
     def _copies(self, message: Message) -> tuple[bool, int | None]:
-        """Return whether the producer waits, and for how many copies: 0 for none, None if they can't be had."""
+        """Return whether the producer waits, and for how many copies: 0 for none, None if there can't be enough."""
         waits = self.preparation.waits(message)
         if not self._replication.is_needed(waits=waits):
             return waits, 0
@@ -296,20 +296,20 @@ class CommitLog:
     ) -> AppendBatchResult:
         """Put many messages under one lock, over as many files as they need.
 
-        The log is the same as if they had been put one by one, but that all have one store time. Encode beforehand with
-        `encode_messages`, in other threads or processes if that pays.
+        The log is the same as if they had been put one by one, except that all have the same store time. Messages can
+        be encoded beforehand with `encode_messages`, also in other threads or processes.
 
         Parameters
         ----------
         messages : pyarrow.RecordBatch or Table, or sequence of EncodedBatch
             Tables have the columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
         waits : bool
-            Wait for a synchronous flush, and for replicas, of all of them together.
+            Whether to wait for synchronous flush and replicas, once for all of them.
 
         Raises
         ------
         InvalidOptionError, UnsupportedStoreError
-            As `store_core.format.columnar.encode_batch.encode_batch`; nothing is appended then.
+            As `store_core.format.columnar.encode_batch.encode_batch` raises; nothing is appended.
         """
         batches = messages if isinstance(messages, Sequence) else self.encode_messages(messages)
         offset = self.append_offset
@@ -327,19 +327,19 @@ class CommitLog:
         return wait_for(settle(result, flush, replicas), self.put_timeout, replace(result, status=_UNKNOWN))
 
     def adopt(self, before: int, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
-        """Extend the log over records that something else has written to its segments, see `LogAppender.adopt`."""
+        """Extend the log over records that another writer has appended to its segments, see `LogAppender.adopt`."""
         self._appender.adopt(before, end_offset, store_timestamp, offsets)
 
     def encode_messages(
         self, messages: pa.RecordBatch | pa.Table, *, schedules: bool = False
     ) -> tuple[EncodedBatch, ...]:
-        """Encode many messages for `append_batch`, by this log's configuration, in batches of a good size.
+        """Encode many messages for `append_batch` by this log's configuration, in batches of suitable size.
 
         Parameters
         ----------
         messages : pyarrow.RecordBatch or Table
         schedules : bool
-            Send delayed messages to the schedule topic. In 4.x the log always does, in 5.x the broker.
+            Whether to send delayed messages to the schedule topic. In 4.x the log always does, in 5.x the broker.
         """
         levels = len(self.config.delay_levels) if schedules or not self._features.schedules_by_hook else None
         now = self._clock.now_ms()
@@ -369,20 +369,20 @@ class CommitLog:
     def _ask(
         self, next_offset: int, copies: int, *, waits: bool
     ) -> tuple[Future[PutMessageStatus] | None, Future[PutMessageStatus] | None]:
-        """Wake who follows the log, and ask for flush and replication up to an offset."""
+        """Wake whoever follows the log, and request flush and replication up to an offset."""
         self._note_moved()
         flush = self.flusher.handle_disk_flush(next_offset, waits=waits)
         return flush, self._replication.handle_ha(next_offset, copies) if copies else None
 
     def wait(self, outcome: PutMessageResult | Future[PutMessageResult]) -> PutMessageResult:
-        """Wait for the result of `put` or `put_batch`; it is UNKNOWN_ERROR if that takes longer than `put_timeout`."""
+        """Wait for the result of `put` or `put_batch`; UNKNOWN_ERROR after `put_timeout`."""
         if isinstance(outcome, PutMessageResult):
             return outcome
         return wait_for(outcome, self.put_timeout, PutMessageResult(_UNKNOWN))
 
     @property
     def put_timeout(self) -> float:
-        """How long a put waits for flush and replicas that do not keep their own time-outs; seconds."""
+        """Seconds a put waits for flush and replicas, in case these exceed their own timeouts."""
         return max(self.config.sync_flush_timeout, self.config.slave_timeout) / 1000 + _WAIT_MARGIN
 
 

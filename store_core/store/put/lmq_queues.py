@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Light message queues: one record, indexed in further queues that a property names.
+"""Light message queues: indexing one record in further queues that a property names.
 
-The indexes are known only under the put lock, and go into the record as a property; so such a record is encoded there.
+The indexes are known only under the put lock and are stored in the record as a property, so it is encoded there.
 
 RocketMQ 4.9: ``MultiDispatch``; 5.3: ``LmqDispatch``.
 """
@@ -34,14 +34,14 @@ _SEPARATOR: Final = ","
 
 
 class LmqQueues:
-    """What a release does with property INNER_MULTI_DISPATCH.
+    """Handles property INNER_MULTI_DISPATCH by a release's rules.
 
     Parameters
     ----------
     config : MessageStoreConfig
-        4.9 looks at ``enableMultiDispatch`` for all, and at ``enableLmq`` for light names; 5.3 at ``enableLmq`` only.
+        4.9 checks ``enableMultiDispatch`` for all names, and ``enableLmq`` for light ones; 5.3 only ``enableLmq``.
     offsets : QueueOffsets
-        Read and moved on under the put lock.
+        Read and advanced under the put lock.
     """
 
     def __init__(self, config: MessageStoreConfig, offsets: QueueOffsets) -> None:
@@ -57,9 +57,9 @@ class LmqQueues:
         return self.is_enabled and is_listed and has_lists(topic, self._features)
 
     def dispatch_properties(self, message: Message, properties: PropertyMap) -> tuple[PropertyMap, bytes]:
-        """Note the indexes in the map, and give that with the field that is stored.
+        """Add the indexes to the properties; return the map and the properties field to store.
 
-        Property WAIT is taken out and put again, behind the others of its bucket; 4.9 leaves it out of the field.
+        Property WAIT is removed and added again, after the others in its hash bucket; 4.9 omits it from the field.
         """
         noted = PropertyMap(properties, properties.capacity)
         names = split_names(noted.get(INNER_MULTI_DISPATCH) or "")
@@ -79,10 +79,10 @@ class LmqQueues:
         return self._offsets.next_offset(name, queue_id) if self._features.fills_light_lists_for_plain_names else None
 
     def advance(self, message: Message, properties: PropertyMap) -> None:
-        """Move the further queues on, after the record is in the log.
+        """Advance the further queues after the record is in the log.
 
-        A name that comes twice moves its queue by one in 4.9, which sets it from the record, and by two in 5.3.
-        4.9 leaves prepared and rolled-back transaction messages out.
+        A name that occurs twice advances its queue by one in 4.9, which sets it from the record, and by two in 5.3.
+        4.9 skips prepared and rolled-back transaction messages.
         """
         names = split_names(properties.get(INNER_MULTI_DISPATCH) or "")
         if self._features.sets_light_offsets_from_record:

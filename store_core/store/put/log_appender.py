@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The critical section: one writer at a time takes indexes and appends."""
+"""Appending prepared messages under the put lock, one writer at a time."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ _SLOW_MS: Final = 500
 
 
 class LogAppender:
-    """Appends what is prepared, under the put lock.
+    """Appends prepared messages under the put lock.
 
     Parameters
     ----------
     queue : MappedFileQueue
     clock : Clock
     preparation : PutPreparation
-        Encodes what it left to the lock.
+        Encodes what must be encoded under the lock.
     offsets : QueueOffsets
     lmq_queues : LmqQueues
     stats : StoreStats
     is_reentrant : bool
-        The kind of lock (``useReentrantLockWhenPutMessage``).
+        Which kind of lock to use (``useReentrantLockWhenPutMessage``).
 
     Attributes
     ----------
     begin_time_in_lock : int
-        Clock when the append under way took the lock, ms; 0 without one.
+        Time at which the current append took the lock, ms; 0 if there is none.
     """
 
     def __init__(  # noqa: PLR0913 -- everything that an append touches
@@ -78,7 +78,7 @@ class LogAppender:
         self._lock = make_put_message_lock(reentrant=is_reentrant, clock=clock)
 
     def append(self, pending: Pending) -> PutMessageResult:
-        """Append a message or a batch, by steps 2 to 5 of `CommitLog.put_message`, and count it."""
+        """Append a message or a batch (steps 2 to 5 of `CommitLog.put_message`), and count it."""
         with self._lock:
             begin = self.begin_time_in_lock = self._clock.now_ms()
             try:
@@ -115,7 +115,7 @@ class LogAppender:
         return result
 
     def _append_to_file(self, encoded: EncodedRecords, pending: Pending, index: int, now: int) -> PutMessageResult:
-        """Append to the last file, and if that has no room, once more to the next."""
+        """Append to the last file, or to the next if that has no room."""
         result: AppendMessageResult | None = None
         for _ in range(2):
             file = self._queue.get_last_mapped_file()
@@ -146,7 +146,7 @@ class LogAppender:
         return callback
 
     def append_batches(self, batches: Sequence[EncodedBatch]) -> AppendBatchResult:
-        """Append many messages, as `append_records` does, until one batch fails; count them."""
+        """Append batches with `append_records` until one fails, and count them."""
         results = []
         with self._lock:
             now = self.begin_time_in_lock = self._clock.now_ms()
@@ -170,14 +170,14 @@ class LogAppender:
         return result
 
     def adopt(self, before: int, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
-        """Extend the log over records that something else has written, and flushed, to its segments.
+        """Extend the log over records that another writer has written and flushed to its segments.
 
         Parameters
         ----------
         before : int
             Physical offset at which the log ended before they were written.
         end_offset : int
-            Where the last of them ends; the segments up to there are opened, or made.
+            Where the last of them ends; the segments up to there are opened or created.
         store_timestamp : int
             Store time of the last of them, ms.
         offsets : QueueOffsets
@@ -205,7 +205,7 @@ class LogAppender:
             self._queue.flushed_where = self._queue.committed_where = end_offset
 
     def _check_end(self, before: int, end_offset: int) -> None:
-        """Refuse to extend a log that something was put into meanwhile: its records would be lost."""
+        """Refuse to extend a log to which messages were put meanwhile: their records would be lost."""
         found = self._queue.max_wrote_position
         if found != before or end_offset < found:
             raise SegmentLayoutError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which services bring the commit log to disk, and what a put waits for."""
+"""The flush services of the commit log, and what a put waits for."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class LogFlusher:
     on_flushed : callable
         Called with the store time up to which the log is on disk, ms.
     on_error : callable
-        Called with what the system refused.
+        Called with the error if a system call fails.
     on_moved : callable
-        Called when more of the log was committed, or flushed for producers that wait.
+        Called when more of the log was committed, or flushed for waiting producers.
 
     Attributes
     ----------
     has_pool : bool
-        Whether appends go through a write buffer: only then there is anything to commit.
+        Whether appends go through a write buffer; only then is there anything to commit.
     """
 
-    def __init__(  # noqa: PLR0913 -- what is flushed, and who hears of it
+    def __init__(  # noqa: PLR0913 -- what is flushed, and who is notified
         self,
         config: MessageStoreConfig,
         queue: MappedFileQueue,
@@ -84,25 +84,25 @@ class LogFlusher:
             self.commit_service.start()
 
     def shutdown(self) -> bool:
-        """Commit and flush everything, and end the threads; False if one of them hangs."""
+        """Commit and flush everything, and stop the threads; return False if one hangs."""
         ended = self.commit_service.shutdown() if self.has_pool else True
         ended = self.flush_service.shutdown() and ended
         return self._watcher.shutdown() and ended
 
     def handle_disk_flush(self, next_offset: int, *, waits: bool) -> Future[PutMessageStatus] | None:
-        """Do after an append what the flush type asks for.
+        """Flush after an append as the flush type requires.
 
         Parameters
         ----------
         next_offset : int
-            Offset after what was appended.
+            Offset one past what was appended.
         waits : bool
-            Whether the producer wants to know that it is on disk (property WAIT).
+            Whether the producer waits until it is on disk (property WAIT).
 
         Returns
         -------
         Future of PutMessageStatus, or None
-            With synchronous flush PUT_OK or FLUSH_DISK_TIMEOUT, in time; None if there is nothing to wait for.
+            With synchronous flush, resolves to PUT_OK or FLUSH_DISK_TIMEOUT; None if there is nothing to wait for.
         """
         if self.group_commit is None:
             if self.has_pool:
@@ -129,7 +129,7 @@ class LogFlusher:
 def uses_pool(config: MessageStoreConfig) -> bool:
     """Return whether appends go through write buffers (``DefaultMessageStore.isTransientStorePoolEnable``).
 
-    A slave has none, and in 4.x a store with synchronous flush neither.
+    A slave never has them, nor does a 4.x store with synchronous flush.
     """
     takes_part = config.flush_disk_type == "ASYNC_FLUSH" or config.features.pools_buffers_with_sync_flush
     return config.transient_store_pool_enable and config.broker_role != "SLAVE" and takes_part

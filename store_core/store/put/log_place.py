@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place in a log at which the next record is written."""
+"""The position in a log at which the next record is written."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ class LogPlace:
 
 
 def make_place(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
-    """Return where the next record of a log goes, in a segment that can still be closed by a blank record.
+    """Return where the next record of a log goes, in a segment that can still be closed with a blank record.
 
-    If less than a blank record is left of the last segment, it is closed, and the next one is made, still empty. Both
-    are on disk on return, and neither changes which records the log holds.
+    If the last segment has less room than a blank record needs, it is closed and an empty next one is created. Both are
+    on disk on return, and neither changes which records the log holds.
 
     Raises
     ------
     OSError
-        As the system says.
+        If a system call fails.
     """
     directory, size = queue.paths.paths[0], queue.file_size
     last = queue.last_mapped_file

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is checked, and rewritten, before a message reaches the commit log.
+"""Checks and rewrites of messages before they reach the commit log.
 
-Release 5.x leaves this to hooks that the broker registers; without them a store looks at inner batches only. In 4.x the
-checks are the store's own.
+Release 5.x leaves these to hooks that the broker registers; without them a store checks only inner batches. In 4.x the
+store itself checks.
 
 RocketMQ 5.3: ``HookUtils``; 4.x: ``DefaultMessageStore.checkStoreStatus`` and ``checkMessage``.
 """
@@ -60,18 +60,18 @@ _I64_LIMIT: Final = 1 << 63
 
 Hooked: TypeAlias = Message | PutMessageStatus
 PutMessageHook: TypeAlias = Callable[[Message], Hooked]
-"""Something that looks at each message before it is put (RocketMQ 5.x: ``PutMessageHook``).
+"""A check called with each message before it is put (RocketMQ 5.x: ``PutMessageHook``).
 
-It gives the message, or another in its place, or the status with which it is refused.
+It returns the message, a replacement, or the status with which the message is refused.
 """
 
 
 class StoreState(Protocol):
-    """What the checks want to know of a store."""
+    """The state of a store that the checks need."""
 
     @property
     def is_shutdown(self) -> bool:
-        """Whether it takes no messages any more."""
+        """Whether it no longer accepts messages."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class StoreState(Protocol):
 
     @property
     def is_os_page_cache_busy(self) -> bool:
-        """Whether the append under way takes too long."""
+        """Whether the current append takes too long."""
         ...
 
     def is_batch_topic(self, topic: str) -> bool:
@@ -100,7 +100,7 @@ def default_hooks(config: MessageStoreConfig, state: StoreState) -> list[PutMess
 
 
 def topic_refusal(topic: str, release: Release) -> str | None:
-    """Say why no broker of a release takes messages of a topic; None if it does."""
+    """Return why brokers of a release refuse messages of a topic; None if they accept them."""
     if not rules_of(release).limits_topics_in_bytes:
         size, limit = utf16_length(topic), _I8_MAX
         return f"MESSAGE_ILLEGAL: it has {size} characters, and {limit} are the most" if size > limit else None
@@ -109,7 +109,7 @@ def topic_refusal(topic: str, release: Release) -> str | None:
 
 
 class PutChecks:
-    """The checks of all releases, as far as they need a store.
+    """The checks of all releases that need a store.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class PutChecks:
     # ---- the state of the store
 
     def check_store_status(self) -> PutMessageStatus | None:
-        """Refuse when shut down, a slave, or not writeable; the page cache is looked at by itself."""
+        """Refuse when shut down, a slave, or not writeable; the page cache is checked separately."""
         is_slave = self._config.broker_role == "SLAVE"
         if self._features.takes_puts_as_duplicating_slave:
             is_slave = is_slave and not self._config.duplication_enable
@@ -148,11 +148,11 @@ class PutChecks:
         return refused or self.check_page_cache() or message
 
     def check_topic(self, topic: str) -> PutMessageStatus | None:
-        """Limit a topic by the release's rule: 127 bytes, or 255 for retry topics; in 4.x 127 characters for all."""
+        """Limit the topic's length: 127 bytes, or 255 for retry topics; in 4.x 127 characters for all."""
         return PutMessageStatus.MESSAGE_ILLEGAL if topic_refusal(topic, self._config.release) else None
 
     def check_inner_batch(self, message: Message) -> Hooked:
-        """Allow inner batches on BatchCQ topics only, and INNER_NUM on them only (``HookUtils.checkInnerBatch``)."""
+        """Allow inner batches only on BatchCQ topics, and INNER_NUM only on these (``HookUtils.checkInnerBatch``)."""
         is_inner = bool(message.sys_flag & _INNER_BATCH)
         if is_inner and not self._state.is_batch_topic(message.topic):
             return PutMessageStatus.MESSAGE_ILLEGAL
@@ -179,7 +179,7 @@ class PutChecks:
         return self._to_timer_topic(message, properties)
 
     def _to_timer_topic(self, message: Message, properties: PropertyMap) -> Hooked:
-        """Send a message to the timer's topic, with the time at which it is due (``transformTimerMessage``)."""
+        """Send a message to the timer topic, with the time at which it is due (``transformTimerMessage``)."""
         if not self._config.timer_wheel_enable:
             return PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
         now = self._state.now_ms()
@@ -193,7 +193,7 @@ class PutChecks:
         if due - now > self._config.timer_max_delay_sec * 1000:
             return PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL
         precision = self._config.timer_precision_ms
-        # An exact multiple goes one step down, as in Java.
+        # An exact multiple is rounded one step down, as in Java.
         floored = due - precision if due % precision == 0 else due // precision * precision
         noted = PropertyMap(properties, properties.capacity)
         noted[TIMER_OUT_MS] = str(floored)
@@ -203,7 +203,7 @@ class PutChecks:
     # ---- checks of 4.x
 
     def check_4x(self, message: Message, *, is_batch: bool) -> PutMessageStatus | None:
-        """Check store and message as 4.x does; a batch by the size of its body instead of its properties."""
+        """Check store and message as 4.x does; for a batch, body size instead of properties."""
         illegal = self.check_topic(message.topic) or (
             self._check_batch_size(message) if is_batch else self._check_properties(message)
         )
@@ -214,7 +214,7 @@ class PutChecks:
         return refused or illegal or busy()
 
     def _check_properties(self, message: Message) -> PutMessageStatus | None:
-        """Limit the properties string in characters; the encoder limits its bytes."""
+        """Limit the characters of the properties string; the encoder limits its bytes."""
         text = message.properties_string
         if text is None:
             text = self._long_properties(message)
@@ -227,7 +227,7 @@ class PutChecks:
         return too_long if length > _I16_MAX else None
 
     def _long_properties(self, message: Message) -> str | None:
-        """Write the properties string of a message that was given as a map, unless it is certainly short enough."""
+        """Return the properties string of a message given as a map, unless it is certainly short enough."""
         properties = stored_properties(message, self._config.release)
         size = sum(len(name) + len(value or "null") + 2 for name, value in properties.items())
         return format_properties(properties, self._config.release) if size * 2 > _I16_MAX else None
@@ -238,7 +238,7 @@ class PutChecks:
 
 
 def _deliver_time(properties: PropertyMap, now: int) -> int:
-    """Work out when a timed message is due, ms.
+    """Return when a timed message is due, ms.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock under which messages are appended: whoever holds it is the only writer of the log."""
+"""The put lock, under which messages are appended: its holder is the log's only writer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PutMessageLock(Protocol):
     """A lock for a ``with`` statement (RocketMQ: ``PutMessageLock``)."""
 
     def __enter__(self) -> object:
-        """Wait for the lock and take it."""
+        """Acquire the lock, waiting if needed."""
         ...
 
     def __exit__(self, *_: object) -> None:
@@ -39,10 +39,10 @@ class PutMessageReentrantLock:
 
 
 class PutMessageSpinLock:
-    """A lock that is tried again and again (RocketMQ: ``PutMessageSpinLock``).
+    """A lock that waiting threads retry in a loop (RocketMQ: ``PutMessageSpinLock``).
 
-    Between two tries the interpreter may run another thread: a spin that never lets go would keep the holder from
-    ending. The lock is not re-entrant.
+    Between tries the waiting thread yields, since a tight loop would keep the holder from running. The lock is not
+    re-entrant.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a put comes to, once flush and replicas have answered."""
+"""The outcome of a put, once flush and replication have completed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result", "PutMessageResult", "AppendBatchResult")
 def settle(
     result: _Result, flush: Future[PutMessageStatus] | None, replicas: Future[PutMessageStatus] | None
 ) -> _Result | Future[_Result]:
-    """Return a result at once, or when flush and replicas have answered; both are asked at the same time.
+    """Return a result at once, or a future for when flush and replication, which run concurrently, are done.
 
     If both fail, the result has the status of the replicas (``CommitLog.handleDiskFlushAndHA``).
     """
@@ -42,7 +42,7 @@ def settle(
 
 
 def join_statuses(answers: list[Future[PutMessageStatus]]) -> PutMessageStatus:
-    """Return the last status that is not PUT_OK; a service that fails counts as UNKNOWN_ERROR."""
+    """Return the last status that is not PUT_OK; a failed service counts as UNKNOWN_ERROR."""
     status = PutMessageStatus.PUT_OK
     for answer in answers:
         failed = answer.cancelled() or answer.exception() is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a message to bytes that only lack what the put lock knows."""
+"""Preparing a message for the put lock: encoded except for what is known only under the lock."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Pending:
     Attributes
     ----------
     message : Message
-        As it is stored; of a batch, what its members share.
+        As it is stored; for a batch, what its members share.
     encoded : EncodedRecords or None
-        None if it is encoded under the lock, which adds to `properties`.
+        None if it is encoded under the lock, where `properties` are added.
     properties : PropertyMap or None
     message_num : int
-        Indexes that it takes in its queue, if `is_queued`.
+        Number of indexes it takes in its queue, if `is_queued`.
     is_light : bool
         Whether it goes to further queues.
     """
@@ -67,16 +67,16 @@ def refused(refusal: Refusal) -> PutMessageResult:
 
 
 class PutPreparation:
-    """What is done to a message before the put lock is taken, and under it if need be.
+    """Prepares a message before the put lock is taken, and under it if needed.
 
     Parameters
     ----------
     config : MessageStoreConfig
     store_host : tuple of str and int
-        For messages that have none.
+        For messages without a store host.
     lmq_queues : LmqQueues
     is_batch_topic : callable
-        Tells BatchCQ topics.
+        Returns whether a topic is a BatchCQ topic.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class PutPreparation:
         self._is_batch_topic = is_batch_topic
 
     def delayed(self, message: Message) -> Message | Refusal:
-        """Send a delayed message to the schedule topic: in 4.x the log does it, in 5.x the broker's hook."""
+        """Send a delayed message to the schedule topic; in 4.x the log does this, in 5.x the broker's hook."""
         if self._features.schedules_by_hook or not may_be_delayed(message.sys_flag) or not message.may_have(DELAY):
             return message
         properties = stored_properties(message, self._config.release)
@@ -106,14 +106,14 @@ class PutPreparation:
         return to_schedule_topic(message, properties, len(self._config.delay_levels), self._config.release)
 
     def waits(self, message: Message) -> bool:
-        """Return whether the producer wants to know that its message is safe (``Message.isWaitStoreMsgOK``)."""
+        """Return whether the producer waits until its message is safe (``Message.isWaitStoreMsgOK``)."""
         if not message.may_have(WAIT):
             return True
         value = stored_properties(message, self._config.release).get(WAIT)
         return value is None or value.lower() == "true"
 
     def single(self, message: Message, born_timestamp: int) -> Pending | Refusal:
-        """Encode a message, unless the lock must add to it."""
+        """Encode a message, unless that has to be done under the lock."""
         is_inner = self._features.has_inner_batches and bool(message.sys_flag & _INNER_BATCH)
         counts_inner = is_inner or (message.may_have(INNER_NUM) and self._is_batch_topic(message.topic))
         pending = Pending(message, None, is_queued=may_be_delayed(message.sys_flag))
@@ -141,7 +141,7 @@ class PutPreparation:
         return encoded if isinstance(encoded, Refusal) else self._within_a_file(encoded)
 
     def _within_a_file(self, encoded: EncodedRecords) -> EncodedRecords | Refusal:
-        """Refuse what no file has room for, where RocketMQ closes two files one after the other and stores nothing."""
+        """Refuse what fits in no file; RocketMQ instead closes two files one after the other and stores nothing."""
         limit = room_for_records(self._config.mapped_file_size_commit_log)
         if len(encoded.data) > limit:
             return Refusal(_ILLEGAL, f"{len(encoded.data)} bytes, where a commit log file has room for {limit}")
@@ -152,7 +152,7 @@ class PutPreparation:
 
         Notes
         -----
-        RocketMQ 5.3 throws an exception where a batch is too large or malformed; here it is illegal, as in 4.x.
+        RocketMQ 5.3 throws an exception if a batch is too large or malformed; here it is refused as illegal, as in 4.x.
         """
         properties = stored_properties(batch, self._config.release)
         if batch.sys_flag & TRANSACTION_MASK or _delay_level(properties) != 0:
@@ -175,7 +175,7 @@ class PutPreparation:
         return Pending(batch, encoded, message_num=len(items))
 
     def encode_in_lock(self, pending: Pending, queue_offset: int) -> EncodedRecords | PutMessageResult:
-        """Encode a message to which the lock adds: the index of an inner batch, those of further queues."""
+        """Encode a message with what is known only under the lock: indexes of an inner batch or of further queues."""
         properties = PropertyMap() if pending.properties is None else pending.properties
         message = pending.message
         if message.sys_flag & _INNER_BATCH and self._features.has_inner_batches:
@@ -192,7 +192,7 @@ class PutPreparation:
         return self._light_refusal(encoded) if isinstance(encoded, Refusal) else encoded
 
     def _light_limit(self, encoded: EncodedRecords) -> EncodedRecords | Refusal:
-        """Limit the whole record, as 5.3 does for such messages, by what it allows a body."""
+        """Apply the body size limit to the whole record, as 5.3 does for light messages."""
         limit = self.rules.max_message_size
         if self._features.limits_light_records and len(encoded.data) > limit:
             reason = f"a record of {len(encoded.data)} bytes, at most {limit} are allowed for light queues"
@@ -200,7 +200,7 @@ class PutPreparation:
         return self._within_a_file(encoded)
 
     def _light_refusal(self, refusal: Refusal) -> PutMessageResult:
-        """Return the result of a message that became too large by its further indexes."""
+        """Return the result for a message that its further indexes made too large."""
         if self._features.reports_large_light_records_as_unknown:
             status, append_status = PutMessageStatus.UNKNOWN_ERROR, AppendMessageStatus.UNKNOWN_ERROR
         elif refusal.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED:
@@ -211,7 +211,7 @@ class PutPreparation:
 
 
 def _delay_level(properties: PropertyMap) -> int | None:
-    """Read property DELAY; None if it is no number."""
+    """Read property DELAY; None if it is not a number."""
     try:
         return delay_level(properties)
     except ValueError:
@@ -219,7 +219,7 @@ def _delay_level(properties: PropertyMap) -> int | None:
 
 
 def _inner_number(properties: PropertyMap) -> int | None:
-    """Read how many messages an inner batch holds, at least 1; None if that is no number (``getMessageNum``)."""
+    """Read the number of messages in an inner batch, at least 1; None if not a number (``getMessageNum``)."""
     text = properties.get(INNER_NUM)
     if text is None:
         return 1

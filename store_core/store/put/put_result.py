@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a put returns."""
+"""The result of a put."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PutMessageResult:
 
     @property
     def is_ok(self) -> bool:
-        """Whether the message is in the log, as RocketMQ tells it: by the append alone.
+        """Whether the message is in the log, judged by the append alone, as RocketMQ does.
 
         A result with FLUSH_DISK_TIMEOUT is ok; one with PUT_OK whose append said END_OF_FILE twice is not.
         """

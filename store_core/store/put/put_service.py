@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts as a store takes them: checked, handed to the log, and counted."""
+"""Puts to a store: messages are checked, passed to the log, and counted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PutService:
     commit_log : CommitLog
     state : StoreState
     hooks : list of PutMessageHook
-        Look at each message of a 5.3 store, in this order, as long as none refuses it.
+        Called on each message of a 5.3 store, in this order, until one refuses it.
     """
 
     def __init__(self, commit_log: CommitLog, state: StoreState, hooks: list[PutMessageHook]) -> None:
@@ -51,7 +51,7 @@ class PutService:
         self._checks = PutChecks(commit_log.config, state)
 
     def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
-        """Put a message; a result that is there at once comes without a future."""
+        """Put a message; return a plain result, not a future, if it is known at once."""
         checked = self._checked(message, is_batch=False)
         if isinstance(checked, PutMessageStatus):
             return PutMessageResult(checked)
@@ -59,7 +59,7 @@ class PutService:
         return self._timed(self._commit_log.put(checked), begin, message.topic)
 
     def put_batch(self, messages: Sequence[Message] | Message) -> PutMessageResult | Future[PutMessageResult]:
-        """Put a batch, likewise."""
+        """Put a batch, like `put`."""
         batch = messages if isinstance(messages, Message) else client_batch(messages, self._config.release)
         checked = self._checked(batch, is_batch=True)
         if isinstance(checked, PutMessageStatus):
@@ -68,7 +68,7 @@ class PutService:
         return self._timed(self._commit_log.put_batch(checked), begin, batch.topic)
 
     def _checked(self, message: Message, *, is_batch: bool) -> Message | PutMessageStatus:
-        """Let the release's checks, or the hooks, look at a message."""
+        """Apply the release's checks, or the hooks, to a message."""
         if self._state.is_shutdown:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if not self._checks_by_hooks:
@@ -85,7 +85,7 @@ class PutService:
     def _timed(
         self, outcome: PutMessageResult | Future[PutMessageResult], begin: int, topic: str
     ) -> PutMessageResult | Future[PutMessageResult]:
-        """Count a put, and how long it took, when its result is there."""
+        """Count a put and the time it took, when its result is known."""
 
         def count(result: PutMessageResult) -> None:
             elapsed = self._state.now_ms() - begin
@@ -106,9 +106,9 @@ class PutService:
     def append_batch(
         self, messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table, *, waits: bool = True
     ) -> AppendBatchResult:
-        """Check many messages, then do as `CommitLog.append_batch`.
+        """Check many messages, then append them as `CommitLog.append_batch` does.
 
-        Of the hooks only the broker's own rules on topics and delays are applied.
+        Hooks are not called, but the broker's own rules on topics and delays are applied.
         """
         refused = self._refuse_many(messages)
         if refused is not None:

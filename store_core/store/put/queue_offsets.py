@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The next index of every queue, in memory while a store is open."""
+"""The next index of every queue, kept in memory while a store is open."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["QueueOffsets"]
 class QueueOffsets:
     """Next free index by topic and queue id (RocketMQ: ``topicQueueTable``, ``lmqTopicQueueTable``).
 
-    It is read and moved on under the put lock only, so that the order of indexes is the order of the log. RocketMQ 5.x
-    has a lock for each of 32 shares of the queues around that (``TopicQueueLock``); here the put lock covers both.
+    It is read and advanced only under the put lock, so that indexes are in log order. RocketMQ 5.x adds a lock for each
+    of 32 shares of the queues around that (``TopicQueueLock``); here the put lock covers both.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class QueueOffsets:
         self._light: dict[str, int] = {}
 
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Return the index that the next message of a queue gets."""
+        """Return the index of the next message of a queue."""
         return self._next.get((topic, queue_id), 0)
 
     def advance(self, topic: str, queue_id: int, messages: int) -> None:
-        """Move a queue on by some messages."""
+        """Advance a queue by a number of messages."""
         key = topic, queue_id
         self._next[key] = self._next.get(key, 0) + messages
 
@@ -40,38 +40,38 @@ class QueueOffsets:
         return np.array([self._next.get(queue, 0) for queue in queues], np.int64)
 
     def advance_all(self, queues: Sequence[tuple[str, int]], messages: npt.NDArray[np.int64]) -> None:
-        """Move several queues on."""
+        """Advance several queues."""
         for (topic, queue_id), count in zip(queues, messages.tolist(), strict=True):
             if count:
                 self.advance(topic, queue_id, count)
 
     def next_light_offset(self, name: str) -> int:
-        """Return the index that the next message of a light queue gets."""
+        """Return the index of the next message of a light queue."""
         return self._light.get(name, 0)
 
     def set_light_offset(self, name: str, offset: int) -> None:
-        """Say where a light queue stands."""
+        """Set the next index of a light queue."""
         self._light[name] = offset
 
     def set_offset(self, topic: str, queue_id: int, offset: int) -> None:
-        """Say where a queue stands."""
+        """Set the next index of a queue."""
         self._next[topic, queue_id] = offset
 
     def replace(self, offsets: Mapping[tuple[str, int], int], light: Mapping[str, int]) -> None:
-        """Take other tables, as recovery learns them from the queues (``CommitLog.setTopicQueueTable``)."""
+        """Replace the tables by those recovered from the queues (``CommitLog.setTopicQueueTable``)."""
         self._next = dict(offsets)
         self._light = dict(light)
 
     def copy(self) -> QueueOffsets:
-        """Copy all of it."""
+        """Return a copy."""
         copied = QueueOffsets()
         copied.replace(self._next, self._light)
         return copied
 
     def as_mapping(self) -> Mapping[tuple[str, int], int]:
-        """Copy the table: topic and queue id to next index."""
+        """Return a copy of the table: topic and queue id to next index."""
         return dict(self._next)
 
     def lmq_queues(self) -> Mapping[str, int]:
-        """Copy the table of light queues."""
+        """Return a copy of the table of light queues."""
         return dict(self._light)

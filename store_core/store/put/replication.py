@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for replicas: the hook of a high-availability service, and when a put looks at it."""
+"""Waiting for replicas: the interface of a high-availability service, and when a put uses it."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ if TYPE_CHECKING:
 __all__ = ["ALL_IN_SYNC", "NoReplicas", "ReplicaService", "Replication", "completed"]
 
 ALL_IN_SYNC: Final = -1
-"""Acknowledgements needed: of all replicas that are in step (``MixAll.ALL_ACK_IN_SYNC_STATE_SET``)."""
+"""As a number of acknowledgements: all in-sync replicas (``MixAll.ALL_ACK_IN_SYNC_STATE_SET``)."""
 
 _MASTER_AND_SLAVE: Final = 2
 
 
 def completed(status: PutMessageStatus) -> Future[PutMessageStatus]:
-    """Return a future that has its result."""
+    """Return a completed future."""
     future: Future[PutMessageStatus] = Future()
     future.set_result(status)
     return future
 
 
 class ReplicaService(Protocol):
-    """What a put asks of replication (RocketMQ: ``HAService``)."""
+    """What a put needs of replication (RocketMQ: ``HAService``)."""
 
     def in_sync_replicas(self, offset: int) -> int:
-        """Count the replicas that are in step with a log of this length, the master included (5.x)."""
+        """Return the number of replicas in sync with a log of this length, including the master (5.x)."""
         ...
 
     def alive_replicas(self) -> int:
-        """Count the replicas that answer at all, the master included (5.x, ``enableSlaveActingMaster``)."""
+        """Return the number of live replicas, including the master (5.x, ``enableSlaveActingMaster``)."""
         ...
 
     def is_slave_ok(self, offset: int) -> bool:
-        """Return whether a slave is connected and near enough to a log of this length (4.x)."""
+        """Return whether a slave is connected and close enough to a log of this length (4.x)."""
         ...
 
     def replicate(self, next_offset: int, acknowledgements: int, timeout_ms: int) -> Future[PutMessageStatus]:
-        """Wait for a log up to `next_offset` to be with replicas: PUT_OK or FLUSH_SLAVE_TIMEOUT.
+        """Wait until replicas have the log up to `next_offset`: PUT_OK or FLUSH_SLAVE_TIMEOUT.
 
         Parameters
         ----------
         next_offset : int
         acknowledgements : int
-            How many copies there must be, the master's included; `ALL_IN_SYNC` for all in step.
+            Required number of copies, including the master's; `ALL_IN_SYNC` for all in-sync replicas.
         timeout_ms : int
         """
         ...
 
 
 class NoReplicas:
-    """A master that stands alone."""
+    """A master without slaves."""
 
     def in_sync_replicas(self, offset: int) -> int:  # noqa: ARG002 -- the protocol's
         """Count the master."""
@@ -67,7 +67,7 @@ class NoReplicas:
         return 1
 
     def is_slave_ok(self, offset: int) -> bool:  # noqa: ARG002 -- the protocol's
-        """Know of none."""
+        """Return False: there is no slave."""
         return False
 
     def replicate(
@@ -76,16 +76,16 @@ class NoReplicas:
         acknowledgements: int,  # noqa: ARG002 -- the protocol's
         timeout_ms: int,  # noqa: ARG002 -- the protocol's
     ) -> Future[PutMessageStatus]:
-        """Answer at once: nobody will acknowledge."""
+        """Return a result at once, since nobody will acknowledge."""
         return completed(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
 
 
 class Replication:
-    """When a put waits for replicas, and for how many (RocketMQ: ``CommitLog.needHandleHA``, ``handleHA``).
+    """Decides when a put waits for replicas, and for how many (RocketMQ: ``CommitLog.needHandleHA``, ``handleHA``).
 
-    Release 4.x waits for one slave, or answers SLAVE_NOT_AVAILABLE. 5.x waits for ``inSyncReplicas`` copies, one of
-    them the master's own; in controller mode, and where a slave may act as master, it refuses messages beforehand if
-    there are too few replicas.
+    Release 4.x waits for one slave, or returns SLAVE_NOT_AVAILABLE. 5.x waits for ``inSyncReplicas`` copies, one of
+    them the master's own; in controller mode, or if a slave may act as master, it refuses messages beforehand if there
+    are too few replicas.
     """
 
     def __init__(self, config: MessageStoreConfig, broker: BrokerConfig, replicas: ReplicaService) -> None:
@@ -98,11 +98,11 @@ class Replication:
         )
 
     def is_needed(self, *, waits: bool) -> bool:
-        """Return whether a put waits for replicas, if its message lets it wait."""
+        """Return whether a put waits for replicas, given whether its message requests waiting."""
         return waits and self._is_possible
 
     def acknowledgements(self, offset: int) -> int | None:
-        """Return the copies that a put needs, with the log at `offset`; None if they can't be had (5.x)."""
+        """Return the number of copies a put needs, with the log at `offset`; None if there can't be enough (5.x)."""
         wanted = self._config.in_sync_replicas
         if not self._features.waits_for_in_sync_replicas:
             return _MASTER_AND_SLAVE

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answering consumers and operators from an open store."""
+"""Querying an open store: messages of a queue, by key, by id and by time."""

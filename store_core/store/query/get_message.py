@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Getting messages from a queue: which units are looked at, which records are given, and what the caller is told.
+"""Getting messages from a queue: which units are examined, and which records and status are returned.
 
-RocketMQ: ``DefaultMessageStore.getMessage``; 4.x and 5.x differ in the order in which limits are tested.
+RocketMQ: ``DefaultMessageStore.getMessage``; 4.x and 5.x test the limits in different order.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 __all__ = ["MessageGetter"]
 
 _LARGEST_TOTAL: Final = 128 * 1024 * 1024
-"""Bytes that one get returns at most (``DefaultMessageStore.MAX_PULL_MSG_SIZE``)."""
+"""Maximum bytes returned by one get (``DefaultMessageStore.MAX_PULL_MSG_SIZE``)."""
 _SMALLEST_TOTAL: Final = 100
 _INT_SIGN: Final = 1 << 31
 _NOWHERE: Final = -(1 << 63)
 
 
 def as_int(number: int) -> int:
-    """Wrap a product as Java's ``int`` does: a huge number of messages asked for counts as few."""
+    """Wrap a product as Java's ``int`` does, so that a huge requested number of messages counts as few."""
     return (number + _INT_SIGN) % (2 * _INT_SIGN) - _INT_SIGN
 
 
 class MessageGetter:
-    """Gets messages of queues, by the limits of a configuration.
+    """Gets messages of queues, within the limits of a configuration.
 
     Parameters
     ----------
     config : MessageStoreConfig
     log : LogLookup
     physical_memory : int
-        Bytes of memory of the machine: what lies further back in the log than 40 % of it
+        Memory of the machine, bytes: what lies further back in the log than 40 % of it
         (``accessMessageInMemoryMaxRatio``) counts as being on disk.
     """
 
@@ -57,7 +57,7 @@ class MessageGetter:
         message_filter: MessageFilter | None,
         max_total_size: int = _LARGEST_TOTAL,
     ) -> GetMessageResult:
-        """Get messages from an offset of a queue on."""
+        """Get messages of a queue starting at an offset."""
         smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
         status, following = self._outside(offset, smallest, largest)
         if status is not None:
@@ -65,11 +65,11 @@ class MessageGetter:
         return _Get(self, queue, offset, max_msg_nums, message_filter, max_total_size).result(smallest, largest)
 
     def nothing_in(self, offset: int, smallest: int) -> GetMessageResult:
-        """Answer for a queue that was never seen: RocketMQ makes an empty one, whatever id and offset are asked for."""
+        """Return the result for an unknown queue: RocketMQ creates an empty one, whatever the id and offset."""
         return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, offset, 0, smallest, 0)
 
     def _outside(self, offset: int, smallest: int, largest: int) -> tuple[GetMessageStatus | None, int]:
-        """Report what is wrong with an offset, and where to go on."""
+        """Return what is wrong with an offset, and where to continue."""
         if largest == 0:
             return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
         if offset < smallest:
@@ -88,7 +88,7 @@ class MessageGetter:
         return GetMessageResult(status, following, smallest, largest, release=self.config.release)
 
     def corrected(self, offset: int, following: int) -> int:
-        """Return the next offset, or on a slave the one asked for (``nextOffsetCorrection``)."""
+        """Return the next offset, or on a slave the requested one (``nextOffsetCorrection``)."""
         is_trusted = self.config.broker_role != "SLAVE" or self.config.offset_check_in_slave
         return following if is_trusted else offset
 
@@ -98,7 +98,7 @@ class MessageGetter:
 
 
 class _Get:
-    """One get, under way."""
+    """The state of one get in progress."""
 
     def __init__(  # noqa: PLR0913 -- the request, and who has the limits
         self,
@@ -121,12 +121,12 @@ class _Get:
         self._most_queue_bytes = max(config.max_filter_message_size, as_int(max_msg_nums * queue.unit_size))
         self._log_end = self._log.max_offset
         self._resume_at = _NOWHERE
-        """Start of the next file of the log, while records of a deleted one are passed over."""
+        """Start of the log's next file, while records of a deleted file are skipped."""
         self._last_physical = 0
         self._found = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, release=config.release)
 
     def result(self, smallest: int, largest: int) -> GetMessageResult:
-        """Look at the queue, file by file, until there is a message."""
+        """Search the queue, file by file, until there is a message."""
         if self._most < 0 and self._features.refuses_negative_max_msg_nums:
             release = self._config.release
             raise InvalidOptionError(f"max_msg_nums must not be negative with release {release}, found {self._most}")
@@ -156,7 +156,7 @@ class _Get:
         return True
 
     def _take(self, unit: QueueUnit) -> bool:
-        """Look at one unit as 5.x does; False where the get ends before it."""
+        """Process one unit as 5.x does; return False if the get ends before it."""
         if self._is_too_far(unit) or self._is_full(unit) or self._found.buffer_total_size >= self._most_bytes:
             return False
         self._last_physical = unit.physical_offset
@@ -166,7 +166,7 @@ class _Get:
         return True
 
     def _take_as_4(self, unit: QueueUnit) -> bool:
-        """Look at one unit as 4.x does: units of a deleted file are passed over even if the batch is full."""
+        """Process one unit as 4.x does: units of a deleted file are skipped even if the batch is full."""
         if self._is_too_far(unit):
             return False
         self._last_physical = unit.physical_offset
@@ -181,7 +181,7 @@ class _Get:
         return (unit.queue_offset - self._offset) * self._queue.unit_size >= self._most_queue_bytes
 
     def _is_full(self, unit: QueueUnit) -> bool:
-        """Return whether a record would be too much (``isTheBatchFull``); the first never is."""
+        """Return whether a record would exceed a limit (``isTheBatchFull``); the first never does."""
         found, config = self._found, self._config
         if not found.buffer_total_size or not found.message_count:
             return False
@@ -197,7 +197,7 @@ class _Get:
         return size > most or found.message_count > count - 1
 
     def _examine(self, unit: QueueUnit) -> None:
-        """Add the record of a unit, unless the filter leaves it out or it is gone."""
+        """Add the record of a unit, unless it is filtered out or gone."""
         wanted = self._filter
         if wanted is not None and not wanted.is_matched_by_consume_queue(unit.tags_code, unit.ext):
             self._leave_out()

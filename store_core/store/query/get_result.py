@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a get, and a query by key, return."""
+"""The results of a get and of a query by key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["GetMessageResult", "GetMessageStatus", "QueryMessageResult"]
 
 
 class GetMessageStatus(Enum):
-    """What became of a get (RocketMQ: ``GetMessageStatus``)."""
+    """Outcome of a get (RocketMQ: ``GetMessageStatus``)."""
 
     FOUND = "messages are there"
     NO_MATCHED_MESSAGE = "the filter matches none of the messages that were looked at"
@@ -50,13 +50,13 @@ class GetMessageResult:
     next_begin_offset : int
         Where the next get should begin.
     min_offset, max_offset : int
-        Of the queue, when it was looked at.
+        Bounds of the queue at the time of the get.
     message_buffers : list of memoryview
         Whole records as the log holds them, not copied; they stay valid when the segment is deleted.
     message_queue_offsets : list of int
-        Their offsets in the queue; of an inner batch the first.
+        Their offsets in the queue; for an inner batch, the first.
     message_count : int
-        Messages in the records; an inner batch has many.
+        Messages in the records; an inner batch has several.
     buffer_total_size : int
         Bytes of the records.
     suggest_pulling_from_slave : bool
@@ -79,11 +79,11 @@ class GetMessageResult:
 
     @property
     def messages(self) -> list[MessageExt]:
-        """The records decoded; bodies are not checked, as a broker does not."""
+        """The records decoded; as in a broker, bodies are not checked."""
         return list(_decoded(self.message_buffers, self.release))
 
     def add(self, record: memoryview, queue_offset: int, messages: int) -> None:
-        """Take a record in."""
+        """Add a record."""
         self.message_buffers.append(record)
         self.message_queue_offsets.append(queue_offset)
         self.message_count += messages
@@ -92,16 +92,16 @@ class GetMessageResult:
 
 @dataclass(slots=True)
 class QueryMessageResult:
-    """Messages that a key led to (RocketMQ: ``QueryMessageResult``).
+    """Messages found by key (RocketMQ: ``QueryMessageResult``).
 
-    The index knows hashes only, so that messages with other keys may be among them; clients sort them out.
+    The index holds only hashes, so messages with other keys may be among them; clients filter these out.
 
     Attributes
     ----------
     message_buffers : list of memoryview
         Whole records, in log order.
     index_last_update_timestamp, index_last_update_physical_offset : int
-        Up to where the index went; 0 if nothing was found.
+        How far the index extended; 0 if nothing was found.
     """
 
     message_buffers: list[memoryview] = field(default_factory=list)

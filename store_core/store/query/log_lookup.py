@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single records of the log, by the offset that a queue, an index or an id holds."""
+"""Looking up single records of the log, by an offset from a queue, an index or an id."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MAGICS: Final = frozenset((MagicCode.MESSAGE_V1.value, MagicCode.MESSAGE_V2.val
 
 
 class LogLookup:
-    """Reads records of a commit log at given places, and only what is a record there.
+    """Reads records of a commit log at given offsets, returning only what really is a record there.
 
-    RocketMQ takes the bytes at a unit's place for its record, whatever they are. With files missing, or a unit left
-    over from a truncation, a consumer is served foreign bytes as FOUND: offset 0 even means the oldest file that is
-    left. Here a place outside the log, or one that does not hold a record of that very size, has none.
+    RocketMQ takes whatever bytes a unit points to for its record. With files missing, or a unit left over from a
+    truncation, it serves a consumer foreign bytes as FOUND; offset 0 even means the oldest remaining file. Here an
+    offset outside the log, or without a record of exactly the given size, has no record.
     """
 
     def __init__(self, queue: MappedFileQueue) -> None:
@@ -35,12 +35,12 @@ class LogLookup:
 
     @property
     def min_offset(self) -> int:
-        """Physical offset of the oldest byte; -1 without a file."""
+        """Physical offset of the oldest byte; -1 if there is no file."""
         return self._queue.min_offset
 
     @property
     def max_offset(self) -> int:
-        """Physical offset after the last byte that readers see."""
+        """Physical offset one past the last byte visible to readers."""
         return self._queue.max_offset
 
     def roll_next_file(self, physical_offset: int) -> int:
@@ -48,12 +48,12 @@ class LogLookup:
         return physical_offset + self._queue.file_size - physical_offset % self._queue.file_size
 
     def get_message(self, physical_offset: int, size: int) -> memoryview | None:
-        """View a record (``CommitLog.getMessage``); None if there is none of that size."""
+        """Return a view of a record (``CommitLog.getMessage``); None if there is none of that size."""
         record = self._select(physical_offset, size) if size >= MIN_RECORD_SIZE else None
         return record if record is not None and _is_record(record) else None
 
     def look_message_by_offset(self, physical_offset: int) -> memoryview | None:
-        """View the record that begins at an offset (``DefaultMessageStore.lookMessageByOffset``); None without."""
+        """Return a view of the record at an offset (``DefaultMessageStore.lookMessageByOffset``), or None."""
         start = self._select(physical_offset, _SIZE_AND_MAGIC.size)
         if start is None:
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions that a store answers without a consumer: by key, by id, by time.
+"""Looking up messages by key, id, offset and time.
 
 RocketMQ: ``DefaultMessageStore``.
 """
@@ -27,7 +27,7 @@ __all__ = ["MessageLookup"]
 
 _ROUNDS: Final = 3
 _ADDRESS_DIGITS: Final = {32: 8, 56: 32}
-"""Hexadecimal digits of the address, by those of the message id; port and offset take 8 and 16 more."""
+"""Hexadecimal digits of the address, by length of the message id; port and offset take 8 and 16 more."""
 
 
 class MessageLookup:
@@ -52,12 +52,12 @@ class MessageLookup:
         return decode_message(record, 0, None, parser=self._parser, verify_crc=False)
 
     def look_message_by_id(self, msg_id: str) -> MessageExt | None:
-        """Return the message of an offset message id (``MessageDecoder.decodeMessageId``); None if it is not there.
+        """Return the message with an offset message id (``MessageDecoder.decodeMessageId``); None if it is not there.
 
         Raises
         ------
         InvalidOptionError
-            If `msg_id` is not one: 32 hexadecimal digits, with an IPv6 host 56.
+            If `msg_id` is not an offset message id: 32 hexadecimal digits, or 56 with an IPv6 host.
         """
         address = _ADDRESS_DIGITS.get(len(msg_id))
         try:
@@ -97,14 +97,14 @@ class MessageLookup:
     def get_offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
-        """Find the offset of the message of a queue that was stored at a time; 0 for a queue that is not there.
+        """Return the queue offset of the message stored at a time; 0 for a queue that does not exist.
 
         Parameters
         ----------
         timestamp : int
-            Ms since 1970.
+            ms since 1970.
         boundary : BoundaryType
-            Release 5.3: the first message not before the time, or the last one not after it.
+            With release 5.3, selects the first message not before the time, or the last one not after it.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -114,17 +114,17 @@ class MessageLookup:
         )
 
     def get_message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time of a message of a queue, ms; -1 if it is not there."""
+        """Return the store time of a message in a queue, ms; -1 if it is not there."""
         unit = self._unit(topic, queue_id, queue_offset)
         return self._log.pickup_store_timestamp(unit.physical_offset, unit.store_size) if unit is not None else -1
 
     def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Return the store time of the first message that a queue still has, ms; -1 without any."""
+        """Return the store time of the first message still in a queue, ms; -1 if there is none."""
         queue = self._queues.get(topic, queue_id)
         return self.get_message_store_timestamp(topic, queue_id, queue.min_offset_in_queue) if queue is not None else -1
 
     def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the physical offset of a message of a queue; 0 if it is not there, as RocketMQ does."""
+        """Return the physical offset of a message in a queue; 0 if it is not there, as RocketMQ does."""
         unit = self._unit(topic, queue_id, queue_offset)
         return unit.physical_offset if unit is not None else 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of any queue as a get sees them, read a few at a time."""
+"""Reading the units of any kind of queue for a get, a few at a time."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["QueueUnit", "queue_units"]
 
 _BLOCK: Final = 32
-"""Units that become Python numbers at a time; most gets need no more."""
+"""Units converted to Python numbers at a time; most gets need no more."""
 
 
 class QueueUnit(NamedTuple):
-    """One unit of a queue, its extension resolved.
+    """One unit of a queue, with its extension resolved.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class QueueUnit(NamedTuple):
     physical_offset : int
     store_size : int
     tags_code : int or None
-        None if the unit points to an extension that is lost: then no filter can tell anything.
+        None if the unit points to a lost extension; then no filter can decide.
     batch_size : int
         Messages in the record.
     ext : CqExtUnit or None
@@ -49,9 +49,9 @@ class QueueUnit(NamedTuple):
 
 
 def queue_units(queue: AnyQueue, queue_offset: int) -> Iterator[QueueUnit] | None:
-    """Read the units from an offset to the end of that file; None if there is none at the offset.
+    """Yield the units from an offset to the end of its file; None if there is no unit at the offset.
 
-    The first unit of a batch queue is the one that holds the offset, so it may begin before it.
+    In a batch queue the first unit is the one that contains the offset, so it may begin before it.
     """
     units = queue.get_index_buffer(queue_offset)
     if units is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the queues of a store begin and end."""
+"""The bounds of a store's queues."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["StoreQueues"]
 
 
 class StoreQueues:
-    """The queues of an open store, brought up to its log before they are asked.
+    """The queues of an open store; pending messages are dispatched before each query.
 
     Parameters
     ----------
     setup : StoreSetup
     derived : DerivedStructures
     queue_offsets : QueueOffsets
-        The index that the next message of each queue gets.
+        The next index of each queue.
     """
 
     def __init__(self, setup: StoreSetup, derived: DerivedStructures, queue_offsets: QueueOffsets) -> None:
@@ -31,18 +31,18 @@ class StoreQueues:
         self._queue_offsets = queue_offsets
 
     def dispatch_now(self) -> None:
-        """Bring what may be dispatched to queues and index, and wait for that.
+        """Dispatch all that may be dispatched to queues and index, and wait.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         if self._derived.dispatch_behind_bytes > 0 and not self._is_read_only:
             self._derived.reput.run_once()
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
-        """Return the index after the last message of a queue; 0 if there is none."""
+        """Return the index one past a queue's last message; 0 if there is none."""
         if not committed:
             return self._queue_offsets.next_offset(topic, queue_id)
         self.dispatch_now()
@@ -50,11 +50,11 @@ class StoreQueues:
         return queue.max_offset_in_queue if queue is not None else 0
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Return the index of the first message of a queue that is still there."""
+        """Return the index of the first message still in a queue."""
         self.dispatch_now()
         queue = self._derived.queues.get(topic, queue_id)
         return queue.min_offset_in_queue if queue is not None else self.min_offset_of_unseen(topic)
 
     def min_offset_of_unseen(self, topic: str) -> int:
-        """Return the first index of a queue that was never seen, and that RocketMQ makes when it is asked."""
+        """Return the first index of an unknown queue, which RocketMQ creates on request."""
         return -1 if self._is_batch_topic(topic) else 0

@@ -29,9 +29,9 @@ __all__ = ["StoreReading"]
 
 
 class StoreReading:
-    """What an open store answers to those who read it.
+    """The read operations of an open store.
 
-    Messages that were put and are not dispatched yet are dispatched first, so that a reader sees what was put before.
+    Undispatched messages are dispatched first, so that a reader sees everything put before.
 
     Parameters
     ----------
@@ -59,19 +59,19 @@ class StoreReading:
 
     @cached_property
     def lookup(self) -> MessageLookup:
-        """What finds single messages in the log as it is."""
+        """Finds single messages in the log, without dispatching first."""
         return MessageLookup(self._config, self.log, self._derived.queues, self._derived.index)
 
     @property
     def dispatched(self) -> MessageLookup:
-        """The same, for questions to queues and index: what was put before is in them."""
+        """The same for queries of queues and index, after dispatching everything put before."""
         self._queues.dispatch_now()
         return self.lookup
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: MessageFilter | None
     ) -> GetMessageResult | None:
-        """Get messages of a queue from an offset on, and count that, as `DefaultMessageStore.get_message` describes."""
+        """Get messages of a queue and count the get, as `DefaultMessageStore.get_message` describes."""
         if not self._commit_log.running_flags.is_readable:
             return None
         begin = self._clock.now_ms()

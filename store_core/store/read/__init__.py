@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a log without opening its store."""
+"""Reading messages from a log without opening its store."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report has checked of a store, and what it has not: "no damage" means no more than that."""
+"""Which checks a report made of a store, and which it did not; "no damage" covers only the former."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Check", "Coverage"]
 
 
 class Check(Enum):
-    """One thing that can be checked; JSON has the name in lower case, text the value."""
+    """One possible check; JSON uses its name in lower case, text its value."""
 
     SEGMENT_SIZES = "names and sizes of the segments"
     LENGTHS = "magic codes and lengths of the records"
@@ -43,7 +43,7 @@ class Coverage:
 
     @classmethod
     def of(cls, checks: Mapping[Check, bool]) -> Self:
-        """Sort checks by whether they were made."""
+        """Make a coverage from a mapping that says whether each check was made."""
         return cls(
             tuple(check for check, is_made in checks.items() if is_made),
             tuple(check for check, is_made in checks.items() if not is_made),
@@ -58,6 +58,6 @@ class Coverage:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The same in words: a line for what was checked, and one for what was not."""
+        """The same in words: one line for what was checked, one for what was not."""
         parts = (("checked", self.checked), ("not checked", self.not_checked))
         return tuple(f"{name}: {', '.join(check.value for check in found)}" for name, found in parts if found)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a log ends, found in one way for all who report it; what the words mean is in ADR 0005.
+"""The end of a log, determined in the same way for every report; ADR 0005 defines the terms.
 
-The end is one past the last sound record. A file that was only made ahead has none and does not move the end; neither
-does what a crash left of a record that was being written, the *torn tail*.
+The end is one past the last sound record. A preallocated file has no record and does not move the end; neither does
+the remainder of a record that a crash interrupted, the *torn tail*.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end", "seg
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """Bytes after the end of a log that are not a record: an unfinished one, or remains of an earlier time.
+    """Bytes after the end of a log that are not a record: an unfinished record, or older remains.
 
     Attributes
     ----------
     path : str
         The segment file.
     begin, end : int
-        Physical offsets; the end is where the bytes that are not zero end, or where older records begin.
+        Physical offsets; the end is after the last non-zero byte, or where older records begin.
     reason : StopReason
         Why there is no record at `begin`.
     """
@@ -49,7 +49,7 @@ class TornTail:
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """Size in bytes."""
         return self.end - self.begin
 
     def __str__(self) -> str:
@@ -65,12 +65,12 @@ class FoundEnd:
     Attributes
     ----------
     end_offset : int
-        Physical offset one past the last sound record, whatever damage lies before it; where the log starts if it has
-        no record.
+        Physical offset one past the last sound record, whatever damage precedes it; where the log starts if it has no
+        record.
     path : str
-        The segment file that holds the end; empty without a segment.
+        The segment file that holds the end; empty if there is no segment.
     tails : tuple of TornTail
-        What lies after the end and is neither zeros nor records, in the order of the log; one as a rule.
+        Bytes after the end that are neither zeros nor records, in log order; usually one tail.
     """
 
     end_offset: int = 0
@@ -79,7 +79,7 @@ class FoundEnd:
 
     @classmethod
     def of(cls, ends: Sequence[SegmentEnd]) -> Self:
-        """Put together what was found in segments, from the last one backwards to the first that has a record."""
+        """Combine the ends of segments, ordered from the last one backwards to the first that has a record."""
         if not ends:
             return cls()
         tails = (end.tail for end in reversed(ends))
@@ -88,7 +88,7 @@ class FoundEnd:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """Where the records of one segment end, if no segment after it has any.
+    """Where the records of one segment end, given that no later segment has any.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class SegmentEnd:
     found : LogEnd
         Its position is 0 if the segment has no record.
     tail_end : int
-        Position where the bytes after the end end that are neither zeros nor records; that of `found` without any.
+        Position one past the bytes after the end that are neither zeros nor records; that of `found` if there are none.
     is_foreign : bool
         Whether the segment has no record because it is another kind of file, or a renamed one.
     """
@@ -108,12 +108,12 @@ class SegmentEnd:
 
     @property
     def end_offset(self) -> int:
-        """One past the last record; physical offset."""
+        """Physical offset one past the last record."""
         return self.segment.start_offset + self.found.position
 
     @property
     def tail(self) -> TornTail | None:
-        """The torn tail, None without."""
+        """The torn tail; None if there is none."""
         if self.tail_end <= self.found.position:
             return None
         end = self.segment.start_offset + self.tail_end
@@ -126,12 +126,12 @@ def find_end(
     verify_crc: bool = True,
     open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
 ) -> FoundEnd:
-    """Find where a log ends, and what lies after that.
+    """Find where a log ends, and what follows the end.
 
     Parameters
     ----------
     segments : sequence of Segment
-        Of the log, in order.
+        The log's segments, in order.
     verify_crc : bool
         Whether the bodies of the last records must match their checksums.
     open_bytes : callable
@@ -168,17 +168,17 @@ def segment_end(
     has_tail: bool = True,
     open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
 ) -> SegmentEnd:
-    """Find where the records of a segment end, if those after it have none.
+    """Find where the records of a segment end, given that later segments have none.
 
     Parameters
     ----------
     segment : Segment
     is_first : bool
-        Whether the log begins with it.
+        Whether it is the log's first segment.
     verify_crc, open_bytes
         As of `find_end`.
     has_tail : bool
-        Whether bytes are looked for after zeros that end the records; after anything else that ends them, always.
+        Whether to look for a tail when the records end in zeros; if anything else ends them, it is always looked for.
     """
     with open_bytes(segment) as opened:
         view = segment.view(opened)
@@ -190,7 +190,7 @@ def segment_end(
 
 
 def _is_foreign(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
-    """Return whether a segment without one readable record is no segment: another kind of file, or a renamed one."""
+    """Return whether a file without any readable record is not this segment: another kind of file, or renamed."""
     reason = check_record(raw.data, 0, start_offset).reason
     if reason is StopReason.BAD_MAGIC:
         return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of a log as Arrow batches."""
+"""Reading the messages of a log as Arrow batches."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ __all__ = ["read_range"]
 _log: Final = logging.getLogger("store_core")
 
 _DAMAGED_PIECE: Final = 16 << 20
-"""Most damaged bytes in one row."""
+"""Maximum damaged bytes in one row."""
 
 _SOUND_AGAIN: Final = 1 << 20
-"""Bytes of records without damage after which a chain is followed again: a chain's records are measured only once."""
+"""Bytes of undamaged records after which a chain is followed again: a chain's records are measured only once."""
 
 _WAYS_ON: Final = "mode=PERMISSIVE returns these bytes as a row with _corrupt_record"
 
@@ -61,16 +61,16 @@ def read_range(
     ----------
     part : ReadRange
     options : ReadOptions
-        Those the plan was made with; the columns may differ, and store times may be narrower.
+        The options of the plan; columns may differ, and store times may be narrower.
     walked : WalkedSegment, optional
-        A segment that need not be mapped and walked again, if it is the one of this range.
+        A segment already mapped and walked; used if it is the one of this range.
     watch : TopicWatch, optional
-        What has to see the topics that are read.
+        Is told the topics that are read.
 
     Yields
     ------
     pyarrow.RecordBatch
-        Of at least one row, in the order of the log.
+        With at least one row, in log order.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def read_range(
 
 
 def _chain(segment: Segment, opened: SegmentBytes, walked: WalkedSegment | None) -> Chain:
-    """Return the segment's chain, which planning may have followed over bytes that it has mapped."""
+    """Return the segment's chain, reusing the one that planning followed, if any."""
     if walked is None or walked.segment != segment:
         return Chain(segment.view(opened))
     known = walked.chain.segment
@@ -143,7 +143,7 @@ class _RangeReader:
     # -------------------------------------------------------------------------------------------------------- chunks
 
     def _chunks(self) -> Iterator[ReadChunk]:
-        """Cut what is read into what becomes batches; in mode FAILFAST, raise at damage after the chunk before it."""
+        """Split what is read into one chunk per batch; in mode FAILFAST, raise at damage after the chunk before it."""
         place = yield from self._read_chain(self._chain.runs(self._walk_start, self._limit), Place(self._walk_start))
         while place.position < self._limit:
             place = yield from self._read_salvage(place)
@@ -154,7 +154,7 @@ class _RangeReader:
         yield self._chunk
 
     def _read_chain(self, runs: Iterator[Run], place: Place) -> Generator[ReadChunk, None, Place]:
-        """Take the records that the chain leads to; return where it breaks, or the first record that is not sound."""
+        """Take the chain's records; return where the chain breaks, or the first record that is not sound."""
         for run in runs:
             sound = yield from self._take_sound(run)
             if sound < run.starts.size:
@@ -164,7 +164,7 @@ class _RangeReader:
         return place
 
     def _read_salvage(self, place: Place) -> Generator[ReadChunk, None, Place]:
-        """Take what is found after a break; return where the segment is sound enough again to follow its chain."""
+        """Take what is found after a break; return where the segment is sound enough to follow its chain again."""
         for part in self._salvage.parts(place, self._limit):
             if isinstance(part, Damage):
                 yield from self._take_damage(part)
@@ -177,7 +177,7 @@ class _RangeReader:
         return Place(self._limit)
 
     def _take_sound(self, run: Run) -> Generator[ReadChunk, None, int]:
-        """Measure records and take those of the range; return how many there are before the first that is not sound."""
+        """Measure records and take those of the range; return how many precede the first unsound one."""
         first = int(np.searchsorted(run.starts, self._begin))
         before = count_sound(self._raw, run.starts[:first], self._start_offset)
         mine = run.between(self._begin, self._limit)
@@ -186,7 +186,7 @@ class _RangeReader:
         return first + (yield from self._fill(mine, _count_sound))
 
     def _fill(self, run: Run, count_sound: Callable[[Records], int]) -> Generator[ReadChunk, None, int]:
-        """Put records into chunks up to the first that is not sound; return how many."""
+        """Put records into chunks up to the first unsound one; return how many."""
         bounds = np.append(run.starts, run.stop)
         taken = 0
         while taken < run.starts.size:
@@ -215,12 +215,12 @@ class _RangeReader:
                 self._chunk.take_damage(begin, end, self._options.max_records_per_batch)
 
     def _full_chunk(self) -> ReadChunk:
-        """Return the chunk, and begin another."""
+        """Return the current chunk, and start another."""
         full, self._chunk = self._chunk, ReadChunk()
         return full
 
     def _torn_tail(self) -> Iterator[Damage]:
-        """Find what lies after the records, unless a writer has finished the record since the plan was made."""
+        """Find what follows the records, unless a writer has finished the record since the plan was made."""
         at, verify_crc = self._data_end, self._options.verify_crc
         if self._raw.size > at < self._end:
             check = check_record(self._whole.data, at, self._start_offset, verify_crc=verify_crc)
@@ -232,7 +232,7 @@ class _RangeReader:
         return Records(self._raw, starts, segment, self._start_offset, self._options.property_parser)
 
     def _damage_error(self, damage: Damage) -> CorruptRecordError | None:
-        """Make the error for damage that ends the read, None for damage that is gone over."""
+        """Make the error for damage that ends the read; None for damage that is skipped."""
         if not self._options.is_failfast or not damage.begin < self._end or not damage.end > self._begin:
             return None
         path = self._range.segment.path
@@ -255,7 +255,7 @@ class _RangeReader:
         return f"at the next sound record, {where}" if damage.is_followed else f"behind it, {where}"
 
     def _damaged_rows(self, damage: Damage) -> list[tuple[int, int]]:
-        """Return the pieces of damage that are rows of this range."""
+        """Return the pieces of damage that become rows of this range."""
         pieces = _pieces(damage.begin, damage.end)
         mine = [(begin, end) for begin, end in pieces if self._begin <= begin < self._end]
         return self._kept(mine)
@@ -286,7 +286,7 @@ class _RangeReader:
         return self._records(np.concatenate([np.empty(0, np.int64), *(piece.starts for piece in pieces)]))
 
     def _select(self, records: Records) -> tuple[Records, list[Fault]]:
-        """Choose the records asked for; what they do not need, bodies above all, is not touched."""
+        """Select the requested records, without touching data that this does not need, above all bodies."""
         records = records.only(self._in_time(records))
         if not self._filter.columns:
             return records, []
@@ -318,7 +318,7 @@ class _RangeReader:
     def _finished(
         self, decoded: DecodedBatch, faults: list[Fault], damaged: list[tuple[int, int]]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that were decoded, with those of damage in their places."""
+        """Yield the decoded rows, with rows for damage in their places."""
         batch = decoded.batch
         if faults and self._options.is_failfast:
             batch = batch.slice(0, int(np.searchsorted(decoded.positions, faults[0].position)))
@@ -332,7 +332,7 @@ class _RangeReader:
             raise self._fault_error(faults[0].error)
 
     def _fault_error(self, error: CorruptRecordError) -> CorruptRecordError:
-        """Add to a record's error the file's path and the ways on."""
+        """Add the file's path and the ways to continue to a record's error."""
         path = self._range.segment.path
         advice = f"{error.advice} mode=DROPMALFORMED leaves the record out; {_WAYS_ON}.".strip()
         return type(error)(error.problem, path, error.offset, error.expected, error.found, error.next_bytes, advice)
@@ -346,7 +346,7 @@ class _RangeReader:
         return table.combine_chunks().take(order).combine_chunks().to_batches()[0]
 
     def _damaged_batch(self, damaged: list[tuple[int, int]], schema: pa.Schema) -> pa.RecordBatch:
-        """Make the rows of damaged ranges: their place, their bytes, and nulls."""
+        """Make the rows of damaged ranges: position, bytes, and nulls."""
         known = {
             "physical_offset": [self._start_offset + begin for begin, _ in damaged],
             "store_size": [end - begin for begin, end in damaged],
@@ -364,7 +364,7 @@ def _position(fault: Fault) -> int:
 
 
 def _count_sound(records: Records) -> int:
-    """Count the records before the first that is not sound."""
+    """Count the records before the first unsound one."""
     sound = records.spans.sound
     return len(records) if sound.all() else int(sound.argmin())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that options of reading share, those of options that go together, and how errors name an option."""
+"""Checks of read options, alone and in combination, and how errors name an option."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LOOKS_LIKE_SQL: Final = re.compile(r"[=<>']|\bIS\s+(?:NOT\s+)?NULL\b", re.IGNOR
 
 
 def shown_option(name: str) -> str:
-    """Show an option's name, in Spark's spelling too."""
+    """Return an option's name for a message, with Spark's spelling if it differs."""
     head, *tail = name.split("_")
     spark = head + "".join(part.capitalize() for part in tail)
     return f"option {name}" if spark == name else f"option {name} ({spark} in Spark)"
 
 
 def refuse_value(name: str, value: object, expected: str) -> NoReturn:
-    """Raise the error for a value that an option does not take.
+    """Raise the error for a value that an option does not accept.
 
     Raises
     ------
@@ -43,17 +43,17 @@ def refuse_value(name: str, value: object, expected: str) -> NoReturn:
 
 
 def is_integer(text: str) -> bool:
-    """Return whether a text is a number without a fraction."""
+    """Return whether a text is an integer."""
     return _INTEGER.fullmatch(text.strip()) is not None
 
 
 def parse_integer(name: str, value: object, low: int, high: int, expected: str) -> int:
-    """Return a number from its text, or from anything that Python lets be an index, such as numpy's integers.
+    """Return an integer from text, or from anything usable as a Python index, such as numpy's integers.
 
     Raises
     ------
     InvalidOptionError
-        If it is none, or not between `low` and `high`, both of which are allowed.
+        If it is not an integer, or not between `low` and `high`, both inclusive.
     """
     number = int(value) if isinstance(value, str) and is_integer(value) else value
     if not isinstance(number, SupportsIndex) or isinstance(number, bool) or not low <= index(number) <= high:
@@ -62,12 +62,12 @@ def parse_integer(name: str, value: object, low: int, high: int, expected: str) 
 
 
 def check_order(kind: str, start: int | None, end: int | None, where: str = "") -> None:
-    """Refuse a start that lies behind the end.
+    """Refuse a start after the end.
 
     Raises
     ------
     InvalidOptionError
-        If it does.
+        If the start is after the end.
     """
     if start is not None and end is not None and start > end:
         first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")
@@ -75,12 +75,12 @@ def check_order(kind: str, start: int | None, end: int | None, where: str = "") 
 
 
 def check_filter(text: str, filter_type: str, release: str) -> None:
-    """Refuse a filter that is not in the language that its type names.
+    """Refuse a filter that is not valid in the language of its type.
 
     Raises
     ------
     InvalidOptionError
-        If it is not.
+        If it is not valid.
     """
     try:
         MessageSelector.of(filter_type, text, release)
@@ -90,12 +90,12 @@ def check_filter(text: str, filter_type: str, release: str) -> None:
 
 
 def check_filter_type(text: str) -> None:
-    """Refuse a filter that looks like SQL92, if nobody said that it is tags: it would leave no row.
+    """Refuse a filter that looks like SQL92 if no filter type was given: as tags it would match no row.
 
     Raises
     ------
     InvalidOptionError
-        If it does.
+        If it looks like SQL92.
     """
     if _LOOKS_LIKE_SQL.search(text):
         raise InvalidOptionError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the options of reading may be: each value parsed, from Spark's text or from a Python value."""
+"""Values of the read options: a parser for each, from Spark's text or from a Python value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTION_PARSERS", "OffsetBound", "OptionParser", "ReadMode"]
 
 OptionParser: TypeAlias = "Callable[[str, object], object]"
-"""Returns the value of the option of a name, or raises InvalidOptionError."""
+"""Takes an option's name and raw value; returns the parsed value, or raises InvalidOptionError."""
 
 
 _EARLIEST: Final = -2
@@ -38,7 +38,7 @@ _ALL_TAGS: Final = "*"
 
 
 class ReadMode(Enum):
-    """What damage does to a read; the names are those of Spark's CSV and JSON sources."""
+    """How a read handles damage; the names are those of Spark's CSV and JSON sources."""
 
     FAILFAST = "stop with an error"
     DROPMALFORMED = "continue at the next sound record"
@@ -54,7 +54,7 @@ class OffsetBound:
     physical : int or None
         Position in the log, in bytes; None stands for the log's own bound.
     queues : tuple of (str, int, int)
-        Topic, queue and queue offset; queues that are not named are not narrowed.
+        Topic, queue and queue offset; queues not listed are unrestricted.
     """
 
     physical: int | None = None
@@ -62,7 +62,7 @@ class OffsetBound:
 
 
 def _strings(name: str, value: object) -> tuple[str, ...]:
-    """Parse a comma list, or take a sequence of strings."""
+    """Parse a comma-separated list, or accept a sequence of strings."""
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         refuse_value(name, value, "names, separated by commas")
@@ -120,7 +120,7 @@ def _filter(name: str, value: object) -> str:
 
 
 def _offsets(edge: int) -> Callable[[str, object], OffsetBound]:
-    """Make the parser of the bound at one edge of the log; the other edge would leave no rows, and is refused."""
+    """Make the parser of the bound at one edge of the log; the opposite edge would leave no rows, and is refused."""
 
     def parse(name: str, value: object) -> OffsetBound:
         expected = f'a physical offset, {_EDGES[edge]}, or queue offsets as JSON such as {{"topic":{{"0":12}}}}'
@@ -144,7 +144,7 @@ def _json(name: str, text: str) -> object:
 
 
 def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> list[tuple[str, int, int]]:
-    """Flatten ``{topic: {queue: offset}}``, leaving out queues that are not narrowed."""
+    """Flatten ``{topic: {queue: offset}}``, leaving out unrestricted queues."""
     expected = f"an offset of 0 or more, or {edge}, for each queue of each topic"
     found = []
     for topic, queues in topics.items():

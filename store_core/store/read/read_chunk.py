@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes one batch of a read."""
+"""The records and damaged ranges that form one batch of a read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["ReadChunk"]
 
 _BATCH_BYTES: Final = 64 << 20
-"""Most bytes of records in a batch, if it has more than one: what is held beside the mapping is a few times as much."""
+"""Maximum bytes of records in a batch of more than one; memory used besides the mapping is a few times as much."""
 
 
 @dataclass(slots=True)
 class ReadChunk:
-    """What becomes one batch: records, and damaged ranges between them, as positions in the segment."""
+    """The content of one batch: records, and damaged ranges between them, as positions in the segment."""
 
     records: list[Records] = field(default_factory=list)
     damaged: list[tuple[int, int]] = field(default_factory=list)
@@ -29,19 +29,19 @@ class ReadChunk:
     size: int = 0
 
     def room(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
-        """Return how many of the records between `bounds` there is room for; in an empty chunk for one at least."""
+        """Return how many of the records between `bounds` fit; into an empty chunk at least one."""
         by_size = int(np.searchsorted(bounds, bounds[0] + _BATCH_BYTES - self.size, "right")) - 1
         return max(min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1)), 0)
 
     def take(self, records: Records, size: int) -> None:
-        """Take records of so many bytes."""
+        """Add records of `size` bytes in all."""
         if len(records):
             self.records.append(records)
             self.rows += len(records)
             self.size += size
 
     def take_damage(self, begin: int, end: int, most_rows: int) -> bool:
-        """Take a damaged range if there is room for it; an empty chunk always does."""
+        """Add a damaged range if it fits, and return whether it did; into an empty chunk it always fits."""
         if self.rows and (self.rows >= most_rows or self.size + end - begin > _BATCH_BYTES):
             return False
         self.damaged.append((begin, end))

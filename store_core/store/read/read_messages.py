@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of a store, in one call."""
+"""Reading the messages of a store in one call."""
 
 from __future__ import annotations
 
@@ -62,23 +62,21 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     Parameters
     ----------
     path : path or sequence of paths
-        A store root, a ``commitlog`` directory, a segment file, or several that together are one log.
+        A store root, a ``commitlog`` directory, a segment file, or several of these that together form one log.
     columns, topic, ..., release : optional
-        Options. `store_core.ReadOptions` has an attribute of the same name for each, which says what it means and what
-        it is by default; None stands for "not given".
+        Options. `store_core.ReadOptions` documents each, with its default, under the same name; None means "not given".
     **unknown
-        Nothing: names that are no options are refused, with the nearest name that is one.
+        Not accepted: an unknown name is refused, and the nearest option suggested.
 
     Returns
     -------
     pyarrow.RecordBatchReader
-        In the order of the log. What the log held when this function was called; what a broker appends later is not
-        in it.
+        In log order. It has what the log held when this function was called, not what a broker appends later.
 
     Raises
     ------
     StoreError
-        If an option can't be used, or the path has nothing to read. Damage is raised by the batch that meets it.
+        If an option is invalid, or the path has nothing to read. Damage is raised by the batch that reaches it.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of reading, parsed once: from Spark's text or from Python values."""
+"""The read options, parsed once from Spark's text or from Python values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TIMES: Final = ("starting_timestamp", "ending_timestamp")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How a store is read. Make it with `parse`; it pickles.
+    """How a store is read; made by `parse`, and picklable.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class ReadOptions:
     topic : tuple of str
         Exact names; empty for all topics.
     topics_pattern : str or None
-        Regular expression (Python's) that must match the whole topic.
+        Python regular expression that must match the whole topic.
     queue_id : tuple of int
         Empty for all queues.
     tag : tuple of str
@@ -46,23 +46,23 @@ class ReadOptions:
     key : str or None
         One of the keys in property KEYS, or the UNIQ_KEY.
     filter : str or None
-        A consumer's filter: then the rows are those that RocketMQ gives such a consumer.
+        A consumer's filter; the rows are then those that RocketMQ would deliver to such a consumer.
     filter_type : str
         The language of `filter`: ``"TAG"`` or ``"SQL92"``.
     starting_offsets, ending_offsets : OffsetBound
         The end is exclusive.
     starting_timestamp, ending_timestamp : int or None
-        Store time in ms since 1970; the end is exclusive. They win over the offsets. `parse` also takes ISO 8601, a
-        ``datetime``, or a ``date`` for its midnight.
+        Store time in ms since 1970; the end is exclusive. They take precedence over offsets. `parse` also takes ISO
+        8601, a ``datetime``, or a ``date`` for its midnight.
     time_zone : tzinfo or None
-        What `parse` takes times without a zone to be in, by name (``"Asia/Shanghai"``), offset (``"+08:00"``) or
-        ``tzinfo``; without it such times are refused.
+        Zone of times given to `parse` without one, as a name (``"Asia/Shanghai"``), offset (``"+08:00"``) or
+        ``tzinfo``; if None, such times are refused.
     max_partition_bytes : int or None
-        Most bytes of a range; None for a range a segment.
+        Maximum bytes of a range; None for one range per segment.
     min_partitions : int or None
-        How many ranges there should be at least.
+        Desired minimum number of ranges.
     max_records_per_batch : int
-        Most rows of a batch.
+        Maximum rows of a batch.
     mode : ReadMode
     verify_crc : bool
         Whether bodies that are read must match their checksums.
@@ -71,8 +71,8 @@ class ReadOptions:
     fail_on_data_loss : bool
         Whether missing files are errors.
     release : str
-        RocketMQ that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0, parses
-        properties differently.
+        The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
+        parses properties differently.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -99,12 +99,12 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, **named: object) -> Self:
-        """Parse options given by name, as text or as Python values; None stands for "not given".
+        """Parse options given by name, as text or as Python values; None means "not given".
 
         Raises
         ------
         InvalidOptionError
-            If a name is unknown (the nearest one is named), a value can't be used, or two options contradict.
+            If a name is unknown (the message suggests the nearest), a value is invalid, or two options contradict.
         """
         for name in named.keys() - OPTION_PARSERS.keys():
             _refuse_name(name)
@@ -112,7 +112,7 @@ class ReadOptions:
         time = partial(store_time, zone=None if zone is None else parse_zone("time_zone", zone))
         parsers: dict[str, OptionParser] = {**OPTION_PARSERS, **dict.fromkeys(_TIMES, time)}
         parsed = {name: parsers[name](name, value) for name, value in named.items() if value is not None}
-        options = cls(**parsed)  # type: ignore[arg-type]  # each parser gives its field's type
+        options = cls(**parsed)  # type: ignore[arg-type]  # each parser returns its field's type
         if options.is_permissive and "columns" not in parsed:
             options = cls(**parsed, columns=(*DEFAULT_COLUMNS, CORRUPT_RECORD))  # type: ignore[arg-type]  # as above
         _check_pairs(options)
@@ -137,12 +137,12 @@ class ReadOptions:
 
     @property
     def start(self) -> OffsetBound:
-        """Where reading starts, as far as offsets say."""
+        """Where reading starts, by the offsets alone."""
         return self.starting_offsets if self.starting_timestamp is None else _WHOLE_LOG
 
     @property
     def end(self) -> OffsetBound:
-        """Where reading ends, as far as offsets say."""
+        """Where reading ends, by the offsets alone."""
         return self.ending_offsets if self.ending_timestamp is None else _WHOLE_LOG
 
     @property
@@ -152,7 +152,7 @@ class ReadOptions:
 
     @property
     def property_parser(self) -> PropertyParser:
-        """How the chosen release reads a properties string."""
+        """How the chosen release parses a properties string."""
         return PropertyParser.of_release(self.release)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be read: the segments, the end of the log, and the ranges that tasks read one by one.
+"""Planning a read: the segments, the end of the log, and the ranges that tasks read separately.
 
-Everything that can change while a store is live is decided here, once: which files there are, and where the log ends.
-Every range of a plan then sees the same prefix of the log, whatever a broker appends, rolls or deletes meanwhile.
+Everything that can change in a live store is decided here, once: which files exist, and where the log ends. All ranges
+of a plan then see the same prefix of the log, whatever a broker appends, rolls or deletes meanwhile.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = ["ReadPlan", "ReadRange", "WalkedSegment", "plan_and_walk", "plan_rang
 _log: Final = logging.getLogger("store_core")
 
 _ATTEMPTS: Final = 100
-"""Plans that are begun again because retention deleted a file meanwhile; each time there is one file less."""
+"""How often planning restarts because retention deleted a file meanwhile; each time there is one file less."""
 
 _CLOCK_STEP: Final = 60_000
-"""How far a broker's clock may have been set back, in ms, without a segment being skipped that has rows.
+"""How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
 
 Store times are the broker's clock, not a counter. Time servers step it by a second or so; a minute is generous, and
 costs at most a few segments that are read and have no rows.
@@ -64,18 +64,17 @@ class ReadRange:
     begin, end : int
         Physical offsets; the end is exclusive.
     data_end : int
-        Physical offset in the segment after which there are no records, the same for all ranges of the segment.
+        Physical offset at which the segment's records end; the same for all its ranges.
     torn_end : int
-        Physical offset where the torn tail ends that begins at `data_end` and becomes rows; 0 without any.
+        Physical offset where the torn tail that begins at `data_end` and becomes rows ends; 0 if there is none.
     is_last : bool
-        Whether the log ends in this segment, so that bytes of an earlier time may lie in it.
+        Whether the log ends in this segment, so that it may hold older bytes.
     is_cut : bool
         Whether the file is shorter than it should be.
     walk_start : int or None
-        Physical offset of the record at which a reader can begin to walk; None if that is the segment's first byte.
+        Physical offset of the record at which a reader can start walking; None for the segment's first byte.
     first_stored, next_stored : int or None
-        Store times in ms of the first records of this segment and of the next one; None if they were not asked for, or
-        can't be told.
+        Store times in ms of the first records of this segment and of the next; None if not requested, or unknown.
     """
 
     segment: Segment
@@ -90,7 +89,7 @@ class ReadRange:
     next_stored: int | None = None
 
     def may_hold(self, options: ReadOptions) -> bool:
-        """Return whether there can be rows here, by the store times that are asked for."""
+        """Return whether the range can have rows within the requested store times."""
         start, end = options.starting_timestamp, options.ending_timestamp
         return (start is None or self.next_stored is None or self.next_stored + _CLOCK_STEP >= start) and (
             end is None or self.first_stored is None or self.first_stored - _CLOCK_STEP < end
@@ -99,16 +98,16 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """Ranges in the order of the log, and what was found that a user should know.
+    """The ranges of a read in log order, and findings that a user should know.
 
     Attributes
     ----------
     ranges : tuple of ReadRange
     notes : tuple of str
     end : FoundEnd or None
-        Where the log ends, and what lies after that; None if the read ends in an earlier segment: nobody looked then.
+        Where the log ends, and what follows; None if the read ends in an earlier segment, so that it is not known.
     coverage : Coverage
-        What planning checked, and what it did not; records are checked again when they are read.
+        What planning checked and what it did not; records are checked again when they are read.
     """
 
     ranges: tuple[ReadRange, ...]
@@ -133,7 +132,7 @@ class WalkedSegment:
 
 
 def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
-    """Plan the reading of a log: runs once, before any range is read.
+    """Plan the reading of a log; called once, before any range is read.
 
     Parameters
     ----------
@@ -144,15 +143,15 @@ def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
     Raises
     ------
     StoreNotFoundError
-        If there is nothing at a path, or no segment.
+        If nothing exists at a path, or it has no segment.
     SegmentLayoutError
-        If the files do not form one log, unless the options allow for that.
+        If the files do not form one log, unless the options tolerate that.
     """
     return plan_and_walk(paths, options)[0]
 
 
 def plan_and_walk(paths: StorePaths, options: ReadOptions) -> tuple[ReadPlan, WalkedSegment | None]:
-    """Plan as `plan_ranges` does, and return also the segment that was walked for it; None if there is none."""
+    """Plan as `plan_ranges` does; also return the segment that was walked for it, or None."""
     for attempt in range(_ATTEMPTS):
         try:
             planner = _Planner(paths, options)
@@ -185,7 +184,7 @@ class _Planner:
         return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage())
 
     def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
-        """Spare readers the way to ranges inside the segment that was walked here."""
+        """Set where readers start walking for ranges inside the segment that was walked here."""
         if self.walked is None:
             return parts
         segment = self.walked.segment
@@ -208,13 +207,13 @@ class _Planner:
             self._note(str(problem))
 
     def _whole(self, segment: Segment, following: Segment | None) -> ReadRange:
-        """Make the range of a whole segment; one that is too long ends where the next begins: no row comes twice."""
+        """Make the range of a whole segment; if too long, it ends where the next begins, so that no row repeats."""
         end = segment.end_offset if following is None else min(segment.end_offset, following.start_offset)
         is_cut = segment.size < self._usual_size
         return ReadRange(segment, segment.start_offset, end, data_end=end, is_cut=is_cut)
 
     def _up_to_log_end(self, parts: list[ReadRange]) -> list[ReadRange]:
-        """Pin the end of the log; segments at the end without a single record are only made ahead."""
+        """Fix the end of the log; segments at the end without any record are preallocated."""
         torn: list[ReadRange] = []
         while parts:
             last = parts.pop()
@@ -253,7 +252,7 @@ class _Planner:
         )
 
     def _has_lock(self, root: Path) -> bool:
-        """Return whether there is a lock to go by; note it if not, for then the log may be being written."""
+        """Return whether there is a lock file; if not, add a note, since the log may be being written."""
         is_there = (root / LOCK_FILE).exists()
         if not is_there:
             self._note(
@@ -264,7 +263,7 @@ class _Planner:
         return is_there
 
     def _is_behind(self, part: ReadRange) -> bool:
-        """Return whether the whole range lies behind what is asked for."""
+        """Return whether the whole range is after the requested end."""
         return self._options.end.physical is not None and self._options.end.physical <= part.begin
 
     def _note_end(self, end: SegmentEnd, *, is_live: bool) -> None:
@@ -284,12 +283,12 @@ class _Planner:
             _log.info(text)
 
     def _found_end(self) -> FoundEnd | None:
-        """Return where the log ends; of a live one without what is being written."""
+        """Return where the log ends; for a live log, without the record being written."""
         found = FoundEnd.of(self._ends) if self._ends else None
         return replace(found, tails=()) if found is not None and self._is_live else found
 
     def _coverage(self) -> Coverage:
-        """Say what was checked until now: all but the last segment is checked when it is read."""
+        """Report what has been checked so far; all but the last segment is checked when read."""
         is_walked = bool(self._ends)
         return Coverage.of(
             {
@@ -303,12 +302,12 @@ class _Planner:
         )
 
     def _clip(self, part: ReadRange) -> ReadRange:
-        """Narrow a range to the physical offsets asked for."""
+        """Narrow a range to the requested physical offsets."""
         begin, end = self._options.start.physical or 0, self._options.end.physical
         return replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
 
     def _within_time(self, parts: list[ReadRange]) -> list[ReadRange]:
-        """Leave out segments that can't have rows, by the store times of their first records."""
+        """Leave out segments that can't have rows, judging by the store times of their first records."""
         if self._options.starting_timestamp is None and self._options.ending_timestamp is None:
             return parts
         times = [_first_store_timestamp(part.segment) for part in parts]
@@ -331,7 +330,7 @@ def _begins_with_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
 
 
 def _first_store_timestamp(segment: Segment) -> int | None:
-    """Read the store time of a segment's first record, in ms; None if it can't be told."""
+    """Read the store time of a segment's first record, in ms; None if unknown."""
     with open_segment(segment) as opened:
         if not _begins_with_record(opened.raw, segment.start_offset):
             return None
@@ -351,7 +350,7 @@ def _split(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRan
 
 
 def _raise_counts(counts: list[int], lengths: Sequence[int], wanted: int) -> None:
-    """Split what has the largest pieces, again and again, until there are enough; none gets smaller than a record."""
+    """Repeatedly split the range with the largest pieces until there are enough; no piece is smaller than a record."""
     pieces = [(-length / count, at) for at, (length, count) in enumerate(zip(lengths, counts, strict=True))]
     heapq.heapify(pieces)
     for _ in range(wanted - sum(counts)):

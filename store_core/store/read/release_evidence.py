@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store's files say of the release that wrote it, where that decides how properties are read.
+"""Evidence in a store's files of the release that wrote it, as far as it decides how properties are parsed.
 
-No file of a store names its release. But releases differ in traces that they leave, and three of these tell on which
-side of RocketMQ 4.9.1 a store was last served, where the parser of properties changed:
+No file of a store names its release. But releases leave different traces, and three of these show whether a store was
+last served by a release before or after RocketMQ 4.9.1, which changed the parser of properties:
 
-* ``abort.bak``, which the start of a broker leaves since 5.0 (``MixAll.string2File``);
-* the count of slots in an index file, which up to 4.7.0 is raised by every put (``IndexFile.putKey``);
+* ``abort.bak``, which a broker leaves at its start since 5.0 (``MixAll.string2File``);
+* the slot count in an index file, which up to 4.7.0 is incremented by every put (``IndexFile.putKey``);
 * the bytes after a blank record, which up to 4.9.0 are those of a buffer that still holds the record before it
   (``CommitLog.DefaultAppendMessageCallback.doAppend``).
 
-A store without these traces says nothing, so no answer is no proof. Little is read, and none of the log's records but
-one for each of a few segments.
+A store without these traces may be of any release, so the absence of a note proves nothing. Little is read: of the log,
+one record in each of a few segments.
 """
 
 from __future__ import annotations
@@ -45,49 +45,49 @@ __all__ = ["release_note"]
 
 _USUAL_SLOTS: Final = 5_000_000
 _USUAL_INDEX_SIZE: Final = INDEX_HEADER_SIZE + SLOT_SIZE * _USUAL_SLOTS + INDEX_DTYPE.itemsize * 20_000_000
-"""Bytes of an index file, unless a broker's configuration says otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
+"""Bytes of an index file unless configured otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
 
 _MOST_FILES: Final = 2
-"""Index files that are looked at, the newest first."""
+"""How many index files are examined, newest first."""
 
 _MOST_SEGMENTS: Final = 4
-"""Segments that are looked at, the newest first: the one being written and one made ahead say nothing."""
+"""How many segments are examined, newest first; the one being written and a preallocated one give no evidence."""
 
 _MOST_NAMES: Final = 1 << 12
-"""Names of index files that are looked at: a bound for hostile stores."""
+"""How many names of index files are examined; a bound for hostile stores."""
 
 _MOST_ENTRIES: Final = 4096
-"""Last entries of an index file that are read: 80 KiB. Of 100 000 keys in 5 million slots, some 80 there share one."""
+"""Last entries of an index file that are read: 80 KiB. With 100 000 keys in 5 million slots, some 80 share one."""
 
 _FEWEST_SHARED: Final = 2
-"""Entries that must share a slot. While a broker puts one, its file may count one slot too many."""
+"""Minimum entries that must share a slot. While a broker adds an entry, its file may count one slot too many."""
 
 _SMALL_INDEX: Final = 1 << 15
-"""Bytes of an index file of unknown sizes that is searched for them."""
+"""Maximum bytes of an index file whose slot and entry counts are searched for if unknown."""
 
 _TAIL: Final = 1 << 16
-"""Bytes at the end of a segment in which its blank record is looked for."""
+"""Bytes at the end of a segment that are searched for its blank record."""
 
 _BLANK: Final = unit_dtype(BLANK_RECORD)
 _BLANK_MAGIC: Final = int(MagicCode.BLANK).to_bytes(4, "big", signed=True)
 _START: Final = unit_dtype(replace(MESSAGE_HEAD, fields=MESSAGE_HEAD.fields[:7]))
-"""The first fields of a record, up to and with its physical offset."""
+"""The first fields of a record, up to and including its physical offset."""
 _LAST_OF_OLD_PARSER: Final = next(
     name for name in reversed(RELEASES) if PropertyParser.of_release(name) is PropertyParser.EXACT_PAIR
 )
 
 
 def release_note(segments: Sequence[Segment], release: str) -> str | None:
-    """Return what to say if a store looks like one whose properties the given release reads differently.
+    """Return a note if a store looks written by a release that parses properties differently from the given one.
 
-    What is missing, can't be read or makes no sense says nothing.
+    Files that are missing, unreadable or inconsistent are no evidence.
 
     Parameters
     ----------
     segments : sequence of Segment
-        Those of the log, in its order. The store's other files are looked for beside a directory ``commitlog``.
+        The log's, in order. The store's other files are looked for beside a directory ``commitlog``.
     release : str
-        The option's value, one of `RELEASES`.
+        Value of the option, one of `RELEASES`.
     """
     directories = dict.fromkeys(Path(segment.path).parent for segment in segments)
     roots = [directory.parent for directory in directories if directory.name == COMMIT_LOG]
@@ -110,7 +110,7 @@ def _note(evidence: str, writer: str, release: str, other: str) -> str:
 
 
 def _backups(roots: Iterable[Path]) -> Iterator[str]:
-    """Find what the start of a broker leaves since 5.0."""
+    """Find the backup file that a broker leaves at its start since 5.0."""
     for root in roots:
         path = AbortFile(root, OsFileSystem()).backup_path
         if os.path.isfile(path):  # noqa: PTH113 -- no error without permission
@@ -121,7 +121,7 @@ def _backups(roots: Iterable[Path]) -> Iterator[str]:
 
 
 def _shared_slots(roots: Iterable[Path]) -> Iterator[str]:
-    """Find an index file that counts entries for slots."""
+    """Find an index file whose slot count counts entries."""
     for root in roots:
         paths = _index_files(root / INDEX_DIRECTORY)
         for path in paths[:_MOST_FILES]:
@@ -137,7 +137,7 @@ def _shared_slots(roots: Iterable[Path]) -> Iterator[str]:
 
 
 def _index_files(directory: Path) -> list[Path]:
-    """List index files, the newest first."""
+    """List index files, newest first."""
     try:
         with os.scandir(directory) as entries:
             names = [entry.name for entry in islice(entries, _MOST_NAMES)]
@@ -147,7 +147,7 @@ def _index_files(directory: Path) -> list[Path]:
 
 
 def _count_of(path: Path, *, is_full: bool) -> int | None:
-    """Return how many slots an index file counts, if it counts entries; 0 if it counts slots, None if it can't tell."""
+    """Return an index file's slot count if it counts entries; 0 if it counts slots, None if unclear."""
     try:
         file = OsFileSystem().open(path, writable=False)
         size = path.stat().st_size
@@ -159,12 +159,12 @@ def _count_of(path: Path, *, is_full: bool) -> int | None:
             return None
         slots = _slots_of(path, size, header, is_full=is_full)
         return entries if slots is not None and _share_slots(file, slots, entries) else None
-    except (OSError, ValueError, StoreError):  # ValueError: mapped while it was made shorter
+    except (OSError, ValueError, StoreError):  # ValueError: mapped while being truncated
         return None
 
 
 def _slots_of(path: Path, size: int, header: IndexHeader, *, is_full: bool) -> int | None:
-    """Return the number of slots that an index file was made with: a full one, a usual one and a small one tell."""
+    """Return the slots of an index file as created; None if unclear: only a full, usual or small file shows it."""
     if is_full:
         slots, rest = divmod(size - INDEX_HEADER_SIZE - INDEX_DTYPE.itemsize * header.index_count, SLOT_SIZE)
         return slots if slots > 0 and not rest else None
@@ -175,7 +175,7 @@ def _slots_of(path: Path, size: int, header: IndexHeader, *, is_full: bool) -> i
 
 
 def _share_slots(file: OpenFile, slots: int, last: int) -> bool:
-    """Return whether the last entries of an index file are sound, and some of them are not the first of their slot."""
+    """Return whether an index file's last entries are sound, and some of them are not the first of their slot."""
     first = max(1, last - _MOST_ENTRIES + 1)
     count = last - first + 1
     start = INDEX_HEADER_SIZE + SLOT_SIZE * slots + INDEX_DTYPE.itemsize * first
@@ -193,11 +193,11 @@ def _share_slots(file: OpenFile, slots: int, last: int) -> bool:
 
 
 def _repeated_records(segments: Sequence[Segment]) -> Iterator[str]:
-    """Ask the newest closed segment whether its last bytes repeat the record before its blank one."""
+    """Check whether the last bytes of the newest closed segment repeat the record before its blank record."""
     for segment in segments[: -_MOST_SEGMENTS - 1 : -1]:
         blank = _blank_record(segment)
         if len(blank) < _START.itemsize:
-            continue  # none, as in a segment that is being written, or too short to tell
+            continue  # no blank record, as in a segment being written, or too short to tell
         if _is_repeated(segment, blank):
             yield (
                 f"in {segment.path} the bytes after the blank record at offset {segment.end_offset - len(blank)} "
@@ -207,7 +207,7 @@ def _repeated_records(segments: Sequence[Segment]) -> Iterator[str]:
 
 
 def _read(segment: Segment, position: int, count: int) -> bytes:
-    """Read bytes of a segment, as far as they are there."""
+    """Read bytes of a segment, as far as they exist."""
     try:
         return OsFileSystem().open(Path(segment.path), writable=False).read(count, position)
     except (OSError, StoreError):
@@ -215,7 +215,7 @@ def _read(segment: Segment, position: int, count: int) -> bytes:
 
 
 def _blank_record(segment: Segment) -> bytes:
-    """Return the record near a segment's end that has a blank one's magic code and the length of all that is left."""
+    """Return the blank record near a segment's end whose length reaches exactly to that end; empty if there is none."""
     tail = _read(segment, max(0, segment.size - _TAIL), _TAIL)
     at = len(tail)
     while (at := tail.rfind(_BLANK_MAGIC, 0, at)) >= 0:
@@ -226,10 +226,10 @@ def _blank_record(segment: Segment) -> bytes:
 
 
 def _is_repeated(segment: Segment, blank: bytes) -> bool:
-    """Return whether what follows a blank record's fields is what the record before it has in that place.
+    """Return whether the bytes after a blank record's fields equal those of the preceding record at the same position.
 
     That record was written to the start of the buffer, with its physical offset; the blank one then overwrote its
-    first bytes. What a cut of the log left can't look like that: it lies where the offset in it says.
+    first bytes. Remains of a truncated log can't look like that: they lie where the offset in them says.
     """
     position = int(np.frombuffer(blank, _START, 1)["physical_offset"][0]) - segment.start_offset
     if not 0 <= position < segment.size - len(blank):

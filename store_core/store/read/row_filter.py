@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows the options ask for, told from a few columns, before the others are decoded."""
+"""Selecting the rows that the options request, from a few columns, before the others are decoded."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _LAST: Final = np.iinfo(np.int64).max
 
 
 class RowFilter:
-    """The filter of topics, queues, tags, keys, queue offsets, and of a consumer.
+    """Filters rows by topic, queue, tag, key, queue offset, and a consumer's filter.
 
     Parameters
     ----------
     options : ReadOptions
     watch : TopicWatch, optional
-        Sees the topics of all rows that are looked at.
+        Is told the topics of all rows examined.
 
     Attributes
     ----------
     columns : tuple of str
-        What `select` looks at; empty if every row is asked for.
+        Columns that `select` needs; empty if every row is requested.
     error_count : int
-        Rows that a consumer's SQL92 expression failed on, among those that all else asks for; they are left out.
+        Rows that pass all other filters, but on which the consumer's SQL92 expression failed; they are left out.
     first_error : str
-        Where the first of them is, and why; empty without any.
+        Where and why the first of these failed; empty if there is none.
     """
 
     def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:
@@ -64,14 +64,14 @@ class RowFilter:
         self._watch = watch
 
     def select(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> _Mask:
-        """Return which rows are asked for, shape (rows,).
+        """Return a mask of the requested rows, shape (rows,).
 
         Parameters
         ----------
         batch : pyarrow.RecordBatch
             Rows with the filter's columns.
         offsets : numpy.ndarray
-            int64, shape (rows,): where they are, as physical offsets.
+            int64, shape (rows,): physical offsets of the rows.
         """
         mask = np.ones(batch.num_rows, np.bool_)
         if self._watch is not None and self._watch.unseen:
@@ -81,7 +81,7 @@ class RowFilter:
         return mask if self._sql is None else self._evaluated(self._sql, batch, mask, offsets)
 
     def error_text(self, where: str) -> str:
-        """Return what to say of the rows that the expression failed on, and where they are."""
+        """Return a message about the rows that the expression failed on."""
         return (
             f"the filter failed on {self.error_count} messages {where}, which therefore do not match, as in "
             f"RocketMQ's broker; the first "
@@ -91,7 +91,7 @@ class RowFilter:
     def _evaluated(
         self, sql: Sql92Expression, batch: pa.RecordBatch, mask: _Mask, offsets: npt.NDArray[np.int64]
     ) -> _Mask:
-        """Evaluate an expression on the rows that all other rules leave."""
+        """Evaluate an expression on the rows that pass all other rules."""
         properties = batch.column("properties")
         verdicts = evaluate_maps(sql, properties if mask.all() else properties.filter(pa.array(mask)))
         self.error_count += verdicts.error_count
@@ -104,7 +104,7 @@ class RowFilter:
 
 
 def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
-    """Yield the columns each rule looks at, and the rule."""
+    """Yield each rule with the columns it needs."""
     if options.topic:
         yield ("topic",), _one_of("topic", pa.array(options.topic, pa.string()))
     if options.topics_pattern is not None:
@@ -124,19 +124,19 @@ def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[t
 
 
 def _one_of(column: str, values: pa.Array) -> _Predicate:
-    """Make the rule that a column has one of some values; a null has none of them."""
+    """Make the rule that a column has one of some values; null never matches."""
     return lambda batch: true_mask(pc.is_in(batch.column(column), value_set=values))
 
 
 def _is_queued(batch: pa.RecordBatch) -> _Mask:
-    """Report which records are in a queue, where alone a consumer finds them: not prepared and rolled-back ones."""
+    """Return which records are in a queue, the only ones a consumer gets: not prepared and rolled-back ones."""
     kinds = batch.column("sys_flag").to_numpy(zero_copy_only=False) & TRANSACTION_MASK
     mask: _Mask = np.isin(kinds, [kind.value for kind in TransactionType if kind.is_queued])
     return mask
 
 
 def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
-    """Make the rule that a pattern matches the whole topic; each distinct topic is tried once a batch."""
+    """Make the rule that a pattern matches the whole topic; each distinct topic is tested once per batch."""
 
     def rule(batch: pa.RecordBatch) -> _Mask:
         topics = batch.column("topic").dictionary_encode()
@@ -148,7 +148,7 @@ def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
 
 
 def _has_key(key: str) -> _Predicate:
-    """Make the rule that a message has a key, in the way RocketMQ indexes keys: each word of KEYS, and UNIQ_KEY."""
+    """Make the rule that a message has a key, as RocketMQ indexes keys: each word of KEYS, and UNIQ_KEY."""
 
     def rule(batch: pa.RecordBatch) -> _Mask:
         mask = true_mask(pc.equal(batch.column("unique_key"), key))
@@ -161,7 +161,7 @@ def _has_key(key: str) -> _Predicate:
 
 
 class _QueueBounds:
-    """The rule that queue offsets lie within bounds, which each named queue has for itself; both ends inclusive."""
+    """The rule that queue offsets lie within the bounds of each named queue, both ends inclusive."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._bounds: dict[str, dict[int, tuple[int, int]]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points in time as options of reading: text or Python's values, and the time zone that those without one are in."""
+"""Store times as read options, from text or Python values, and the time zone of those without one."""
 
 from __future__ import annotations
 
@@ -19,41 +19,40 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _LONG: Final = 2**63 - 1
 _EXPECTED: Final = "ms since 1970, or a time in ISO 8601 such as 2024-05-01T12:00:00Z"
 _SECONDS: Final = range(10**9, 10**10)
-"""Numbers of ten digits: as seconds the years 2001 to 2286, as ms January to April 1970."""
+"""Ten-digit numbers: as seconds the years 2001 to 2286, as ms January to April 1970."""
 
 _UTC_NAMES: Final = ("Z", "UTC", "GMT", "UT")
 _OFFSET: Final = re.compile(
     r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{1,2}:[0-9]{2}:[0-9]{2}|[0-9]{4}|[0-9]{6})"
 )
-"""What Spark takes: ``ZoneId.of`` of Java 17, and hours or minutes of one digit beside a colon."""
+"""The offsets Spark accepts: those of Java 17's ``ZoneId.of``, and one-digit hours or minutes next to a colon."""
 
 _ALIKE: Final = 0.8
-"""How alike names of zones must be to be suggested; short names such as CST are alike without meaning the same."""
+"""Minimum similarity of a zone name to be suggested; short names such as CST are similar without meaning the same."""
 
 _LARGEST_OFFSET: Final = timedelta(hours=18)
-"""That of Java's ``ZoneOffset``."""
+"""The limit of Java's ``ZoneOffset``."""
 
 
 def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
     """Return a store time in ms since 1970; finer times are rounded up to the next ms.
 
-    A local time that clocks skip is taken as that much later, and the first is meant of one that they show twice: as
-    Java's ``LocalDateTime.atZone`` decides, and so Spark. A ``datetime`` with ``fold=1`` means the second.
+    A local time that the clocks skip is shifted forward by the gap, and of one that occurs twice the first is taken, as
+    Java's ``LocalDateTime.atZone`` and so Spark do. A ``datetime`` with ``fold=1`` means the second.
 
     Parameters
     ----------
     name : str
-        Of the option.
+        The option's name.
     value : object
         ms, ISO 8601, a ``datetime`` or a ``date``, which means its midnight.
     zone : tzinfo, optional
-        What times without a zone are in.
+        Zone of times that have none.
 
     Raises
     ------
     InvalidOptionError
-        If the value is none of these, has no zone where none is given, or is a number of ten digits, which may be
-        seconds.
+        If the value is none of these, has no zone and none is given, or is a ten-digit number, which may be seconds.
     """
     local = local_time(name, value)
     if local is None:
@@ -64,12 +63,12 @@ def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
 
 
 def local_time(name: str, value: object) -> datetime | None:
-    """Return what a clock and a calendar show at the time that is meant; None for a number.
+    """Return a time option as a ``datetime``, with or without a zone; None for a number.
 
     Raises
     ------
     InvalidOptionError
-        If the value is text, and neither a number nor ISO 8601.
+        If the value is text that is neither a number nor ISO 8601.
     """
     if isinstance(value, datetime):
         return value
@@ -113,12 +112,12 @@ def _known_zone(name: str, value: object, zone: tzinfo | None) -> tzinfo:
 
 
 def parse_zone(name: str, value: object) -> tzinfo:
-    """Return a time zone, from its name, from an offset in one of the forms that Spark takes, or from a ``tzinfo``.
+    """Return a time zone from a name, from an offset in a form that Spark accepts, or from a ``tzinfo``.
 
     Raises
     ------
     InvalidOptionError
-        If it is none of these, or the machine does not know the name.
+        If it is none of these, or the machine has no zone of that name.
     """
     if isinstance(value, tzinfo):
         return value
@@ -146,7 +145,7 @@ def _fixed_zone(name: str, value: object, match: re.Match[str]) -> tzinfo:
 
 
 def _unknown_zone(name: str, text: str) -> InvalidOptionError:
-    """Make the error for a name that is no zone; short ones such as CST, which Java knows, mean several zones."""
+    """Make the error for an unknown zone name; short ones such as CST, which Java knows, are ambiguous."""
     known = {zone.lower(): zone for zone in available_timezones()}
     near = difflib.get_close_matches(text.lower(), known, 1, _ALIKE)
     hint = f"; did you mean {known[near[0]]!r}?" if near else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which topics a store has beside its log, and what to say of a topic that it does not have."""
+"""The topics that a store knows outside its log, and warnings about requested topics it does not know."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ __all__ = ["TopicWatch", "hint_of", "stored_topics"]
 _log: Final = logging.getLogger("store_core")
 
 _MOST_NAMES: Final = 1 << 20
-"""Directories that are looked at, each with a name of its own: a bound for hostile stores."""
+"""How many directories are examined; a bound for hostile stores."""
 
 _LARGEST_FILE: Final = 64 << 20
-"""Bytes of a ``topics.json`` that is read."""
+"""Maximum bytes of a ``topics.json`` that is read."""
 
 
 def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
-    """Return the topics that have a directory of queues, or are in ``config/topics.json``; the log is not read.
+    """Return the topics that have a queue directory or are in ``config/topics.json``; the log is not read.
 
-    What can't be read names no topic.
+    What can't be read is skipped.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def _directories(directory: Path) -> list[str]:
 
 
 def _configured(path: Path) -> list[str]:
-    """Return the topics of a broker's table of topics (RocketMQ: ``TopicConfigManager.configFilePath``)."""
+    """Return the topics of a broker's topic table (RocketMQ: ``TopicConfigManager.configFilePath``)."""
     try:
         if path.stat().st_size > _LARGEST_FILE:
             return []
@@ -73,22 +73,22 @@ def _configured(path: Path) -> list[str]:
 
 
 def hint_of(topic: str, known: Collection[str]) -> str:
-    """Return which topic may have been meant, else which there are."""
+    """Return a hint which topic may have been meant, or else which topics exist."""
     return did_you_mean(topic, known) or (f"the topics are {known_names(known)}" if known else "no topic is known")
 
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Watches a read for the topics that were asked for, and that the store does not have beside its log.
+    """Watches a read for requested topics that the store does not know outside its log.
 
     Attributes
     ----------
     unseen : set of str
-        Those of which no record has been seen yet.
+        Such topics of which no record has been seen yet.
     roots : tuple of Path
         Where the store may have queues and configuration.
     known : frozenset of str
-        Topics that the store has.
+        Topics that the store knows.
     """
 
     unseen: set[str]
@@ -97,26 +97,26 @@ class TopicWatch:
 
     @classmethod
     def of(cls, paths: StorePaths, topics: Iterable[str]) -> TopicWatch:
-        """Look for topics beside the log of some paths; without topics nothing is looked at."""
+        """Look up topics in the stores of some paths; without topics nothing is read."""
         asked = set(topics)
         roots = store_roots(paths) if asked else ()
         known = stored_topics(roots)
         return cls(asked - known, roots, known)
 
     def see(self, topics: pa.Array) -> None:
-        """Take note of the topics of records."""
+        """Note the topics of records."""
         if self.unseen:
             asked = pa.array(self.unseen, pa.string())
             self.unseen.difference_update(pc.unique(topics.filter(pc.is_in(topics, value_set=asked))).to_pylist())
 
     def to_end(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass on what is read, and at its end warn of topics that are nowhere."""
+        """Pass batches through, and at the end warn of topics found nowhere."""
         yield from batches
         for topic in sorted(self.unseen):
             _log.warning("topic %r: no record of it was read, and %s", topic, self._beside(topic))
 
     def warn_before_read(self) -> None:
-        """Warn of topics that only the log may still have, if the store has any other topic beside its log."""
+        """Warn of topics that only the log can still have, if the store knows any topics outside its log."""
         for topic in sorted(self.unseen) if self.known else ():
             _log.warning("topic %r has rows only if the log still has records of it: %s", topic, self._beside(topic))
 

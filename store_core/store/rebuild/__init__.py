@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues and index made from the log again, beside a store that no broker holds."""
+"""Rebuilding queues and index from the log, for a store that no broker holds."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening a store after it was closed or after a crash."""
+"""Recovering a store on opening, after a clean exit or a crash."""

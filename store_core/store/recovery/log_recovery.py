@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a log for recovery: from a file on, record by record, until there is none."""
+"""Following a log for recovery, record by record from a given file to the log's end."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = ["FollowedLog", "find_end_of_files", "follow_log_for_recovery"]
 
 @dataclass(slots=True)
 class FollowedLog:
-    """What following a log for recovery found: where the log ends, and why.
+    """Result of following a log for recovery: where the log ends, and why.
 
     Attributes
     ----------
     end_offset : int
-        Where the next record goes, by RocketMQ's count (``processOffset``): after the last record, or where the next
-        file begins if a blank record leads there.
+        Where the next record goes, as RocketMQ counts (``processOffset``): one past the last record, or the start of
+        the next file if a blank record leads there.
     record_end : int or None
         One past the last record; None if none was found.
     last_record : int or None
@@ -49,7 +49,7 @@ class FollowedLog:
     path : Path or None
         File that holds the end.
     reason : StopReason or None
-        None where only RocketMQ's check says that there is no record.
+        None if only RocketMQ's check rejects the record.
     why : str
         The same in words.
     """
@@ -72,9 +72,9 @@ def follow_log_for_recovery(
 ) -> FollowedLog:
     """Follow the records of some files, as ``CommitLog.recoverNormally`` and ``recoverAbnormally`` do.
 
-    A file that ends in a blank record is followed by the next one, wherever that starts. The first thing that is no
-    record ends the log. Readers find the end differently, by `store_core.format.damage.log_end.find_log_end`: they go
-    on after damage, where a recovery cuts.
+    After a blank record the next file follows, wherever that starts. The first bytes that are not a record end the log.
+    Readers find the end differently, by `store_core.format.damage.log_end.find_log_end`: they continue after damage,
+    where a recovery truncates.
 
     Parameters
     ----------
@@ -84,10 +84,10 @@ def follow_log_for_recovery(
     on_batch : callable
         Called with the records, in order.
     on_half : callable, optional
-        Release 4.3 after an abnormal exit: called with the size of a record whose parts do not add up to it. The log
-        then goes on right after those parts, but is counted as if it had gone on after the record.
+        With release 4.3 after an abnormal exit: called with the size of a record whose parts do not add up to it.
+        Following then continues right after those parts, but offsets are counted as if after the whole record.
     chains : mapping, optional
-        Chains of some of the files, by their paths, that need not be followed again; see `find_end_of_files`.
+        Chains already followed, by file path; see `find_end_of_files`.
 
     Returns
     -------
@@ -103,13 +103,13 @@ def follow_log_for_recovery(
 
 
 def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> tuple[FoundEnd, dict[str, Chain]]:
-    """Find where the log in loaded files ends for those who read on after damage, which a recovery does not.
+    """Find where the log in loaded files ends for readers, which, unlike a recovery, continue after damage.
 
     Returns
     -------
     FoundEnd
     dict
-        The chains that were followed to find it, by the paths of their files. They show the files' bytes.
+        The chains that were followed to find it, by file path. They are views of the files' bytes.
     """
     by_path = {str(file.path): file for file in files}
     segments = [Segment(path, file.file_from_offset, file.file_size) for path, file in by_path.items()]
@@ -171,7 +171,7 @@ def _follow_file(
 def _explain(
     raw: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int, end: MessageCheck, rules: QueueRules
 ) -> tuple[StopReason | None, str]:
-    """Put into words why there is no record at a position."""
+    """Return why there is no record at a position, as a reason and in words."""
     if end.is_blank:
         return StopReason.END_OF_FILE, StopReason.END_OF_FILE.value
     if position >= raw.size:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which records a release dispatches to queues and index while it checks the log."""
+"""Selects the records that a release dispatches to queues and index while it checks the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RecoveryGate"]
 
 
 class RecoveryGate:
-    """Lets those records through to the dispatchers that a release dispatches while it checks the log."""
+    """Passes to the dispatchers only the records that a release dispatches while it checks the log."""
 
     def __init__(
         self, dispatcher: Dispatcher, rules: QueueRules, checkpoint: StoreCheckpoint, cover: int, *, last_exit_ok: bool
@@ -32,7 +32,7 @@ class RecoveryGate:
         self.left_out: int | None = None
 
     def take(self, batch: DispatchBatch) -> None:
-        """Dispatch what is to be dispatched of a batch."""
+        """Dispatch the selected records of a batch."""
         if self._last_exit_ok and not self._rules.features.dispatches_in_normal_recovery:
             return
         chosen = select_rows(batch, self._chosen(batch))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What opening a store found, decided and did, in words for those who run it."""
+"""The report of opening a store: what was found, decided and done, in words for operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RecoveryDecision", "RecoveryReport", "recovery_coverage"]
 
 @dataclass(frozen=True, slots=True)
 class RecoveryDecision:
-    """One thing that a recovery decided.
+    """One decision of a recovery.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class RecoveryDecision:
     where : str
         File, directory or queue.
     why : str
-        The rule, and what it was applied to.
+        The rule, and the facts it was applied to.
     """
 
     what: str
@@ -42,54 +42,54 @@ class RecoveryDecision:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a store found.
+    """The report of opening a store.
 
     Attributes
     ----------
     last_exit_ok : bool
-        Whether the store was closed, and no ``abort`` file left.
+        Whether the store was closed cleanly, leaving no ``abort`` file.
     files : int
         Segments of the commit log, after recovery.
     records : int
-        Records that were checked: those from `start_offset` on.
+        Number of records checked, from `start_offset` on.
     min_offset, max_offset : int
-        Physical offsets between which the log lies after recovery, as RocketMQ counts (``getMaxPhyOffset``): the next
-        record goes to `max_offset`, which is where a new file begins if a blank record closed the one before.
+        Bounds of the log after recovery, physical offsets, as RocketMQ counts (``getMaxPhyOffset``): the next record
+        goes to `max_offset`, which is the start of a new file if a blank record closed the previous one.
     recovery_end_offset : int
         One past the last record that this release keeps; see ADR 0005.
     end : FoundEnd
-        Where the log ended before anything was cut, and what lay after that; other reports say the same of it.
+        Where the log ended before anything was truncated, and what followed; the same in all reports.
     coverage : Coverage
         What was checked, and what was not.
     reason : StopReason or None
-        Why it ends there; None without a file.
+        Why it ends there; None if there is no file.
     truncated_files : int
-        Segments behind the end, which were deleted.
+        Number of segments after the end, which were deleted.
     notes : tuple of str
-        What an operator should know besides `decisions`: files that were passed over, units that were refused.
+        What an operator should know besides `decisions`: files skipped, units refused.
     release : str
-        Whose rules were followed.
+        The release whose rules were followed.
     start_offset : int
         Where the check of the log began.
     queues_cover : int
-        How far the queues covered the log when they were loaded; -1 without units.
+        How far the queues covered the log when they were loaded; -1 if they had no units.
     dispatched : int
-        Records that were given to queues and index while the log was checked.
+        Records dispatched to queues and index while the log was checked.
     caught_up : int
-        Bytes of the log that were given to them afterwards, before the store was ready.
+        Bytes of the log dispatched afterwards, before the store was ready.
     reput_from_offset : int
-        Where dispatching goes on.
+        Where dispatching continues.
     confirm_offset : int
-        What release 5.3 notes in the checkpoint; else -1.
+        Confirmed offset that release 5.3 notes in the checkpoint; otherwise -1.
     refused_units : int
-        Records that got no unit in a queue, see `ConsumeQueueStore.refused`.
+        Records that did not get a unit in a queue, see `ConsumeQueueStore.refused`.
     decisions : tuple of RecoveryDecision
-        In the order in which they were made.
+        In order.
     refusal : str
         Why the store can't be opened; empty if it can.
     changes : tuple of FileChange
-        What opening it does to its files, of a store that is opened for reading or not at all. Of one that is open for
-        writing this is not kept.
+        What opening for writing would do to the store's files. Only for a read-only open or a dry run; not kept for a
+        store opened for writing.
     """
 
     last_exit_ok: bool = True
@@ -117,7 +117,7 @@ class RecoveryReport:
 
     @property
     def end_offset(self) -> int:
-        """One past the last sound record, whatever damage lies before it: physical offset, before anything was cut."""
+        """Physical offset one past the last sound record, whatever damage precedes it, before any truncation."""
         return self.end.end_offset
 
     @property
@@ -137,7 +137,7 @@ class RecoveryReport:
         return "\n".join([*lines, *self.coverage.lines, *map(str, self.changes)])
 
     def _lost(self) -> list[str]:
-        """Say what a recovery cuts although it can be read."""
+        """Return lines for what the recovery truncates although it is readable."""
         if self.recovery_end_offset >= self.end_offset:
             return []
         ends = f"the last sound record ends at {self.end_offset}, and this recovery ends the log at"
@@ -145,7 +145,7 @@ class RecoveryReport:
 
 
 def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:
-    """Say what a recovery checks, which is what the release checks.
+    """Return what a recovery checks, which is what the release checks.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From which file on a log is checked when a store is opened."""
+"""Choosing the file from which a log is checked when a store is opened."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _STORE_TIMESTAMPS: Final = {bits: field_position(head_dtype(bits), "store_timest
 
 
 class StartFile(NamedTuple):
-    """Number of a file in its list, and the rule that led to it."""
+    """Index of a file in the list of files, and the rule that selected it."""
 
     number: int
     why: str
 
 
 def normal_start(files: Sequence[MappedFile], features: ReleaseRules, queues_cover: int) -> StartFile:
-    """Choose the file from which a log is checked that was closed.
+    """Choose the file from which to check a log that was closed cleanly.
 
     Up to 5.3.1 that is the third last one. From 5.3.2 on it is the newest that starts at or before the offset up to
-    which the queues cover the log, else the oldest. RocketMQ: ``CommitLog.recoverNormally``.
+    which the queues cover the log, or else the oldest. RocketMQ: ``CommitLog.recoverNormally``.
     """
     if not features.recovers_from_queues_cover:
         return StartFile(max(0, len(files) - _LAST_FILES), "after a clean exit the last three files are checked")
@@ -50,9 +50,9 @@ def normal_start(files: Sequence[MappedFile], features: ReleaseRules, queues_cov
 
 
 def abnormal_start(files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint) -> StartFile:
-    """Choose the file from which a log is checked that was not closed.
+    """Choose the file from which to check a log that was not closed cleanly.
 
-    That is the newest whose first record was stored before all that the checkpoint vouches for, else the oldest.
+    That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest.
     RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``.
     """
     uses_index = rules.is_index_enabled and rules.is_index_safe
@@ -65,7 +65,7 @@ def abnormal_start(files: Sequence[MappedFile], rules: QueueRules, checkpoint: S
 
 
 def _first_store_timestamp(file: MappedFile, features: ReleaseRules) -> int:
-    """Read the store time of what a file begins with, if that calls itself a message; 0 if not."""
+    """Read the store time at the start of a file, if the magic code there is that of a message; otherwise 0."""
     view = file.select(0)
     if view is None or len(view) < _STORE_TIMESTAMPS[_V6_BORN] + _I64.size:
         return 0

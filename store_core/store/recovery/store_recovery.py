@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening a store: what is loaded, where the log is found to end, and what is done about the rest.
+"""Recovery of a store on opening: loading it, finding the log's end, and making queues and index consistent with it.
 
 ============================  ===========================  =========================  =================================
 rule                          4.3.0                        4.9.7                      5.3.3
 ============================  ===========================  =========================  =================================
 start file, clean exit        third last                   third last                 newest that the queues reach
 start file, ``abort`` left    newest whose first record is older than the checkpoint vouches for; else the first
-dispatched, clean exit        nothing                      nothing                    records behind what queues cover
+dispatched, clean exit        nothing                      nothing                    records after what queues cover
 dispatched, ``abort`` left    every record found           every record found         every record found
 queues cut at the log's end   after ``abort`` only         if they reach it           if they reach it
 order of cutting              log, queues                  log, queues                queues, log
@@ -18,10 +18,10 @@ then dispatching starts at    the log's end                where the queues end,
 
 RocketMQ: ``DefaultMessageStore.load`` and ``recover``, ``CommitLog.recoverNormally`` and ``recoverAbnormally``.
 
-Two things are done otherwise. What lies behind the end of the log, or of a queue, in its last file becomes zeros.
-RocketMQ leaves it there, and the restart after next may take it for messages again. And where 4.3.0, after a crash,
-counts a record of the wrong size as a message of the topic with no name, the queue of that topic is kept in memory:
-4.3.0 writes a file that its next start takes for a queue of the topic "0".
+There are two differences. Bytes after the end of the log, or of a queue, in its last file are zeroed. RocketMQ leaves
+them, and the restart after next may take them for messages again. And where 4.3.0, after a crash, counts a record of
+the wrong size as a message of a topic without a name, that topic's queue is kept in memory: 4.3.0 writes a file that
+its next start takes for a queue of the topic "0".
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NAMED_FILES: Final = 5
 
 
 class StoreRecovery:
-    """Loads a store and brings log, queues and index to one end.
+    """Loads a store and makes log, queues and index end at the same place.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class StoreRecovery:
         What was found and done so far.
     """
 
-    def __init__(  # noqa: PLR0913 -- what is to be brought to one end
+    def __init__(  # noqa: PLR0913 -- everything to be made consistent
         self,
         log: CommitLog,
         queues: ConsumeQueueStore,
@@ -101,12 +101,12 @@ class StoreRecovery:
         """Load and recover.
 
         Steps: 1. load the segments; 2. load the queues; 3. read the checkpoint; 4. load the index; 5. find where each
-        queue ends; 6. choose the segment from which the log is checked; 7. check it, and dispatch by the rule of the
-        release; 8. cut queues and log, and clear what lies behind their ends; 9. learn from the queues which index
-        comes next in each.
+        queue ends; 6. choose the segment from which to check the log; 7. check it, and dispatch by the rule of the
+        release; 8. truncate queues and log, and zero what follows their ends; 9. take the next index of each queue
+        from the queue.
 
-        Everything is done in an order that another recovery repairs if this one is interrupted: the log is cut last
-        file first, and nothing vouches for what was dispatched before it is on disk.
+        The order is such that another recovery can repair what an interrupted one leaves: the log is truncated last
+        file first, and the checkpoint never covers what was dispatched before it is on disk.
 
         Parameters
         ----------
@@ -116,9 +116,9 @@ class StoreRecovery:
         Raises
         ------
         SegmentLayoutError, UnsupportedStoreError
-            If the release refuses to load the store; nothing is changed then.
+            If the release refuses to load the store; nothing is changed.
         OSError
-            As the system says.
+            If a system call fails.
         """
         self._note(last_exit_ok=last_exit_ok)
         self._load(last_exit_ok=last_exit_ok)
@@ -137,17 +137,17 @@ class StoreRecovery:
         return self.finish()
 
     def catch_up(self, reput: ReputMessageService) -> RecoveryReport:
-        """Set where dispatching goes on, and dispatch what a release dispatches before it is up.
+        """Set where dispatching continues, and dispatch what a release dispatches before it is up.
 
-        Release 4.3 goes on at the end of the log, 5.3 too, unless ``recheckReputOffsetFromCq`` is set. With that, and
-        in 4.9 always, what the queues do not cover is dispatched first, and their first indexes are found anew.
+        Releases 4.3 and 5.3 continue at the end of the log. In 5.3 with ``recheckReputOffsetFromCq``, and always in
+        4.9, what the queues do not cover is dispatched first, and their first indexes are determined again.
 
         Raises
         ------
         SegmentLayoutError
-            If there is a hole in what is to be dispatched.
+            If the range to be dispatched has a hole.
         OSError
-            As the system says.
+            If a system call fails.
         """
         log, features = self._log, self._rules.features
         rechecks = features.has_recheck_of_queues_cover and log.config.recheck_reput_offset_from_cq
@@ -178,7 +178,7 @@ class StoreRecovery:
         self._note(decisions=tuple(self._decisions))
 
     def finish(self, reput_from_offset: int = 0) -> RecoveryReport:
-        """Complete the report by what is there now."""
+        """Complete the report with the current state."""
         queue = self._log.mapped_file_queue
         units = (
             f"no unit for the record at {unit.physical_offset} in queue {unit.queue_id} of topic {unit.topic[:100]!r}: "
@@ -197,17 +197,17 @@ class StoreRecovery:
         return self.report
 
     def refuse(self, error: StoreError) -> RecoveryReport:
-        """Complete the report of a store that can't be opened."""
+        """Complete the report for a store that can't be opened."""
         self._note(refusal=str(error), notes=(*self._notes, *self._queues.notes))
         return self.report
 
     def truncate(self, offset: int) -> None:
-        """End queues and log at an offset while the store is open, and learn the queues' next indexes anew.
+        """Truncate queues and log at an offset while the store is open, and determine the queues' next indexes again.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         self._queues.truncate_dirty(offset)
         queue = self._log.mapped_file_queue
@@ -220,9 +220,9 @@ class StoreRecovery:
         self._recover_queue_offsets()
 
     def _bring_to_disk(self) -> None:
-        """Bring to disk what a killed process may have left in memory only, which counts as flushed, and what was cut.
+        """Flush what a killed process may have left only in memory, which counts as flushed, and all truncations.
 
-        A cut that is lost brings units back, which then point into messages that were put since.
+        If a truncation were lost, units would reappear that point into messages put since.
         """
         self._queues.force()
         self._log.mapped_file_queue.force(self.report.start_offset)
@@ -240,7 +240,7 @@ class StoreRecovery:
             raise SegmentLayoutError(f"RocketMQ {self._rules.release} refuses to load such a store: {notes[-1]}")
 
     def _make_schedule_queues(self) -> None:
-        """Make the queues of all delay levels, without files (4.9: ``ScheduleMessageService.correctDelayOffset``)."""
+        """Create the queues of all delay levels, without files (4.9: ``ScheduleMessageService.correctDelayOffset``)."""
         for level in range(len(self._rules.delay_levels)):
             self._queues.find_or_create(SCHEDULE_TOPIC, level)
 
@@ -258,7 +258,7 @@ class StoreRecovery:
         confirmed = self._log.confirm_offset
         found, chains = find_end_of_files(files, verify_crc=self._rules.check_crc)
         end = self._scan(files[start.number :], cover, chains, last_exit_ok=last_exit_ok)
-        del chains  # they show the bytes of files, which are cut below
+        del chains  # they are views of the files that are truncated below
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
@@ -280,7 +280,7 @@ class StoreRecovery:
     def _scan(
         self, files: tuple[MappedFile, ...], cover: int, chains: Mapping[str, Chain], *, last_exit_ok: bool
     ) -> FollowedLog:
-        # A release that knows no delay levels yet gives units of delayed messages the hash of their tags.
+        # A release that loads delay levels after recovery gives units of delayed messages the hash of their tags.
         features = self._rules.features
         rules = replace(self._rules, delay_levels=()) if features.loads_delay_levels_after_recovery else self._rules
         gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
@@ -297,7 +297,7 @@ class StoreRecovery:
         return end
 
     def _dispatch_empty(self, size: int) -> None:
-        """Do as release 4.3 after a crash, at a record whose parts do not add up to its size."""
+        """Handle a record whose parts do not add up to its size as release 4.3 does after a crash."""
         self._dispatcher.dispatch_nameless(size)
         if not self._has_nameless:
             self._has_nameless = True
@@ -308,14 +308,14 @@ class StoreRecovery:
             self._decide("counted one message", "queue 0 of the topic with no name", why)
 
     def _confirm(self, end: FollowedLog, start_offset: int, confirmed: int, *, last_exit_ok: bool) -> None:
-        """Note in the checkpoint where the last record starts; 5.3 takes it for what replicas have confirmed."""
+        """Note the start of the last record in the checkpoint, where 5.3 takes it for the confirmed offset."""
         without = confirmed if last_exit_ok else start_offset
         offset = end.last_record if end.last_record is not None else without
         self._checkpoint.confirm_physical_offset = offset
         self._note(confirm_offset=offset)
 
     def _cut_log(self, end: FollowedLog) -> None:
-        """End the log, and say so if that is more than its unwritten rest."""
+        """Truncate the log, and record that as a decision if more than its unwritten rest is cut."""
         queue = self._log.mapped_file_queue
         before = queue.mapped_files
         if end.reason is None or end.reason.is_damage:
@@ -332,7 +332,7 @@ class StoreRecovery:
             self._decide(f"deleted {len(gone)} segments", where, f"they are beyond the log's end, {end.end_offset}")
 
     def _recover_nothing(self, *, last_exit_ok: bool) -> None:
-        """Do what is to be done without a single segment."""
+        """Recover a store without any segment."""
         features = self._rules.features
         self._note(confirm_offset=self._checkpoint.confirm_physical_offset if features.keeps_confirmed_offset else -1)
         if not len(self._queues):
@@ -371,9 +371,9 @@ class StoreRecovery:
             )
 
     def _recover_queue_offsets(self) -> None:
-        """Learn from the queues which index comes next in each, and where each begins (``recoverTopicQueueTable``).
+        """Determine each queue's next index, and where it begins, from the queues (``recoverTopicQueueTable``).
 
-        A queue without units starts at 0, whatever indexes its messages in the log have.
+        A queue without units starts at 0, whatever the indexes of its messages in the log.
         """
         table, light = self._queues.queue_offsets(), self._queues.light_queue_offsets()
         self._queues.correct_min_offset(self._log.min_offset)
@@ -382,7 +382,7 @@ class StoreRecovery:
         self._log.queue_offsets.replace(table, light)
 
     def _compensate(self, table: dict[tuple[str, int], int]) -> None:
-        """Take records behind the confirmed offset into account, which are in no queue yet (``compensateForHA``)."""
+        """Account for records after the confirmed offset, which are not in a queue yet (``compensateForHA``)."""
         confirmed = max(self._checkpoint.confirm_physical_offset, 0)
 
         def take(batch: DispatchBatch) -> None:

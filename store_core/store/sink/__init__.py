@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staged records that become part of a log all at once."""
+"""Staging records beside a log and committing them to it atomically."""

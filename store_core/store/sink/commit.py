@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commit of a job that appends: what its tasks have staged goes into the store, or nothing does."""
+"""Committing an append job: either everything that its tasks have staged goes into the store, or nothing does."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _LOG = logging.getLogger("store_core")
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """What a commit did.
+    """Result of a commit.
 
     Attributes
     ----------
     appended : Appended
     is_repeat : bool
-        Whether the records were in the store already, so that nothing was done now.
+        Whether the records were already in the store, so that nothing was done.
     left_out : int
-        Rows that were refused.
+        Number of rows refused.
     cleaned : tuple of str
-        What dead jobs had left, and is gone now.
+        Leftovers of dead jobs that were deleted.
     """
 
     appended: Appended
@@ -58,7 +58,7 @@ class CommitReport:
 
 @dataclass(frozen=True)
 class SinkCommit:
-    """What is done with staged records; `run` does it.
+    """A commit of staged records; `run` carries it out.
 
     Attributes
     ----------
@@ -68,20 +68,20 @@ class SinkCommit:
         ``job-`` and 32 hexadecimal digits.
     config : MessageStoreConfig
     rebuild : str
-        ``all``, ``queues`` (no index), or ``none``: then the store is left as after a crash, with the file ``abort``,
-        so that whoever opens it next brings queues and index up to the log.
+        ``all``, ``queues`` (no index), or ``none``: the store is left as after a crash, with the file ``abort``, so
+        that opening it next brings queues and index up to date with the log.
     staging : Path, optional
-        Where records are staged, if not in the store.
+        Where records are staged; by default in the store.
     overwrite : bool
-        Make a new store of the records, and put it in the place of this one.
+        Make a new store of the records, and replace this one by it.
     transaction : Transaction, optional
-        Makes the append once, however often it is tried.
+        Ensures that the append is made once, however often it is tried.
     left_out : int
-        Rows that were refused.
+        Number of rows refused.
     refused : tuple of Path
-        Files that list them; they become one below `SinkDirectory.refused`.
+        Files that list them; they are merged into one below `SinkDirectory.refused`.
     is_alive : callable
-        Called with what a job noted of itself; says whether that may still be running.
+        Called with a job's note about its owner; returns whether the job may still be running.
     """
 
     root: Path
@@ -98,18 +98,18 @@ class SinkCommit:
     is_alive: Callable[[str], bool] = lambda _: True
 
     def run(self, staged: Sequence[StagedFile]) -> CommitReport:
-        """Append, and clear away what this job and dead ones have staged.
+        """Append, and delete what this job and dead jobs have staged.
 
         Raises
         ------
         StoreLockedError
-            If a broker, or another job's commit, has the store.
+            If a broker, or another job's commit, holds the store.
         UnsupportedStoreError, InvalidOptionError
-            If the path is no place for a store, or it is a store of another kind; see `check_root`.
+            If no store can be at the path, or it is a store of another kind; see `check_root`.
         StoreError
-            If the store can't be opened or the staged records are not what they should be; nothing is appended.
+            If the store can't be opened or the staged records are not as expected; nothing is appended.
         OSError
-            As the system says, see `append_staged`.
+            If a system call fails, see `append_staged`.
         """
         heal(self.root, self.file_system)
         check_root(self.root, self.config, self.file_system)
@@ -142,11 +142,11 @@ class SinkCommit:
         return CommitReport(appended, is_repeat=False, left_out=self.left_out)
 
     def _drop(self, staged: StagedFile) -> None:
-        """Delete a file that is on its way into the log: a commit that fails is never tried with it again.
+        """Delete a staged file that has been read: a failed commit is never retried with it.
 
-        The log takes over its memory in the system's cache, and its place on the disk.
+        The log can then reuse its memory in the page cache and its space on disk.
         """
-        with suppress(OSError):  # then it goes with its directory
+        with suppress(OSError):  # it is deleted later, with its directory
             self.file_system.remove(staged.path)
 
     def _note(self, ledger: CommitLedger, appended: Appended, *, is_committed: bool) -> None:
@@ -163,7 +163,7 @@ class SinkCommit:
         )
 
     def _replace(self, staged: Sequence[StagedFile]) -> CommitReport:
-        """Make a new store beside, then let the two change places; nobody may have the old one open."""
+        """Make a new store beside the old one, then swap them; the old one must not be open anywhere."""
         new = new_store_path(self.root, self.job)
         with StoreLock(self.root, self.file_system):
             try:
@@ -174,9 +174,9 @@ class SinkCommit:
         return replace(report, cleaned=self.clean())
 
     def clean(self) -> tuple[str, ...]:
-        """Delete what this job staged, and what dead jobs have left; return what that was, in words.
+        """Delete what this job staged and what dead jobs left; return descriptions of what was deleted.
 
-        What can't be deleted is left for the next job.
+        What can't be deleted now is left to the next job.
         """
         self.discard()
         sink, cleaned = SinkDirectory(self.root, self.file_system, self.staging), []
@@ -208,7 +208,7 @@ class SinkCommit:
 
 
 def check_lock(root: Path, file_system: FileSystem) -> None:
-    """Refuse a store that a broker or another writer has open now; it may be opened later all the same.
+    """Refuse a store that a broker or another writer has open; one may still open it later.
 
     Raises
     ------

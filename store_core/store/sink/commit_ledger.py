@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which appends of a sender that may repeat itself are in a store already."""
+"""The ledger of appends already in a store, for senders that may repeat an append."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _NAME_LENGTH: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a sender calls an append, so that it is made once.
+    """Identifies an append of a sender, so that it is made only once.
 
     Attributes
     ----------
     sender : str
-        A streaming query's id, or what a user calls a job.
+        A streaming query's id, or a user's name for a job.
     number : int
-        Of the append, among those of its sender: 0 or more, ascending.
+        Number of the append among those of its sender: 0 or more, ascending.
     """
 
     sender: str
@@ -50,9 +50,9 @@ class LedgerEntry:
     transaction : Transaction
     appended : Appended
     is_committed : bool
-        Else it was about to be made; the log knows whether it was.
+        If false, it was about to be made; the log shows whether it was.
     left_out : int
-        Rows that were refused, and not appended.
+        Number of rows refused and not appended.
     """
 
     transaction: Transaction
@@ -62,10 +62,10 @@ class LedgerEntry:
 
 
 class CommitLedger:
-    """A file for each sender, with its last append.
+    """One file per sender, with its last append.
 
-    An entry is written twice: before the records can be found in the log, and after. If a crash lies between, the log
-    decides: it holds the first record, byte by byte, or it does not.
+    An entry is written twice: before the records become visible in the log, and after. If a crash falls in between,
+    the log decides: it has the first record, byte for byte, or not.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class CommitLedger:
         Raises
         ------
         CorruptRecordError
-            If the file is no entry.
+            If the file is not an entry.
         """
         path = self.path_of(sender)
         if self._file_system.status(path) is None:
@@ -115,12 +115,12 @@ class CommitLedger:
             ) from error
 
     def write(self, entry: LedgerEntry) -> None:
-        """Put an entry in the place of its sender's last one, durably.
+        """Replace the sender's last entry, durably.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         path = self.path_of(entry.transaction.sender)
         partial = path.with_suffix(".partial")
@@ -134,20 +134,20 @@ class CommitLedger:
         self._file_system.sync_directory(self._directory)
 
     def settle(self, transaction: Transaction, store: DefaultMessageStore) -> LedgerEntry | None:
-        """Return the entry of an append that was made already, or of a later one; None if it is still to be made.
+        """Return the entry of an append already made, or of a later one; None if the append is still to be made.
 
         Parameters
         ----------
         transaction : Transaction
         store : DefaultMessageStore
-            Open, and so recovered.
+            Open, hence recovered.
 
         Raises
         ------
         CorruptRecordError
             If the entry can't be read.
         UnsupportedStoreError
-            If nobody can tell any more.
+            If it can no longer be determined.
         """
         entry = self.entry(transaction.sender)
         if entry is None or entry.transaction.number < transaction.number:

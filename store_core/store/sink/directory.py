@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs that append leave in a store beside RocketMQ's files, which does not look at it."""
+"""The directory in a store for append jobs' own files, which RocketMQ ignores."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _LONGEST_OWNER: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a dead job left.
+    """A directory that a dead job left.
 
     Attributes
     ----------
     path : Path
     files : int
     size : int
-        Bytes of all of them.
+        Bytes of all files.
     owner : str
-        Who the job was, in its own words.
+        The job's own description of its owner.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Leftover:
 
 
 class SinkDirectory:
-    """The directory ``commitlog-sink`` of a store: staged records, segments in the making, the ledger.
+    """The directory ``commitlog-sink`` of a store: staged records, segments being written, the ledger.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class SinkDirectory:
         The store's.
     file_system : FileSystem
     staging : Path, optional
-        Where records are staged, if not here.
+        Where records are staged; by default here.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, staging: Path | None = None) -> None:
@@ -78,7 +78,7 @@ class SinkDirectory:
         return self.staging / job
 
     def claim(self, job: str, owner: str, attempt: str) -> Path:
-        """Make a job's directory, and note in it who the job is; any of its tasks may be first."""
+        """Create a job's directory with a note of its owner; any of its tasks may be the first to do so."""
         directory = self.job_path(job)
         self._file_system.make_directories(directory)
         if self._file_system.status(directory / _OWNER) is None:
@@ -90,13 +90,13 @@ class SinkDirectory:
         return directory
 
     def leftovers(self, own_job: str, is_alive: Callable[[str], bool]) -> Iterator[Leftover]:
-        """Find what dead jobs left; the caller holds the store's lock.
+        """Yield what dead jobs left; the caller holds the store's lock.
 
         Parameters
         ----------
         own_job : str
         is_alive : callable
-            Tells by what a job noted of itself whether it may still be running.
+            Called with a job's note about its owner; returns whether the job may still be running.
         """
         for name in self._file_system.names(self.staging):
             path = self.staging / name
@@ -105,7 +105,7 @@ class SinkDirectory:
             owner = self._owner_of(path)
             if not is_alive(owner):
                 yield self._leftover(path, owner)
-        for name in self._file_system.names(self.segments):  # whoever made them held the lock
+        for name in self._file_system.names(self.segments):  # their job held the lock, so it is dead
             if name != own_job and _JOB.fullmatch(name):
                 yield self._leftover(self.segments / name, "")
 
@@ -124,7 +124,7 @@ class SinkDirectory:
         return Leftover(path, len(sizes), sum(sizes), owner)
 
     def keep_refused(self, job: str, lists: Sequence[Path]) -> None:
-        """Keep the lists of rows that a job left out, as one; what fails is only logged, for the rest is done."""
+        """Merge and keep the lists of rows that a job left out; errors are only logged, since the append is done."""
         target = self.refused / f"{job}.jsonl"
         try:
             self._file_system.make_directories(self.refused)
@@ -137,12 +137,12 @@ class SinkDirectory:
             _LOG.error("rows were left out, and the list %s can't be written: %s", target, error)
 
     def remove(self, path: Path) -> None:
-        """Delete a directory of files; one that is gone already is fine.
+        """Delete a directory of files, if it exists.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         for name in self._file_system.names(path):
             self._file_system.remove(path / name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records on disk that nobody finds yet, and the one write or rename that makes all of them found.
+"""Writing records to disk hidden, and publishing all of them by a single write or rename.
 
 ==============================  ======================================  ==========================================
-where                           hidden until then                       what makes them found
+where                           hidden until published                  what publishes them
 ==============================  ======================================  ==========================================
 `UnseenTail`: after the last    in the filler of a blank record         the first record's head, eight bytes, over
 record of the last segment                                              that of the blank record
@@ -13,10 +13,10 @@ record of the last segment                                              that of 
                                 after the unclosed segment before       the segment before
 ==============================  ======================================  ==========================================
 
-Before that, a log ends where it ended, for RocketMQ of every release and for readers of this package; after it, all
-records are there. Between the renames of several segments and their blank record, readers see a log with a hole, and
-refuse it; recovery after a crash deletes these segments, if it starts before the hole: so the caller rewinds the
-checkpoint first.
+Before publishing, the log ends where it did, for every RocketMQ release and for readers of this package; afterwards it
+has all records. Between the renames of several segments and the blank record, readers see a log with a hole and refuse
+it; recovery after a crash deletes these segments if it starts before the hole, so the caller rewinds the checkpoint
+first.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ HEAD_SIZE: Final = BLANK_SIZE
 _SECTOR: Final = 512
 _PIECE: Final = 1 << 20
 _MOST_WAITING: Final = 2
-"""Batches that wait for the thread that writes, beside the one it is at."""
+"""Batches waiting for the writing thread, besides its current one."""
 
 _SYNC_BYTES: Final = 32 << 20
-"""Bytes after which the disk begins to take them, while more are written; `prepare` waits for it."""
+"""Bytes after which a sync starts while writing continues; `prepare` waits for it."""
 
 
 class WrittenRows(NamedTuple):
-    """Records of a batch that lie end to end in one segment.
+    """Records of a batch that are contiguous in one segment.
 
     Attributes
     ----------
     physical_offset : int
-        Of the first one.
+        Offset of the first one.
     rows : slice
-        Which rows of the batch.
+        Their rows in the batch.
     """
 
     physical_offset: int
@@ -74,7 +74,7 @@ class WrittenRows(NamedTuple):
 
 
 class UnseenRecords(Protocol):
-    """Records that are being hidden: `write` all, `prepare`, `publish`."""
+    """Records written hidden: `write` all, `prepare`, then `publish`."""
 
     @property
     def begin_offset(self) -> int:
@@ -83,35 +83,35 @@ class UnseenRecords(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """Physical offset after the last record."""
+        """Physical offset one past the last record."""
         ...
 
     @property
     def new_segments(self) -> int:
-        """How many segments are made for them."""
+        """Number of segments created for them."""
         ...
 
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
     ) -> list[WrittenRows]:
-        """Write the next records, completed by `encoded_batch.complete_batch`; return where they lie."""
+        """Write the next records, completed by `encoded_batch.complete_batch`; return where they are."""
         ...
 
     def prepare(self) -> None:
-        """Bring all to disk, still hidden."""
+        """Sync all records to disk, still hidden."""
         ...
 
     def publish(self) -> None:
-        """Make all of them found, durably."""
+        """Make all of them visible, durably."""
         ...
 
     def discard(self) -> None:
-        """Leave the log as it was; also when `publish` failed.
+        """Restore the log as it was; also after `publish` failed.
 
         Raises
         ------
         OSError
-            As the system says; whether the records are found by the next recovery is open then.
+            If a system call fails; the next recovery then may or may not find the records.
         """
         ...
 
@@ -119,20 +119,18 @@ class UnseenRecords(Protocol):
 class UnseenTail:
     """Records after the last one of the last segment, in the filler of a blank record.
 
-    Steps: 1. a blank record closes the segment, for the time being, and is brought to disk; 2. the records go after
-    its head, but for the first eight bytes; 3. they are brought to disk; 4. `publish` writes these eight bytes over the
-    blank record's.
+    Steps: 1. a blank record temporarily closes the segment, and is synced; 2. the records are written over its filler,
+    all but the first eight bytes; 3. they are synced; 4. `publish` writes these eight bytes over the blank record's.
 
-    A broker that takes over after a crash between 2 and 4 goes on where the blank record begins, and leaves what
-    follows: as RocketMQ does with everything it cuts off. A store opened by this package clears it.
+    A broker that takes over after a crash between 2 and 4 continues where the blank record begins, and leaves the bytes
+    after that, as RocketMQ does with everything it truncates. A store opened by this package zeroes them.
     """
 
     @staticmethod
     def fits(place: LogPlace, size: int) -> bool:
-        """Return whether records of so many bytes can be hidden after the last one.
+        """Return whether records of `size` bytes can be hidden after the last one.
 
-        The head that makes them found must lie in one sector, so that a machine that loses its power writes all of it
-        or nothing.
+        The head that publishes them must lie in one sector, so that on a power failure all or nothing of it is written.
         """
         return has_room(size, place.room) and place.position % _SECTOR <= _SECTOR - HEAD_SIZE
 
@@ -146,7 +144,7 @@ class UnseenTail:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset after the last record."""
+        """Physical offset one past the last record."""
         return self.begin_offset + self._stop - self._place.position
 
     def write(
@@ -168,7 +166,7 @@ class UnseenTail:
         self._file.sync()
 
     def prepare(self) -> None:
-        """Bring all to disk, still hidden."""
+        """Sync all records to disk, still hidden."""
         self._file.sync()
 
     def publish(self) -> None:
@@ -177,7 +175,7 @@ class UnseenTail:
         self._file.sync()
 
     def discard(self) -> None:
-        """Overwrite all of it with zeros, the first bytes first."""
+        """Overwrite all with zeros, starting with the first bytes."""
         zeros, stop = memoryview(bytes(_PIECE)), max(self._stop, self._place.position + HEAD_SIZE)
         for position in range(self._place.position, stop, _PIECE):
             write_all(self._file, zeros[: stop - position], position)
@@ -185,13 +183,13 @@ class UnseenTail:
 
 
 class UnseenSegments:
-    """Records in new segments, laid out as RocketMQ would, from a segment's start on.
+    """Records in new segments, laid out as RocketMQ would.
 
     Parameters
     ----------
     place : LogPlace
     work : Path
-        A directory for the segments, on the log's file system; it must not hold any.
+        A directory for the segments, on the log's file system; it must not have any yet.
     file_system : FileSystem
     """
 
@@ -210,7 +208,7 @@ class UnseenSegments:
 
     @property
     def new_segments(self) -> int:
-        """How many segments are made."""
+        """Number of segments created."""
         return len(self._files)
 
     @property
@@ -223,13 +221,13 @@ class UnseenSegments:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset after the last record."""
+        """Physical offset one past the last record."""
         return self._current_start + self._position if self._files else self.begin_offset
 
     def write(
         self, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], times: int | npt.NDArray[np.int64]
     ) -> list[WrittenRows]:
-        """Write the next records; a segment without room for the next one is closed by a blank record."""
+        """Write the next records; a segment without room for the next one is closed with a blank record."""
         written = []
         for number, rows in enumerate(fill_segments(batch.starts, self._room, self._place.file_size)):
             if number:
@@ -240,14 +238,14 @@ class UnseenSegments:
         return written
 
     def _write_behind(self, records: memoryview) -> None:
-        """Have a thread write records, while the next ones are completed; what failed before is raised."""
+        """Write records in a thread while the next ones are completed; raise any earlier failure."""
         self._sync_behind()
         self._writer.take(write_all, self._files[-1], records, self._position)
         self._position += len(records)
         self._unsynced += len(records)
 
     def _sync_behind(self) -> None:
-        """Have a thread sync the file if it is time; what failed before is raised."""
+        """Sync the file in a thread if due; raise any earlier failure."""
         if self._unsynced >= _SYNC_BYTES and (self._syncing is None or self._syncing.done()):
             self._wait_for_sync()
             self._syncing = self._syncer.submit(self._files[-1].sync)
@@ -270,7 +268,7 @@ class UnseenSegments:
         file.grow(self._place.file_size)
 
     def prepare(self) -> None:
-        """Bring all to disk, and, before one segment alone, close the one before."""
+        """Sync all records to disk; if there is only one new segment, close the one before it."""
         self._writer.wait()
         self._writer.close()
         self._wait_for_sync()
@@ -293,7 +291,7 @@ class UnseenSegments:
         last.close()
 
     def publish(self) -> None:
-        """Bring the segments to their places; of several, the blank record before them is what counts."""
+        """Move the segments into place; several are then published by the blank record before them."""
         if self._place.last_path is None:
             self._file_system.make_directories(self._place.directory.parent)
             self._file_system.rename(self._work, self._place.directory)
@@ -311,7 +309,7 @@ class UnseenSegments:
             self._close_last()
 
     def discard(self) -> None:
-        """Delete the segments, the last first; a blank record that closed the one before becomes zeros."""
+        """Delete the segments, last one first; zero the blank record if it closed the segment before them."""
         self._writer.close()
         self._syncer.shutdown()
         for number in reversed(range(len(self._files))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of records while they are written, kept until they are dispatched."""
+"""Columns known when records are written, kept until the records are dispatched."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["KnownRecords"]
 
 _MOST_BYTES: Final = 256 << 20
-"""Memory that is spent on it; the records after those are read from the log."""
+"""Maximum memory used; records beyond that are read from the log."""
 
 
 class KnownRecords:
-    """The columns of the first records of an append, as far as all are known and memory goes.
+    """Columns of the first records of an append, up to a memory limit and as long as all are known.
 
     Parameters
     ----------
     most_bytes : int
-        Memory that they may take.
+        Maximum memory used.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -44,7 +44,7 @@ class KnownRecords:
         queue_offsets: npt.NDArray[np.int64],
         times: int | npt.NDArray[np.int64],
     ) -> None:
-        """Keep what is known of the next records."""
+        """Keep the known columns of the next records."""
         derived = batch.derived
         for place in written:
             if self._is_over or derived is None or self._left <= 0:
@@ -67,7 +67,7 @@ class KnownRecords:
             self._left -= self._parts[-1].held_bytes
 
     def take(self) -> Iterator[KnownColumns]:
-        """Yield the columns, in the order of the log, and forget them one by one."""
+        """Yield the columns in log order, releasing each."""
         self._parts.reverse()
         while self._parts:
             yield self._parts.pop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appending what many tasks have staged: all of it, or nothing, whenever the process or the machine ends."""
+"""Appending what many tasks have staged atomically, whenever the process or the machine crashes."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = ["Appended", "append_staged"]
 T = TypeVar("T")
 
 _LARGEST_TAIL: Final = 64 << 20
-"""Bytes that go after the last record of a segment. What is more gets new segments, which a broker that takes over
-after a crash deletes, where it leaves the bytes of a tail."""
+"""Maximum bytes appended after the last record of a segment. Larger appends get new segments, because after a crash a
+broker deletes these, whereas it leaves the bytes of a tail."""
 
 _MOST_AHEAD: Final = 3
-"""Batches that are read before they are needed."""
+"""Batches read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What was appended, or is about to be.
+    """An append that was made, or is about to be.
 
     Attributes
     ----------
@@ -48,14 +48,14 @@ class Appended:
     begin_offset : int
         Physical offset of the first record.
     end_offset : int
-        Physical offset after the last one.
+        Physical offset one past the last record.
     new_segments : int
     store_timestamp : int
-        Of the last record, ms.
+        Store time of the last record, ms.
     first_size : int
         Bytes of the first record.
     first_crc : int
-        CRC-32 of them: it shows whether a log holds these records, or others.
+        CRC-32 of the first record, which shows whether a log holds these records or others.
     """
 
     records: int
@@ -67,7 +67,7 @@ class Appended:
     first_crc: int = 0
 
 
-def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is told
+def append_staged(  # noqa: PLR0913 -- the store, the records, how to append, and callbacks
     store: DefaultMessageStore,
     staged: Sequence[StagedFile],
     work: Path,
@@ -77,38 +77,38 @@ def append_staged(  # noqa: PLR0913 -- the store, what goes in, how, and who is 
     dispatches: bool = True,
     on_read: Callable[[StagedFile], None] | None = None,
 ) -> Appended:
-    """Append staged records to a store, in the order of the files, under its lock; queues and index follow.
+    """Append staged records to a store in file order, under its lock, then update queues and index.
 
-    Steps: 1. choose where: after the last record if there is room and they are few, else in new segments; 2. read,
-    complete and write the records where nobody finds them, see `store_core.store.sink.hidden_append`; 3. bring them to
-    disk; 4. several new segments: rewind the checkpoint, so that a recovery starts at the first segment from here on;
-    5. `on_prepared`, which may note, durably, what is about to happen; 6. make all of them found, by one write or
-    rename; 7. have the open store adopt them: it extends its log, dispatches them, and brings the checkpoint up.
+    Steps: 1. choose where: after the last record if they are few and there is room, else in new segments; 2. read,
+    complete and write the records hidden, see `store_core.store.sink.hidden_append`; 3. sync them; 4. for several new
+    segments, rewind the checkpoint, so that a recovery from now on starts at the first segment; 5. call `on_prepared`,
+    which may note durably what is about to happen; 6. publish all of them by one write or rename; 7. have the open
+    store adopt them: it extends its log, dispatches them, and advances the checkpoint.
 
-    After a crash before step 6 the log holds none of the records, after it all. Queues and index are brought up to
-    them by the next recovery.
+    After a crash before step 6 the log has none of the records, after it all of them; the next recovery then updates
+    queues and index.
 
     Parameters
     ----------
     store : DefaultMessageStore
-        Just opened for writing, with one directory of segments and no write buffers; nobody else appends.
+        Just opened for writing, with one directory of segments and no write buffers; there is no other writer.
     staged : sequence of StagedFile
     work : Path
-        A directory for new segments, on the log's file system; it is made and used up.
+        A directory for new segments, on the log's file system; it is created and consumed.
     file_system : FileSystem
         The store's.
     on_prepared : callable, optional
     dispatches : bool
-        Else step 7 is left to whoever opens the store next: it keeps its ``abort`` file when it is closed.
+        If false, step 7 is left to the next opening: the store keeps its ``abort`` file when it is closed.
     on_read : callable, optional
-        Called, by the thread that reads, with each file whose records are all read; it may delete it.
+        Called by the reading thread with each file that was read completely; it may delete the file.
 
     Raises
     ------
     StoreError
-        If what is staged is not what it should be; nothing is appended.
+        If the staged records are not as expected; nothing is appended.
     OSError
-        As the system says; nothing is appended. If not even that is certain, the store keeps its ``abort`` file when
+        If a system call fails; nothing is appended. If even that is uncertain, the store keeps its ``abort`` file when
         it is closed, and the next recovery decides.
     """
     adoption = store.prepare_adoption()
@@ -152,7 +152,7 @@ def _write_all(writer: _Writer, staged: Sequence[StagedFile], on_read: Callable[
 
 
 def _ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items, the next of which a thread fetches meanwhile."""
+    """Yield items, fetching the next ones in a thread."""
     with ThreadPoolExecutor(1, "read") as reader:
         coming = deque(reader.submit(next, items, None) for _ in range(_MOST_AHEAD))
         while (item := coming.popleft().result()) is not None:
@@ -178,7 +178,7 @@ class _Writer:
         self.records = 0
 
     def write(self, batch: StagedBatch) -> None:
-        """Take over some records."""
+        """Complete some records and write them hidden."""
         records = batch.records
         times = self._now if batch.store_timestamps is None else batch.store_timestamps
         indexes = records.queue_offsets(self._offsets.next_offsets(records.queues))
@@ -191,7 +191,7 @@ class _Writer:
 
     @property
     def result(self) -> Appended:
-        """What was written."""
+        """The append that was written."""
         unseen = self._unseen
         size, crc = self._first or (0, 0)
         return Appended(
@@ -205,7 +205,7 @@ def _fingerprint(records: EncodedBatch) -> tuple[int, int]:
 
 
 def _give_up(adoption: LogAdoption, unseen: UnseenRecords) -> None:
-    """Leave the log as it was, or have the next recovery decide what it is, from the first segment if need be."""
+    """Restore the log as it was, or else leave it to the next recovery, from the first segment if needed."""
     try:
         unseen.discard()
     except OSError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded records in a file, between the process that encoded them and the one that appends them.
+"""Files of encoded records, passed from the process that encoded them to the one that appends them.
 
-The file is an Arrow IPC stream. It may be read by another process than the one that wrote it, from a directory that
-others can write to; so nothing in it is executed, and what was written is compared with what is there.
+The file is an Arrow IPC stream. It is read by another process than its writer, from a directory that others may write
+to; so nothing in it is executed, and its content is compared with what the writer reported.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ _SCHEMA: Final = pa.schema(
 _QUEUES: Final = b"queues"
 _PROPERTY_CRC: Final = b"append_property_crc"
 _FILE_BYTES: Final = 32 << 20
-"""Bytes of records after which another file is begun."""
+"""Bytes of records after which a new file is started."""
 
 _ADVICE: Final = "Nothing was appended: run the job again"
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file of staged records, as whoever wrote it remembers it.
+    """A file of staged records, as reported by its writer.
 
     Attributes
     ----------
     path : Path
     records : int
     log_bytes : int
-        Bytes of the records in the log.
+        Bytes that the records will occupy in the log.
     file_size : int
         Bytes of the file.
     """
@@ -74,15 +74,15 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StagedBatch:
-    """Some staged records.
+    """A batch of staged records.
 
     Attributes
     ----------
     records : EncodedBatch
     store_timestamps : numpy.ndarray or None
-        int64, shape (n,), ms; None stands for the time of the append.
+        int64, shape (n,), ms; None means the time of the append.
     derived : DerivedColumns or None
-        What queues and index need of them; None leaves it to be read from the log.
+        What queues and index need of the records; if None, it is read from the log.
     """
 
     records: EncodedBatch
@@ -90,12 +90,12 @@ class StagedBatch:
     derived: DerivedColumns | None = None
 
     def with_derived(self, rules: QueueRules) -> StagedBatch:
-        """Return the same with what queues and index need, as far as it can be known."""
+        """Return the batch with what queues and index need, as far as it is known."""
         return replace(self, derived=derive_columns(self.records, rules))
 
 
 class _Sink(io.RawIOBase):
-    """A file of a `FileSystem` that grows at its end, for Arrow."""
+    """An Arrow output stream that appends to a file of a `FileSystem`."""
 
     def __init__(self, file: OpenFile) -> None:
         super().__init__()
@@ -103,11 +103,11 @@ class _Sink(io.RawIOBase):
         self.position = 0
 
     def writable(self) -> bool:
-        """Say that it is."""
+        """Return True."""
         return True
 
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # Arrow hands over buffers
-        """Write all of some data at the end."""
+        """Write all of the data at the end."""
         view = memoryview(data).cast("B")
         write_all(self._file, view, self.position)
         self.position += len(view)
@@ -115,12 +115,12 @@ class _Sink(io.RawIOBase):
 
 
 class StagedBatchWriter:
-    """Writes a file of staged records; used as a context, it closes the file.
+    """Writes a file of staged records; as a context manager, it closes the file.
 
     Parameters
     ----------
     path : Path
-        A file that is there already is replaced.
+        An existing file is replaced.
     file_system : FileSystem
 
     Attributes
@@ -131,7 +131,7 @@ class StagedBatchWriter:
     Raises
     ------
     OSError
-        As the system says, here and at every call.
+        If a system call fails, here and in every method.
     """
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
@@ -150,7 +150,7 @@ class StagedBatchWriter:
         self._file.close()
 
     def write(self, batch: StagedBatch) -> None:
-        """Put records behind those before."""
+        """Append records to the file."""
         records = batch.records
         count = len(records)
         if not count:
@@ -170,7 +170,7 @@ class StagedBatchWriter:
         self.log_bytes += int(records.starts[-1])
 
     def finish(self) -> StagedFile:
-        """End the file, and say what is in it."""
+        """Complete the file, and return a description of it."""
         self._stream.close()
         return StagedFile(self._path, self._records, self.log_bytes, self._sink.position)
 
@@ -178,29 +178,29 @@ class StagedBatchWriter:
 def stage_batches(
     batches: Iterable[StagedBatch], paths: Iterator[Path], file_system: FileSystem, file_bytes: int = _FILE_BYTES
 ) -> Iterator[StagedFile]:
-    """Write records to files of moderate size, each of which can be deleted as soon as it is read.
+    """Write records to files of moderate size, so that each can be deleted as soon as it is read.
 
-    That matters most for speed: Linux gives pages of its cache that were just given back to who asks next, while a page
-    that has long been free has to be had from a virtual machine's host, for some five times as much.
+    This is mainly for speed: Linux reuses page cache pages that were just freed, while a page that has long been free
+    may have to come from a virtual machine's host, at about five times the cost.
 
     Parameters
     ----------
     batches : iterable of StagedBatch
     paths : iterator of Path
-        Names for the files, as many as it takes; one if there are no records.
+        Names for the files, as many as needed; one is used even if there are no records.
     file_system : FileSystem
     file_bytes : int
-        Bytes of records after which another file is begun.
+        Bytes of records after which a new file is started.
 
     Yields
     ------
     StagedFile
-        Each when it is complete.
+        Each as soon as it is complete.
 
     Raises
     ------
     OSError
-        As the system says.
+        If a system call fails.
     """
     rest = iter(batches)
     batch = next(rest, None)
@@ -229,14 +229,14 @@ def read_staged(staged: StagedFile) -> Iterator[StagedBatch]:
     Yields
     ------
     StagedBatch
-        Its bytes are writable, and nobody else's.
+        Its bytes are writable and not shared.
 
     Raises
     ------
     StoreNotFoundError
         If the file is gone.
     CorruptRecordError
-        If it is not what its writer remembers.
+        If it is not what its writer reported.
     """
     try:
         source = pa.memory_map(str(staged.path))

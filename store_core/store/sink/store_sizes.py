@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes that a store's files have: whoever writes to it has to go on with them."""
+"""The file sizes of a store, with which every writer has to continue."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _SIZES: Final = (
 
 
 def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:
-    """Take over the sizes of a store's files; all sizes of what is returned count as given from then on.
+    """Return a configuration with the sizes of a store's files, all of which then count as explicit.
 
-    So a commit is refused if another job has made the store meanwhile, with other sizes.
+    So a commit is refused if another job meanwhile created the store with different sizes.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
     Raises
     ------
     InvalidOptionError
-        If a size that somebody asked for is another one, or the sizes of an index can't be told.
+        If an explicit size differs, or the sizes of an index can't be determined.
     SegmentLayoutError
         If the files of a log have different sizes.
     """
@@ -87,5 +87,5 @@ def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem
 
 
 def batch_topics(root: Path, file_system: FileSystem) -> tuple[str, ...]:
-    """Return the topics whose queues are batch queues, by the directories that are there."""
+    """Return the topics with batch queues, by the existing directories."""
     return tuple(names_in(root / BATCH_CONSUME_QUEUE, file_system))

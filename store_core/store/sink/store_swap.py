@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting a new store in the place of an old one."""
+"""Replacing a store by a new one."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _OLD: Final = ".old"
 
 
 def new_store_path(root: Path, job: str) -> Path:
-    """Return the place, beside a store, where a job makes the one that is to replace it."""
+    """Return the path, beside a store, where a job builds its replacement."""
     return root.with_name(f"{root.name}.{job}")
 
 
 def swap(root: Path, new: Path, file_system: FileSystem) -> None:
-    """Let two stores change places: in one step where the file system can, else there is none at all in between.
+    """Swap two stores: in one step if the file system can; otherwise no store is in place for a moment.
 
-    Both are complete and closed. If the process ends in between, `heal` ends the change.
+    Both are complete and closed. If the process ends in between, `heal` completes the swap.
 
     Raises
     ------
     OSError
-        As the system says.
+        If a system call fails.
     """
     file_system.sync_directory(new)
     if not _exchange(root, new):
@@ -46,7 +46,7 @@ def swap(root: Path, new: Path, file_system: FileSystem) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two directories by Linux's ``renameat2``; False where that is not to be had."""
+    """Exchange two directories by Linux's ``renameat2``; return False if that is not supported."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -54,12 +54,12 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def heal(root: Path, file_system: FileSystem) -> None:
-    """End a change of places that was interrupted where it takes more than one step: there was no store at `root`.
+    """Complete an interrupted swap that took more than one step, so that there is no store at `root`.
 
     Raises
     ------
     OSError
-        As the system says.
+        If a system call fails.
     """
     if file_system.status(root) is not None:
         return
@@ -71,12 +71,12 @@ def heal(root: Path, file_system: FileSystem) -> None:
 
 
 def stores_beside(root: Path, file_system: FileSystem) -> list[Path]:
-    """Find the stores that jobs made to replace one, and those that were replaced: with its lock, all are refuse."""
+    """Find replacements and replaced stores that jobs left beside a store; to the holder of its lock all are waste."""
     name = re.compile(re.escape(root.name) + r"\.job-[0-9a-f]{32}(\.old)?")
     return [root.with_name(each) for each in file_system.names(root.parent) if name.fullmatch(each)]
 
 
 def remove_store(path: Path) -> bool:
-    """Delete a store, if it is there; tell whether it is gone."""
+    """Delete a store, if it exists; return whether it is gone."""
     shutil.rmtree(path, ignore_errors=True)
     return not path.exists()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store remembers of itself: checkpoint, flags and counts."""
+"""A store's own state: checkpoint, flags and counters."""

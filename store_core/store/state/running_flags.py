@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a store may not be read or written at the moment."""
+"""Flags that say why a store currently can't be read or written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORBID_QUEUES: Final = _FORBID_WRITING & ~(RunningFlag.DISK_FULL | RunningFlag.
 
 
 class RunningFlags:
-    """Switches that services set and every put looks at (RocketMQ: ``RunningFlags``).
+    """Flags that services set and every put checks (RocketMQ: ``RunningFlags``).
 
     Setting and clearing is safe from any thread.
     """
@@ -41,14 +41,14 @@ class RunningFlags:
         return bool(self._bits & flag)
 
     def set(self, flag: RunningFlag) -> bool:
-        """Set a flag, and say whether it was clear before."""
+        """Set a flag; return whether it was clear before."""
         with self._lock:
             was_clear = not self._bits & flag
             self._bits |= flag
         return was_clear
 
     def clear(self, flag: RunningFlag) -> bool:
-        """Clear a flag, and say whether it was set before."""
+        """Clear a flag; return whether it was set before."""
         with self._lock:
             was_set = bool(self._bits & flag)
             self._bits &= ~flag
@@ -66,5 +66,5 @@ class RunningFlags:
 
     @property
     def is_cq_writeable(self) -> bool:
-        """Whether consume queues may be written; a full commit log disk does not matter to them, nor does fencing."""
+        """Whether consume queues may be written, regardless of a full commit log disk or fencing."""
         return not self._bits & _FORBID_QUEUES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far log, queues and index were safe when the store last said so."""
+"""The ``checkpoint`` file: how far log, queues and index were safely on disk when it was last written."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ _MARGIN_MS: Final = 3000
 
 
 class StoreCheckpoint:
-    """The ``checkpoint`` file (RocketMQ: ``StoreCheckpoint``): abnormal recovery starts from it.
+    """The ``checkpoint`` file, from which abnormal recovery starts (RocketMQ: ``StoreCheckpoint``).
 
-    Values are set freely and reach the disk by `flush`, both from any thread. A file that is not there counts as all
-    zero.
+    Values can be set at any time and are written by `flush`, both from any thread. A missing file counts as all zero.
 
     Attributes
     ----------
     physic_msg_timestamp : int
-        Store time of the last record that a thorough flush, or a group commit, covered; ms.
+        Store time of the last record covered by a thorough flush or a group commit; ms.
     logics_msg_timestamp, index_msg_timestamp : int
         The same for the queues and the index; ms.
     master_flushed_offset, confirm_physical_offset : int
@@ -61,12 +60,12 @@ class StoreCheckpoint:
         self.confirm_physical_offset = 0
 
     def load(self) -> Self:
-        """Read the values, as many as the release knows.
+        """Read the values that the release knows.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         if self._file_system.status(self.path) is None:
             return self
@@ -78,7 +77,7 @@ class StoreCheckpoint:
 
     @property
     def is_changed(self) -> bool:
-        """Whether there are values that `flush` has not brought to disk."""
+        """Whether there are values that `flush` has not written yet."""
         return self._flushed != self._encoded()
 
     def _encoded(self) -> bytes:
@@ -91,12 +90,12 @@ class StoreCheckpoint:
         """Write the values, durably.
 
         Steps: 1. open or create the file, and lengthen it to 4,096 bytes; 2. write the values, which lie in one sector;
-        3. sync the file; 4. the first time, sync the directory. After a crash the old values are there, or the new.
+        3. sync the file; 4. the first time, sync the directory. A crash leaves either the old or the new values.
 
         Raises
         ------
         OSError
-            As the system says; the file is tried anew by the next flush.
+            If a system call fails; the next flush tries again.
         """
         with self._lock:
             values = self._encoded()
@@ -110,7 +109,7 @@ class StoreCheckpoint:
             self._flushed = values
 
     def close(self) -> None:
-        """Let go of the file, without a flush."""
+        """Close the file without flushing."""
         with self._lock:
             if self._file is not None:
                 self._file.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store counts while it takes and serves messages."""
+"""Counters of a store's puts and gets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 __all__ = ["PUT_TIME_BORDERS", "PUT_TIME_LABELS", "StoreStats"]
 
 PUT_TIME_BORDERS: Final = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
-"""Borders of the distribution of put times in ms; a time on a border belongs above it."""
+"""Bounds of the distribution of put times in ms; a time equal to a bound counts above it."""
 
 PUT_TIME_LABELS: Final = (
     "[<=0ms]",
@@ -42,17 +42,17 @@ class StoreStats:
     Attributes
     ----------
     put_message_topic_times : Counter
-        Messages by topic, as stored: delayed ones count for the schedule topic.
+        Messages per topic, as stored: delayed ones count for the schedule topic.
     put_message_topic_size : Counter
-        Bytes by topic.
+        Bytes per topic.
     put_message_failed_times : int
-        Puts whose result was not ok.
+        Puts whose result was not OK.
     put_message_entire_time_max : int
         Longest put, ms.
     get_message_times_total_found, get_message_times_total_miss : int
-        Gets that returned messages, and gets with any other status. A get that the store refuses is in neither.
+        Gets that returned messages, and gets with any other status. Gets that the store refuses count in neither.
     get_message_transferred_msg_count : int
-        Messages that gets returned; of an inner batch, all that it holds.
+        Messages returned by gets; for an inner batch, all that it holds.
     get_message_entire_time_max : int
         Longest get, ms.
     """
@@ -77,7 +77,7 @@ class StoreStats:
             self.put_message_topic_size[topic] += size
 
     def add_put_time(self, elapsed_ms: int, *, is_ok: bool) -> None:
-        """Count a put and how long it took, from the call to its result."""
+        """Count a put and its duration, from the call to its result."""
         with self._lock:
             self._distribution[bisect_right(PUT_TIME_BORDERS, elapsed_ms)] += 1
             self._buckets[bisect_left(_BUCKETS, elapsed_ms)] += 1
@@ -85,7 +85,7 @@ class StoreStats:
             self.put_message_failed_times += not is_ok
 
     def add_get(self, elapsed_ms: int, messages: int, *, is_found: bool) -> None:
-        """Count a get, how long it took from the call to its result, and the messages that it returned."""
+        """Count a get, its duration from the call to its result, and the messages returned."""
         with self._lock:
             self.get_message_times_total_found += is_found
             self.get_message_times_total_miss += not is_found
@@ -104,14 +104,14 @@ class StoreStats:
 
     @property
     def put_message_distribute_time(self) -> dict[str, int]:
-        """Puts by how long they took."""
+        """Number of puts by duration."""
         return dict(zip(PUT_TIME_LABELS, self._distribution, strict=True))
 
     def find_put_message_entire_time(self, share: float) -> float:
-        """Estimate the time within which a share of all puts was done, in ms; linear within a bucket.
+        """Estimate the time within which a share of all puts completed, in ms; linear within a bucket.
 
-        RocketMQ 5.x (``findPutMessageEntireTimePX``) has a bucket without end for all above 10 s; here such puts count
-        as the longest there was.
+        RocketMQ 5.x (``findPutMessageEntireTimePX``) has one unbounded bucket above 10 s; here such puts count as the
+        longest one.
 
         Examples
         --------
