@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, UNIT_SEAL, coverages
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_SEAL, coverages, stored_units
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,10 +36,7 @@ class UnitSequences:
     """
 
     def __init__(self, units: UnitRows, features: ReleaseRules) -> None:
-        stored = np.empty(len(units.row), UNIT_DTYPE)
-        stored["physical_offset"] = units.physical_offset
-        stored["store_size"] = units.size
-        stored["tags_code"] = units.tags_code
+        stored = stored_units(units.physical_offset, units.size, units.tags_code)
         self._bytes = stored.view(np.uint8).data
         self._covers: npt.NDArray[np.int64] = coverages(stored, features)
         self._queue_offset = units.queue_offset

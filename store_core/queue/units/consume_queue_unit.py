@@ -25,7 +25,9 @@ __all__ = [
     "count_valid",
     "coverage",
     "coverages",
+    "fill_units",
     "pre_blank",
+    "stored_units",
     "units_of",
     "whole_file",
 ]
@@ -127,3 +129,24 @@ def pre_blank(count: int) -> UnitArray:
     units = np.zeros(count, UNIT_DTYPE)
     units["store_size"] = _BLANK_SIZE
     return units
+
+
+def stored_units(
+    physical_offset: npt.NDArray[np.int64], size: npt.NDArray[np.int64], tags_code: npt.NDArray[np.int64]
+) -> UnitArray:
+    """Return units as they are stored."""
+    units = np.empty(len(physical_offset), UNIT_DTYPE)
+    fill_units(units, physical_offset, size, tags_code)
+    return units
+
+
+def fill_units(
+    units: UnitArray,
+    physical_offset: npt.NDArray[np.int64],
+    size: npt.NDArray[np.int64],
+    tags_code: npt.NDArray[np.int64],
+) -> None:
+    """Write columns into units of dtype `UNIT_DTYPE`."""
+    units["physical_offset"] = physical_offset
+    units["store_size"] = size
+    units["tags_code"] = tags_code

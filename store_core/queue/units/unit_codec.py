@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
-from store_core.queue.units.unit_rows import UnitRows
+from store_core.queue.units.consume_queue_unit import UNIT_DTYPE, stored_units
+from store_core.queue.units.unit_rows import UnitRows, queue_bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from store_core.queue.units.consume_queue_unit import UnitArray
 
-__all__ = ["PackedUnits", "unpack_units"]
+__all__ = ["PackedUnits", "pack_whole", "unpack_units"]
 
 _LONG: Final = np.dtype("<i8")
 _CONSECUTIVE, _SCATTERED, _WHOLE = b"\0", b"\1", b"\2"
@@ -37,34 +39,49 @@ _WHOLE_SIZE: Final = sum(column.itemsize for column in _COLUMNS.values())
 
 
 class PackedUnits:
-    """Units ordered by queue, encoded queue by queue.
+    """Units of simple queues ordered by queue, encoded queue by queue.
 
     Parameters
     ----------
-    units : UnitRows
+    code : array of int
+        Number of each unit's queue.
+    stored : array of unit
+        The units as they are stored, of dtype `UNIT_DTYPE`.
+    queue_offset : array of int64
+        Their indexes.
     """
 
-    def __init__(self, units: UnitRows) -> None:
-        self._units = units
-        self._stored = np.empty(len(units.code), UNIT_DTYPE)
-        self._stored["physical_offset"] = units.physical_offset
-        self._stored["store_size"] = units.size
-        self._stored["tags_code"] = units.tags_code
-        # How many units up to and including each do not continue the index of the one before them.
-        self._breaks = np.cumsum(np.diff(units.queue_offset, prepend=units.queue_offset[:1] - 1) != 1)
+    def __init__(
+        self, code: npt.NDArray[np.signedinteger[Any]], stored: UnitArray, queue_offset: npt.NDArray[np.int64]
+    ) -> None:
+        self._code = code
+        self._stored = stored
+        self._queue_offset = queue_offset
+        # The units that do not continue the index of the one before them.
+        self._breaks = np.flatnonzero(queue_offset[1:] != queue_offset[:-1] + 1) + 1
 
-    def plain(self, start: int, stop: int) -> bytes:
-        """Return some units of a simple queue: their indexes, then the units as they are stored."""
-        is_consecutive = bool(self._breaks[start] == self._breaks[stop - 1])
-        kind, last = (_CONSECUTIVE, start + 1) if is_consecutive else (_SCATTERED, stop)
-        offsets = self._units.queue_offset[start:last].astype(_LONG, copy=False)
+    @classmethod
+    def of(cls, units: UnitRows) -> PackedUnits:
+        """Encode units that are `UnitRows.ordered`."""
+        return cls(units.code, stored_units(units.physical_offset, units.size, units.tags_code), units.queue_offset)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each queue, and its units."""
+        for code, start, stop in queue_bounds(self._code):
+            yield code, self.piece(start, stop)
+
+    def piece(self, start: int, stop: int) -> bytes:
+        """Return some units of one queue: their indexes, then the units as they are stored."""
+        first, last = np.searchsorted(self._breaks, (start + 1, stop)).tolist()
+        kind, end = (_CONSECUTIVE, start + 1) if first == last else (_SCATTERED, stop)
+        offsets = self._queue_offset[start:end].astype(_LONG, copy=False)
         return b"".join((kind, offsets.tobytes(), self._stored[start:stop].view(np.uint8).data))
 
-    def whole(self, start: int, stop: int) -> bytes:
-        """Return all columns of some units, as batch queues and extensions need them."""
-        units = self._units.slice(start, stop)
-        typed = (getattr(units, name).astype(kind, copy=False).tobytes() for name, kind in _COLUMNS.items())
-        return b"".join((_WHOLE, *typed))
+
+def pack_whole(units: UnitRows) -> bytes:
+    """Return all columns of units of one queue, as batch queues and extensions need them."""
+    typed = (getattr(units, name).astype(kind, copy=False).tobytes() for name, kind in _COLUMNS.items())
+    return b"".join((_WHOLE, *typed))
 
 
 def unpack_units(packed: bytes | memoryview) -> UnitRows:
@@ -73,7 +90,7 @@ def unpack_units(packed: bytes | memoryview) -> UnitRows:
     Raises
     ------
     ValueError
-        If `packed` was not made by `PackedUnits`.
+        If `packed` was made neither by `PackedUnits` nor by `pack_whole`.
     """
     view = memoryview(packed)
     kind, data = bytes(view[:1]), view[1:]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.units.queue_assignment import BatchAssignment, LightRow
 
-__all__ = ["UnitRows", "sorted_places"]
+__all__ = ["UnitRows", "queue_bounds", "sorted_places"]
 
 _SMALL: Final = 2**16 - 1
 
@@ -108,9 +108,7 @@ class UnitRows(NamedTuple):
 
     def bounds(self) -> Iterator[tuple[int, int, int]]:
         """Yield the number of each queue, and where its units begin and end; the units must be `ordered`."""
-        starts = np.flatnonzero(np.diff(self.code, prepend=-1))
-        stops = np.append(starts, len(self.code))[1:]
-        return zip(self.code[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
+        return queue_bounds(self.code)
 
     def slice(self, start: int, stop: int) -> UnitRows:
         """Return the units of a range of places, without copying."""
@@ -126,3 +124,10 @@ def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.i
     """Return the places that sort queue numbers stably; if 16 bits hold them, by a radix sort without comparisons."""
     few = len(codes) > 0 and int(codes.max()) <= _SMALL
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
+
+
+def queue_bounds(codes: npt.NDArray[np.signedinteger[Any]]) -> Iterator[tuple[int, int, int]]:
+    """Return each number of a queue, and where its units begin and end, if units are ordered by these numbers."""
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    stops = np.append(starts, len(codes))[1:]
+    return zip(codes[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)

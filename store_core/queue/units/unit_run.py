@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverages
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, coverages, stored_units
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,10 +43,7 @@ class UnitRun:
         queue_offset: npt.NDArray[np.int64],
         features: ReleaseRules,
     ) -> None:
-        self._units = np.empty(len(physical_offset), UNIT_DTYPE)
-        self._units["physical_offset"] = physical_offset
-        self._units["store_size"] = size
-        self._units["tags_code"] = tags_code
+        self._units = stored_units(physical_offset, size, tags_code)
         self._queue_offsets = queue_offset
         self._positions = queue_offset * CQ_STORE_UNIT_SIZE
         self._covers = coverages(self._units, features)

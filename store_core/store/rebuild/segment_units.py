@@ -10,9 +10,10 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.queue.dispatch.queue_numbering import QueueNumbering
+from store_core.queue.units.plain_unit_buffer import PlainUnitBuffer
 from store_core.queue.units.queue_assignment import assign_batch
 from store_core.queue.units.unit_buffer import UnitBuffer
-from store_core.queue.units.unit_codec import PackedUnits
+from store_core.queue.units.unit_codec import PackedUnits, pack_whole
 from store_core.queue.units.unit_rows import UnitRows
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["QueuePiece", "SegmentUnits"]
 
 _ROOM: Final = 1 << 18
-"""Units that are gathered before they are carried on: 12 MiB. Of many small queues few come together otherwise."""
+"""Units that are gathered before they are passed on, 8 MiB of plain ones; with fewer, small queues get tiny pieces."""
 
 _REFUSED_KEPT: Final = 100
 _PASSED_OVER_KEPT: Final = 1000
@@ -67,7 +68,7 @@ class SegmentUnits:
         self.refused_count = 0
         self._rules = rules
         self._numbers = QueueNumbering()
-        self._buffer = UnitBuffer(room, is_whole=not rules.is_plain)
+        self._buffer = PlainUnitBuffer(room) if rules.is_plain else UnitBuffer(room, is_whole=True)
 
     def add(self, batch: DispatchBatch) -> Iterator[QueuePiece]:
         """Take a batch of records, and yield units whenever enough are gathered.
@@ -124,11 +125,17 @@ class SegmentUnits:
 
     def rest(self) -> Iterator[QueuePiece]:
         """Yield what is gathered."""
-        if not len(self._buffer):
+        if len(self._buffer):
+            for code, packed in self._packed():
+                yield QueuePiece(*self._numbers.queues[code], packed)
+
+    def _packed(self) -> Iterator[tuple[int, bytes]]:
+        if isinstance(self._buffer, PlainUnitBuffer):
+            yield from self._buffer.take()
             return
         units = self._buffer.take()
-        packed = PackedUnits(units)
+        plain = PackedUnits.of(units)
         for code, start, stop in units.bounds():
-            topic, queue_id = self._numbers.queues[code]
-            pack = packed.whole if self._rules.is_whole(topic) else packed.plain
-            yield QueuePiece(topic, queue_id, pack(start, stop))
+            topic, _ = self._numbers.queues[code]
+            is_whole = self._rules.is_whole(topic)
+            yield code, pack_whole(units.slice(start, stop)) if is_whole else plain.piece(start, stop)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
+from store_core.queue.units.plain_unit_buffer import PlainUnitBuffer
 from store_core.queue.units.unit_buffer import UnitBuffer
-from store_core.queue.units.unit_codec import PackedUnits, unpack_units
+from store_core.queue.units.unit_codec import PackedUnits, pack_whole, unpack_units
 from store_core.queue.units.unit_rows import UnitRows
 from store_core.store.config.derived_sizes import DerivedSizes
 from store_core.store.rebuild.checkpoint import update_checkpoint
@@ -82,12 +83,31 @@ def test_a_buffer_returns_each_queue_its_units_in_order(
     assert (len(buffer), buffer.room) == (0, 40)
 
 
+@given(units, st.lists(st.integers(0, 40)))
+def test_a_buffer_of_plain_units_encodes_what_the_other_returns(made: list[tuple[int, ...]], cuts: list[int]) -> None:
+    coded = rows_of(made)._replace(code=np.array([unit[0] for unit in made], np.int64))
+    plain, other = PlainUnitBuffer(40), UnitBuffer(40, is_whole=False)
+    for start, stop in pairwise(edges_of(len(made), cuts)):
+        plain.add(coded.slice(start, stop))
+        other.add(coded.slice(start, stop))
+    assert (len(plain), plain.room) == (len(other), other.room)
+    encoded, ordered = plain.take(), other.take()
+
+    found = [(code, carried(unpack_units(packed))) for code, packed in encoded]
+    assert found == [(code, carried(ordered.slice(start, stop))) for code, start, stop in ordered.bounds()]
+    assert (len(plain), plain.room) == (0, 40)
+
+
+def carried(units: UnitRows) -> list[list[int]]:
+    return [getattr(units, name).tolist() for name in CARRIED]
+
+
 @given(units, st.lists(st.integers(0, 40)), st.booleans())
 def test_pieces_come_back_as_they_went(made: list[tuple[int, ...]], cuts: list[int], is_whole: bool) -> None:
     rows = rows_of(made)
-    packed = PackedUnits(rows)
+    plain = PackedUnits.of(rows)
     for start, stop in pairwise(edges_of(len(made), cuts)):
-        back = unpack_units((packed.whole if is_whole else packed.plain)(start, stop))
+        back = unpack_units(pack_whole(rows.slice(start, stop)) if is_whole else plain.piece(start, stop))
 
         for name in CARRIED + FURTHER if is_whole else CARRIED:
             assert getattr(rows, name)[start:stop].tolist() == getattr(back, name).tolist()
