@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be asked of a whole store, or made of it, in one call; each is a job in parts (`store_core.store.parts`)."""
+"""Questions about a whole store, and rebuilds of it, in one call; each is a job in parts (`store_core.store.parts`)."""

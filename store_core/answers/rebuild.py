@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilding consume queues and key index of a store from its log, in one call and without Spark."""
+"""Rebuilding a store's consume queues and key index from its log, in one call and without Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["plan_rebuild", "rebuild_consume_queue", "rebuild_index"]
 
 
 def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = None) -> RebuildPlan:
-    """Say what a rebuild would do, and do nothing; `RebuildPlan.describe` returns it as lines of text.
+    """Plan a rebuild without doing anything; `RebuildPlan.describe` returns the plan as lines of text.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = 
     Raises
     ------
     StoreError
-        As for `rebuild_consume_queue`, of what can be known without reading the log.
+        As for `rebuild_consume_queue`, as far as it can be known without reading the log.
     """
     return RebuildPlan.of(path, options or RebuildOptions(), _configured_batch_topics)
 
 
-def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many processes, and who is told
+def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many processes, and who is informed
     path: str | os.PathLike[str],
     options: RebuildOptions | None = None,
     *,
@@ -59,9 +59,9 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
 ) -> RebuildResult:
     """Rebuild the consume queues of a store from its commit log, byte for byte as a broker writes them.
 
-    Whatever number of processes does it, and also with Spark, the files and the report are the same. Nothing in the
-    store changes unless `RebuildOptions.replace` or `RebuildOptions.discard_old` says so. If a process is killed, and
-    at ^C, the old files stay where they are, and what was made so far is deleted.
+    Files and report are the same for any number of processes, and also with Spark. Nothing in the store changes unless
+    `RebuildOptions.replace` or `RebuildOptions.discard_old` says so. If a process is killed, or at ^C, the old files
+    stay where they are, and the new ones are deleted.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
         The store root.
     options : RebuildOptions, optional
     processes : int
-        1 is this one. More are started by ``spawn``, so a script has to call this below
+        1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
     on_progress : callable, optional
-        Gets a `store_core.store.parts.PartsDone` after each part that was read, or queues that were written.
+        Called with a `store_core.store.parts.PartsDone` after each part of the log read, and after queues are written.
     say : callable, optional
-        Gets lines for an operator, as things are done.
+        Called with lines for an operator, as things are done.
     clock : Clock, optional
-        Names the files of an index; the system's without.
+        Names the files of an index; by default the system's.
 
     Raises
     ------
@@ -85,9 +85,9 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     StoreNotFoundError
         If there is no log.
     StoreLockedError
-        If a broker has the store; with `RebuildOptions.verify` it may.
+        If a broker holds the store; with `RebuildOptions.verify` it may.
     UnsupportedStoreError
-        If the store is of a kind with which this can't be done, or the output directory is not ours.
+        If this can't be done with the store's kind, or the output directory was not made by a rebuild.
     UnsafeSizeError
         If the log names more queues than `RebuildOptions.max_queues`.
     LostWorkerError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker does with a store that it serves: which message a consumer gets, and what is kept of its consumers.
+"""The part of a broker that serves consumers from a store: pulls, filters, offsets and other consumer state.
 
 Examples
 --------

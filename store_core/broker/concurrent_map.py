@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which Java's ``ConcurrentHashMap`` gives its keys, which decides the bytes of configuration files."""
+"""Iteration order of Java's ``ConcurrentHashMap``, which decides the bytes of configuration files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = TypeVar("Key", str, int)
 
 
 def initial_capacity(size: int) -> int:
-    """Return the number of buckets of ``new ConcurrentHashMap(size)``: the power of two from one and a half `size` on.
+    """Return the number of buckets of ``new ConcurrentHashMap(size)``: the next power of two above 1.5 * `size`.
 
     Examples
     --------
@@ -27,18 +27,18 @@ def initial_capacity(size: int) -> int:
 
 
 def concurrent_map_order(keys: Collection[Key], capacity: int) -> list[Key]:
-    """Put distinct keys, given in the order in which they were put, into the order in which the map gives them.
+    """Return distinct keys, given in insertion order, in the iteration order of the map.
 
     Parameters
     ----------
     keys : collection of str or of int
         Java's ``String`` or ``Integer``.
     capacity : int
-        Buckets of the empty map; it doubles when it is three quarters full.
+        Buckets of the empty map; it doubles when three quarters full.
 
     Notes
     -----
-    A bucket of more than eight keys becomes a tree, or makes a small map double, in Java; that is not imitated.
+    In Java a bucket of more than eight keys becomes a tree, or makes a small map double; that is not imitated.
 
     Examples
     --------

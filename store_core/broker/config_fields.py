@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a configuration file, each checked before it is believed."""
+"""Checked access to the values of a configuration file."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _ADVICE: Final = "Correct the file by hand, or replace it with its .bak"
 class ConfigFields:
     """One object of a configuration file.
 
-    A member that is missing or null has the default that is asked for, as in Java. Every method raises
-    `CorruptRecordError`, naming file and member, where a value is of another kind.
+    A member that is missing or null has the given default, as in Java. Every method raises `CorruptRecordError`, naming
+    file and member, if a value has the wrong type.
 
     Attributes
     ----------
     members : mapping
     file : str
     name : str
-        Path of the object in the file, e.g. ``"topicConfigTable.orders"``; empty for the whole.
+        Path of the object in the file, e.g. ``"topicConfigTable.orders"``; empty for the whole file.
     """
 
     members: Mapping[JsonKey, JsonValue]
@@ -45,7 +45,7 @@ class ConfigFields:
     name: str = ""
 
     def error(self, key: JsonKey, expected: str) -> CorruptRecordError:
-        """Say that a member is not what was expected."""
+        """Return the error for a member that is not as expected."""
         found = repr(self.members.get(key))
         return CorruptRecordError(f"bad value of {self._path(key)}", self.file, 0, expected, found[:100], b"", _ADVICE)
 
@@ -53,7 +53,7 @@ class ConfigFields:
         return f"{self.name}.{key}" if self.name else str(key)
 
     def integer(self, key: JsonKey, default: int = 0, bounds: range = _I64) -> int:
-        """Return an integer within Java's bounds; it may stand in quotes, as fastjson takes it."""
+        """Return an integer within Java's bounds; it may be quoted, as fastjson accepts that."""
         value = self.members.get(key)
         if value is None:
             return default
@@ -64,11 +64,11 @@ class ConfigFields:
         return value
 
     def small_integer(self, key: JsonKey, default: int = 0) -> int:
-        """Return an integer of 32 bits."""
+        """Return a 32-bit integer."""
         return self.integer(key, default, _I32)
 
     def flag(self, key: JsonKey, *, default: bool) -> bool:
-        """Return true or false."""
+        """Return a boolean."""
         return self._of_kind(key, default, bool, "true or false")
 
     def text(self, key: JsonKey, default: str) -> str:
@@ -93,11 +93,11 @@ class ConfigFields:
         return ConfigFields(value, self.file, self._path(key))
 
     def objects(self) -> Iterator[tuple[str, ConfigFields]]:
-        """Return all members, which have to be objects, by name."""
+        """Yield all members by name; each must be an object."""
         return ((str(key), self.object(key)) for key in self.members)
 
     def offsets(self) -> dict[int, int]:
-        """Return all members as 32-bit integers, of queues or levels, to 64-bit offsets; bare or in quotes."""
+        """Return all members as 32-bit integers (queues or levels) to 64-bit offsets; either may be quoted."""
         missing = next((key for key, value in self.members.items() if value is None), None)
         if missing is not None:
             raise self.error(missing, "an offset")
@@ -113,7 +113,7 @@ class ConfigFields:
         return tuple(value)
 
     def texts(self) -> dict[str, str]:
-        """Return all members, which have to be strings."""
+        """Return all members; each must be a string."""
         return {str(key): self.text(key, "") for key in self.members}
 
     def _index(self, key: JsonKey) -> int:
@@ -125,5 +125,5 @@ class ConfigFields:
         return value
 
     def others(self, known: frozenset[str]) -> JsonObject:
-        """Return the members that are not known, as they are, so that writing keeps them."""
+        """Return the unknown members unchanged, so that writing preserves them."""
         return {key: value for key, value in self.members.items() if key not in known}

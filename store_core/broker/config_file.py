@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker's configuration file and its backup on disk."""
+"""A broker's configuration file and its backup on disk: loading and persisting."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _LOG: Final = logging.getLogger("store_core")
 
 
 class ConfigManager(ABC):
-    """Something that is kept in one JSON file of a broker (RocketMQ: ``ConfigManager``).
+    """Data kept in one JSON file of a broker (RocketMQ: ``ConfigManager``).
 
-    **What loading does.** The file is read; if it is missing, empty or broken, its backup ``.bak`` is; if there is
-    neither, there is nothing in it. RocketMQ also begins with nothing where the file is broken and there is no backup,
-    and so forgets all offsets, or topics; here that is an error.
+    **Loading.** The file is read; if it is missing, empty or broken, its backup ``.bak`` is read; with neither, the
+    data is empty. RocketMQ also starts empty if the file is broken and there is no backup, and so forgets all offsets,
+    or topics; here that is an error.
 
-    **What persisting does.** At every moment, whatever crashes, file or backup is whole. Steps: 1. write the new text
-    to ``.tmp``, sync; 2. rename it over the file; 3. write the text that was in the file before to ``.bak`` in the same
-    way; 4. sync the directory. (RocketMQ up to 5.0 deletes the file before it renames, 5.1 to 5.3 writes over it.)
+    **Persisting.** At every moment, whatever crashes, the file or its backup is whole. Steps: 1. write the new text to
+    ``.tmp``, sync; 2. rename it over the file; 3. write the previous text of the file to ``.bak`` in the same way;
+    4. sync the directory. (RocketMQ up to 5.0 deletes the file before it renames, 5.1 to 5.3 overwrite it.)
 
     Parameters
     ----------
     root : path-like
-        The store's root, below which the file is in ``config``.
+        The store's root; the file is below it in ``config``.
     name : str
-        The file's.
+        The file's name.
     file_system : FileSystem, optional
     clock : Clock, optional
 
@@ -52,9 +52,9 @@ class ConfigManager(ABC):
     ----------
     path : Path
     notes : tuple of str
-        What loading had to say: that the backup was taken, and why.
+        Remarks on loading: that the backup was loaded, and why.
     is_loaded : bool
-        Whether the file was read, or found missing.
+        Whether the file was read, or found to be missing.
     """
 
     def __init__(
@@ -73,21 +73,21 @@ class ConfigManager(ABC):
 
     @property
     def backup_path(self) -> Path:
-        """The backup."""
+        """Path of the backup."""
         return self.path.with_name(self.path.name + ".bak")
 
     @abstractmethod
     def encode(self) -> JsonObject:
-        """Return what goes into the file, in the order in which it stands there."""
+        """Return the contents of the file, with members in the order of the file."""
 
     @abstractmethod
     def decode(self, value: JsonObject, file: str) -> None:
-        """Take what a file holds in place of what is here; if that fails, nothing changes.
+        """Load the contents of a file into this object; on an error, nothing changes.
 
         Raises
         ------
         CorruptRecordError
-            If it is not what the file has to hold.
+            If the contents are not as required.
         """
 
     def load(self) -> None:
@@ -108,7 +108,7 @@ class ConfigManager(ABC):
                 is_read = self._read(self.path)
             except CorruptRecordError as error:
                 broken = error
-                self.notes = (f"{self.backup_path} was taken: {error}",)
+                self.notes = (f"{self.backup_path} was loaded instead: {error}",)
                 _LOG.error("%s", self.notes[0])
             if not is_read and not self._read(self.backup_path) and broken is not None:
                 raise broken
@@ -127,7 +127,7 @@ class ConfigManager(ABC):
             return None
         if status.size > _MAX_SIZE:
             raise UnsafeSizeError(
-                "no configuration file", str(path), 0, f"at most {_MAX_SIZE} bytes", f"{status.size} bytes"
+                "configuration file is too large", str(path), 0, f"at most {_MAX_SIZE} bytes", f"{status.size} bytes"
             )
         file = self._file_system.open(path, writable=False)
         try:
@@ -136,12 +136,12 @@ class ConfigManager(ABC):
             file.close()
 
     def persist(self) -> None:
-        """Write the file, and what was in it before to the backup.
+        """Write the file, and its previous text to the backup.
 
         Raises
         ------
         OSError
-            As raised by the system; what was in the file before is still there then, unless step 2 was reached.
+            As raised by the system; the file then still has its previous text, unless step 2 was reached.
         """
         with self._lock:
             self._file_system.make_directories(self.path.parent)
@@ -152,7 +152,7 @@ class ConfigManager(ABC):
             self._file_system.sync_directory(self.path.parent)
 
     def _replace(self, path: Path, data: bytes) -> None:
-        """Put a file in the place of another, whole or not at all."""
+        """Replace a file atomically."""
         temporary = path.with_name(path.name + ".tmp")
         file = self._file_system.open(temporary, create=True)
         try:

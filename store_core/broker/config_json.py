@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON of a broker's configuration files, as fastjson 1.2 writes it: nearly JSON."""
+"""Parser and writer for the near-JSON of a broker's configuration files, as written by fastjson 1.2."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _ADVICE: Final = "Correct the file by hand, or replace it with its .bak"
 
 
 def parse_config(data: bytes, file: str) -> JsonObject:
-    """Read a configuration file.
+    """Parse a configuration file.
 
-    It is JSON, but that keys which are integers may stand there bare, as fastjson writes them. What else fastjson
-    would take (comments, single quotes, trailing commas) is refused. Of a key that comes twice the last value wins, and
-    a key that is an integer is an `int` only where it is bare.
+    It is JSON, except that integer keys may be bare, as fastjson writes them. Other things that fastjson would accept
+    (comments, single quotes, trailing commas) are refused. Of duplicate keys the last value wins, and an integer key is
+    an `int` only if it is bare.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def parse_config(data: bytes, file: str) -> JsonObject:
     Raises
     ------
     CorruptRecordError
-        Naming file, byte offset, what was expected and found.
+        Names file, byte offset, what was expected and what was found.
     UnsafeSizeError
         If it is nested deeper than 64 levels.
 
@@ -68,13 +68,13 @@ def parse_config(data: bytes, file: str) -> JsonObject:
     except UnicodeDecodeError as error:
         found = data[error.start : error.start + 1].hex()
         raise CorruptRecordError(
-            "no UTF-8", file, error.start, "text", f"byte 0x{found}", data[error.start :][:16], _ADVICE
+            "not UTF-8", file, error.start, "text", f"byte 0x{found}", data[error.start :][:16], _ADVICE
         ) from None
     return _Parser(text, file).parse()
 
 
 class _Parser:
-    """One pass over the tokens of a text, one of them ahead."""
+    """One pass over the tokens of a text, with a lookahead of one."""
 
     def __init__(self, text: str, file: str) -> None:
         self._text = text
@@ -82,7 +82,7 @@ class _Parser:
         self._ahead = self._scan(0)
 
     def parse(self) -> JsonObject:
-        """Read the object that the whole text has to be."""
+        """Parse the text, which has to be one object."""
         if not self._skip("{"):
             raise self._error("'{'")
         value = self._object(1)
@@ -98,20 +98,20 @@ class _Parser:
         return match
 
     def _take(self) -> str:
-        """Return the token ahead, and scan the next."""
+        """Return the current token, and scan the next."""
         token = self._ahead.group().lstrip()
         self._ahead = self._scan(self._ahead.end())
         return token
 
     def _skip(self, mark: str) -> bool:
-        """Go past a mark if it is ahead."""
+        """Skip a mark if it is the current token; return whether it was."""
         if self._ahead["mark"] != mark:
             return False
         self._take()
         return True
 
     def _object(self, depth: int) -> JsonObject:
-        """Read an object whose brace is behind us."""
+        """Parse an object after its opening brace."""
         members: JsonObject = {}
         if self._skip("}"):
             return members
@@ -149,7 +149,7 @@ class _Parser:
         raise self._error("a value")
 
     def _array(self, depth: int) -> list[JsonValue]:
-        """Read an array whose bracket is behind us."""
+        """Parse an array after its opening bracket."""
         values: list[JsonValue] = []
         if self._skip("]"):
             return values
@@ -171,7 +171,7 @@ class _Parser:
         return CorruptRecordError(*self._facts(expected, position))
 
     def _facts(self, expected: str, position: int | None = None) -> tuple[str, str, int, str, str, bytes, str]:
-        """Return what `CorruptRecordError` takes; the position defaults to that of the token ahead."""
+        """Return the arguments of `CorruptRecordError`; the position defaults to that of the current token."""
         if position is None:
             position = self._ahead.end() - len(self._ahead.group().lstrip())
         line = self._text.count("\n", 0, position) + 1
@@ -182,11 +182,11 @@ class _Parser:
 
 
 def write_config(value: JsonValue, indent: int = 0) -> str:
-    r"""Write a value as fastjson 1.2 writes it with ``PrettyFormat``.
+    r"""Return the text of a value as fastjson 1.2 writes it with ``PrettyFormat``.
 
-    Members with a text for a key get a line each, indented by tabs; those with an integer stay on their line, and the
-    integer is bare. A list has its elements on lines, as a Java ``List``; a tuple in a row, as a ``Set``. A member
-    without a value (None) is left out. Members come in the order of the mapping.
+    Members with a text key get a line each, indented by tabs; those with an integer key stay on their line, and the
+    integer is bare. A list has its elements on separate lines, as a Java ``List``; a tuple on one, as a ``Set``. A
+    member without a value (None) is left out. Members are in the order of the mapping.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The expressions that consumers registered, and the bits they set in a message's map."""
+"""The filter expressions that consumers registered, and the bits that they set in a message's map."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["ConsumerFilterData", "calculate_bit_map"]
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFilterData:
-    """What a broker keeps of a consumer group with an SQL92 filter (RocketMQ: ``ConsumerFilterData``).
+    """What a broker stores for a consumer group with an SQL92 filter (RocketMQ: ``ConsumerFilterData``).
 
     Attributes
     ----------
     compiled : Sql92Expression or None
-        None if the expression does not compile, or is of a language that is not known: then everything matches.
+        None if the expression does not compile, or is of an unknown language: then everything matches.
     born_time : int
-        Ms since 1970 when it was registered; maps of messages stored until then know nothing of it.
+        When it was registered, ms since 1970; maps of messages stored until then lack its bits.
     dead_time : int
-        Ms since 1970 when the group left; 0 while it is there.
+        When the group left, ms since 1970; 0 while it is connected.
     bloom : BloomFilterData or None
         Its bits.
     client_version : int
-        Which registration of the group this is; older ones are ignored.
+        Version of this registration; older ones are ignored.
     """
 
     consumer_group: str
@@ -56,7 +56,7 @@ class ConsumerFilterData:
         release: str = DEFAULT_RELEASE,
         client_version: int = 0,
     ) -> Self:
-        """Register an expression.
+        """Make the registration of an expression.
 
         Raises
         ------
@@ -83,13 +83,13 @@ def calculate_bit_map(
 ) -> bytes:
     """Return the map of a message: the bits of each consumer of its topic whose expression is true.
 
-    The broker puts this before the building of queues if ``enableCalcFilterBitMap`` is set; the map goes into the
-    unit of the queue's extension.
+    With ``enableCalcFilterBitMap`` the broker does this before queues are built; the map is stored in the queue's
+    extension.
 
     Parameters
     ----------
     consumers : iterable of ConsumerFilterData
-        Those of the message's topic, groups that have left too.
+        Those of the message's topic, including groups that have left.
     properties : mapping of str to str
 
     Returns
@@ -100,7 +100,7 @@ def calculate_bit_map(
     Notes
     -----
     RocketMQ: ``CommitLogDispatcherCalcBitMap.dispatch``; an expression that fails sets no bits. Bits of another filter
-    than `bloom_filter` end the calculation there without a map.
+    than `bloom_filter` end the calculation at once, without a map.
     """
     known = list(consumers)
     chosen = bloom_filter or BloomFilter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQL92 consumers that a broker knows, and the file they are kept in."""
+"""The SQL92 consumers of a broker, and the file they are kept in."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _TOPICS_CAPACITY: Final = initial_capacity(256)
 _TAG_TYPES: Final = ("", "TAG")
 _SQL92: Final = "SQL92"
 _ABSENT_MS: Final = 30_000
-"""How long before a start its consumers are taken to have left."""
+"""How long before a start its consumers are assumed to have left."""
 
 
 class ConsumerFilterManager(ConfigManager):
     """Registered expressions by topic and group, in ``config/consumerFilter.json`` (``ConsumerFilterManager``).
 
-    A group that leaves is kept for ``filterDataCleanTimeSpan``, so that messages of the meantime have its bits when it
-    comes back. Every method may be called by any thread.
+    A group that leaves is kept for ``filterDataCleanTimeSpan``, so that messages stored in the meantime have its bits
+    when it comes back. Every method may be called by any thread.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class ConsumerFilterManager(ConfigManager):
     Attributes
     ----------
     bloom_filter : BloomFilter
-        Gives groups their bits.
+        Generates the bits of groups.
     """
 
     def __init__(
@@ -77,32 +77,32 @@ class ConsumerFilterManager(ConfigManager):
         self._capacity = _TOPICS_CAPACITY
         self._topics: dict[str, dict[str, ConsumerFilterData]] = {}
 
-    # ---- asking
+    # ---- querying
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """Return what a group has registered for a topic; None if nothing."""
+        """Return what a group registered for a topic; None if nothing."""
         with self._lock:
             return self._topics.get(topic, {}).get(group)
 
     def of_topic(self, topic: str) -> tuple[ConsumerFilterData, ...]:
-        """Return what is registered for a topic, in the order in which Java's table gives it."""
+        """Return what is registered for a topic, in the iteration order of Java's table."""
         with self._lock:
             groups = self._topics.get(topic, {})
             return tuple(groups[group] for group in concurrent_map_order(groups, DEFAULT_CAPACITY))
 
     def of_group(self, group: str) -> tuple[ConsumerFilterData, ...]:
-        """Return what a group has registered."""
+        """Return what a group registered."""
         with self._lock:
             return tuple(groups[group] for groups in self._topics.values() if group in groups)
 
     def bit_map(self, request: DispatchRequest) -> bytes:
-        """Return the map of a message; `DefaultMessageStore.open` takes this as its `filter_bit_map`."""
+        """Return the map of a message; pass this to `DefaultMessageStore.open` as its `filter_bit_map`."""
         return calculate_bit_map(self.of_topic(request.topic), request.properties, self.bloom_filter)
 
     # ---- registering
 
     def register(self, group: str, subscriptions: Iterable[RegisteredSubscription]) -> None:
-        """Take what the consumers of a group subscribe to; it leaves the topics that are not among that."""
+        """Register the subscriptions of a group's consumers; for all other topics the group counts as having left."""
         named = tuple(subscriptions)
         topics = {subscription.data.topic for subscription in named}
         with self._lock:
@@ -120,13 +120,13 @@ class ConsumerFilterManager(ConfigManager):
     ) -> bool:
         """Register an expression of a group (``ConsumerFilterManager.register``, ``FilterDataMapByTopic.register``).
 
-        A version that is not newer than the registered one changes nothing, but a group that has left is back with the
-        same version. A newer one with the same expression keeps the time of the first registration.
+        A version that is not newer than the registered one changes nothing, except that a group that left is active
+        again with the same version. A newer one with the same expression keeps the time of the first registration.
 
         Returns
         -------
         bool
-            False if it is older, by tag, or empty, or does not compile: then what was there is gone, if it is newer.
+            False if it is older, by tag, or empty, or does not compile; one that does not compile removes an older one.
         """
         if expression_type in _TAG_TYPES or not expression:
             return False
@@ -163,7 +163,7 @@ class ConsumerFilterManager(ConfigManager):
         return None
 
     def unregister(self, group: str) -> None:
-        """Note that a group has left, in all topics."""
+        """Record that a group has left, for all topics."""
         with self._lock:
             for data in self.of_group(group):
                 if not data.is_dead:
@@ -184,7 +184,7 @@ class ConsumerFilterManager(ConfigManager):
     # ---- the file
 
     def encode(self) -> JsonObject:
-        """Return what goes into the file; it is cleaned before."""
+        """Return the contents of the file, after `clean`."""
         with self._lock:
             self.clean()
             table: JsonObject = {}
@@ -194,9 +194,9 @@ class ConsumerFilterManager(ConfigManager):
             return {"filterDataByTopic": table}
 
     def decode(self, value: JsonObject, file: str) -> None:
-        """Take the registrations of a file: all groups have left, 30 s ago at most.
+        """Load the registrations of a file, with all groups marked as having left, 30 s ago at most.
 
-        With bits of another filter among them nothing is taken, as if the file were not there.
+        If any have bits of another filter, nothing is loaded, as if the file were missing.
         """
         fields = ConfigFields(value, file).object("filterDataByTopic")
         topics: dict[str, dict[str, ConsumerFilterData]] = {}
@@ -207,7 +207,7 @@ class ConsumerFilterManager(ConfigManager):
         other = next((data for data in found if not self.bloom_filter.is_valid(data.bloom)), None)
         if other is not None:
             note = (
-                f"{file} was passed over: group {other.consumer_group!r} has bits of another filter for "
+                f"{file} was ignored: group {other.consumer_group!r} has bits of another filter for "
                 f"{other.topic!r}; maxErrorRateOfBloomFilter or expectConsumerNumUseFilter has been changed"
             )
             self.notes += (note,)

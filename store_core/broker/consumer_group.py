@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consumers that are connected to a broker, as far as a pull needs to know them."""
+"""The connected consumers of a broker, as far as a pull depends on them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class MessageModel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSubscription:
-    """What a group subscribes to of a topic, as its consumers told by their heartbeats.
+    """A group's subscription to a topic, as reported by its consumers' heartbeats.
 
     Attributes
     ----------
     data : SubscriptionData
     sub_version : int
-        Version; as a rule the time of its making.
+        Version; usually its creation time.
     """
 
     data: SubscriptionData

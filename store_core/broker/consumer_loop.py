@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a queue as a consumer does, in this process: for notebooks, scripts and tests.
+"""Consuming a queue within this process, as a consumer does: for notebooks, scripts and tests.
 
-The messages of a queue, from where the group left off::
+To read the messages of a queue, from where the group left off::
 
     with DefaultMessageStore.open(path, read_only=True) as store:
         for message in follow(store, "billing", "orders", 0):
             print(message.queue_offset, message.body)
 
-Keeping what is consumed, and waiting for more until somebody sets the event::
+To keep the consumed offsets, and wait for more messages until the event is set::
 
     offsets = ConsumerOffsetManager(store.path)
     offsets.load()
@@ -50,7 +50,7 @@ class Waiting:
     Attributes
     ----------
     seconds : float
-        Pause between two looks.
+        Pause between two checks.
     stop : Event
         Set it, from another thread, to end the waiting and the loop.
     clock : Clock
@@ -75,30 +75,30 @@ def follow(  # noqa: PLR0913 -- which queue, from where, and what of it
 ) -> Iterator[MessageExt]:
     """Yield the messages of a queue, one after the other.
 
-    What is gone from the store is passed over, as a consumer does that is told that its offset has moved. Bodies are as
+    Messages deleted from the store are skipped, as by a consumer that is told that its offset has moved. Bodies are as
     stored, and an inner batch is one message.
 
     Parameters
     ----------
     store : ReadableStore
-        E.g. a `DefaultMessageStore`. One that was opened to be read only stands still.
+        E.g. a `DefaultMessageStore`. One opened read-only gets no new messages.
     group, topic : str
     queue_id : int
     begin : int, optional
-        Index of the first message that is wanted. Without it the group goes on where it has left off, by `offsets`, or
-        else begins with the first message that is there.
+        Index of the first message to return. By default the group continues where it left off according to `offsets`,
+        or else begins with the first existing message.
     offsets : ConsumerOffsetManager, optional
-        Gets told what is consumed, and asked for resets. It is not persisted here.
+        Records what is consumed, and supplies resets. It is not persisted here.
     selector : MessageSelector
-        Only messages that it matches are given; tags are compared as text, too.
+        Only matching messages are returned; tags are also compared as text.
     max_msg_nums : int
-        Messages that are got at a time, at most.
+        Most messages to get at a time.
     waiting : Waiting, optional
-        How to wait at the queue's end; without it the messages end there.
+        How to wait at the queue's end; by default the iteration ends there.
 
     Notes
     -----
-    A message counts as consumed once the next one is asked for, so that one whose handling fails is given again.
+    A message counts as consumed once the next one is requested, so one whose handling fails is returned again.
     """
     loop = _Loop(store, group, topic, queue_id, offsets, selector, max_msg_nums)
     loop.position = loop.first_position() if begin is None else begin
@@ -113,7 +113,7 @@ def follow(  # noqa: PLR0913 -- which queue, from where, and what of it
 
 
 class _Loop:
-    """Where a loop stands in its queue."""
+    """The position of a loop in its queue."""
 
     def __init__(  # noqa: PLR0913 -- as `follow`
         self,
@@ -135,14 +135,14 @@ class _Loop:
         self.position = 0
 
     def first_position(self) -> int:
-        """Return where the group has left off, or the first message."""
+        """Return where the group left off, or the first message."""
         offset = NO_OFFSET
         if self._offsets is not None:
             offset = self._offsets.query_offset(self._group, self._topic, self._queue_id)
         return self._store.get_min_offset_in_queue(self._topic, self._queue_id) if offset < 0 else offset
 
     def pull(self) -> GetMessageResult | None:
-        """Get the next messages, behind a reset if there is one; None if the store gives none any more."""
+        """Get the next messages, after applying any reset; None if the store no longer returns any."""
         if self._offsets is not None:
             reset = self._offsets.query_then_erase_reset_offset(self._topic, self._group, self._queue_id)
             self.position = self.position if reset is None else reset
@@ -150,7 +150,7 @@ class _Loop:
         return self._store.get_message(self._group, self._topic, self._queue_id, self.position, self._most, wanted)
 
     def consume(self, result: GetMessageResult) -> Iterator[MessageExt]:
-        """Yield messages; each one is committed when the next is asked for."""
+        """Yield messages; each one is committed when the next is requested."""
         ends = [*result.message_queue_offsets[1:], result.next_begin_offset]
         for message, end in zip(result.messages, ends, strict=True):
             if self._selector.sql is not None or self._selector.tags.is_matched_by_tags(message.tags):
@@ -158,12 +158,12 @@ class _Loop:
             self._move(end)
 
     def pass_over(self, result: GetMessageResult) -> bool:
-        """Go on where the store says; False if there is nothing to go on to."""
+        """Continue where the store says; False if there is nowhere to continue."""
         if result.next_begin_offset == self.position or result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
             return False
         if result.status is not GetMessageStatus.NO_MATCHED_MESSAGE:
             _LOG.warning(
-                "%s of %s, queue %d, at %d: goes on at %d",
+                "%s of %s, queue %d, at %d: continues at %d",
                 result.status.name, self._topic, self._queue_id, self.position, result.next_begin_offset,
             )  # fmt: skip
         self._move(result.next_begin_offset)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each consumer group has consumed each queue."""
+"""Committed offsets: how far each consumer group has consumed each queue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["NO_OFFSET", "TOPIC_GROUP_SEPARATOR", "ConsumerOffsetManager", "topic
 
 TOPIC_GROUP_SEPARATOR: Final = "@"
 NO_OFFSET: Final = -1
-"""The answer where a group has committed nothing."""
+"""The result if a group has committed nothing."""
 
 _LOG: Final = logging.getLogger("store_core")
 _FILE: Final = "consumerOffset.json"
@@ -37,7 +37,7 @@ _TOPICS_CAPACITY: Final = 8
 
 
 def topic_and_group(key: str) -> tuple[str, str] | None:
-    """Take ``topic@group`` apart; None if it is not exactly these two, by Java's ``split``.
+    """Split ``topic@group``; None if Java's ``split`` does not return exactly these two.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def topic_and_group(key: str) -> tuple[str, str] | None:
 class ConsumerOffsetManager(ConfigManager):
     """Committed offsets by topic, group and queue, in ``config/consumerOffset.json`` (``ConsumerOffsetManager``).
 
-    An offset is the index of the next message to consume. Committing may also go back: the client decides. Every method
-    may be called by any thread.
+    An offset is the index of the next message to consume. A commit may also move it back: that is the client's choice.
+    Every method may be called by any thread.
 
     Parameters
     ----------
@@ -61,11 +61,12 @@ class ConsumerOffsetManager(ConfigManager):
     file_system : FileSystem, optional
     clock : Clock, optional
     release : str
-        5.x also writes a data version and which topics a group consumes, keeps pull offsets and server-side resets.
+        5.x also writes a data version and which topics a group consumes, and keeps pull offsets and resets by the
+        server.
     version_step : int
-        After how many commits the data version moves on (``consumerOffsetUpdateVersionStep``).
+        After how many commits the data version advances (``consumerOffsetUpdateVersionStep``).
     uses_reset : bool
-        Whether a reset by the server goes before what was committed (``useServerSideResetOffset``).
+        Whether a reset by the server takes precedence over the committed offset (``useServerSideResetOffset``).
 
     Attributes
     ----------
@@ -94,10 +95,10 @@ class ConsumerOffsetManager(ConfigManager):
         self._reset_offsets: dict[str, dict[int, int]] = {}
         self.data_version = DataVersion(self._clock.now_ms())
 
-    # ---- committing and asking
+    # ---- committing and querying
 
     def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note that a group has consumed a queue up to `offset`; going back is logged, with the client's host.
+        """Record that a group has consumed a queue up to `offset`; moving back is logged, with the client's host.
 
         Raises
         ------
@@ -119,7 +120,7 @@ class ConsumerOffsetManager(ConfigManager):
             )
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Return where a group goes on in a queue, -1 if nothing is known; in 5.x a reset by the server goes first."""
+        """Return where a group continues in a queue, -1 if unknown; in 5.x a reset by the server takes precedence."""
         key = _key(topic, group)
         with self._lock:
             if self._uses_reset and queue_id in self._reset_offsets.get(key, {}):
@@ -128,26 +129,26 @@ class ConsumerOffsetManager(ConfigManager):
             return NO_OFFSET if queues is None else queues.offsets.get(queue_id, NO_OFFSET)
 
     def query_offsets(self, group: str, topic: str) -> Mapping[int, int] | None:
-        """Return what a group has committed for all queues of a topic; None if nothing ever."""
+        """Return the offsets that a group has committed for a topic, by queue; None if it never committed any."""
         with self._lock:
             queues = self._offsets.get(_key(topic, group))
             return None if queues is None else dict(queues.offsets)
 
     def offset_table(self) -> dict[str, dict[int, int]]:
-        """Return a copy of all that was committed: ``topic@group`` to queue to offset."""
+        """Return a copy of all committed offsets: ``topic@group`` to queue to offset."""
         with self._lock:
             return {key: dict(queues.offsets) for key, queues in self._offsets.items()}
 
     # ---- pulling (5.x, in memory only)
 
     def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note up to where a group has pulled a queue, whether it has consumed that or not."""
+        """Record up to where a group has pulled a queue, whether consumed or not."""
         _check(queue_id, offset)
         with self._lock:
             self._pull_offsets.setdefault(_key(topic, group), {})[queue_id] = offset
 
     def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Return up to where a group has pulled a queue, or as `query_offset` if it has not pulled."""
+        """Return up to where a group has pulled a queue; if it has not pulled, the result of `query_offset`."""
         with self._lock:
             pulled = self._pull_offsets.get(_key(topic, group), {}).get(queue_id)
         return self.query_offset(group, topic, queue_id) if pulled is None else pulled
@@ -160,12 +161,12 @@ class ConsumerOffsetManager(ConfigManager):
     # ---- resets by the server (5.x)
 
     def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Let a group go on elsewhere; the next pull is answered with it, whatever was asked for.
+        """Make a group continue elsewhere; its next pull is answered with this offset, whatever it asks for.
 
-        An empty name, a negative queue id or offset are passed over, as in RocketMQ.
+        An empty name, or a negative queue id or offset, is ignored, as in RocketMQ.
         """
         if not topic or not group or queue_id < 0 or offset < 0:
-            _LOG.warning("reset of %r, group %r, queue %d to %d is passed over", topic, group, queue_id, offset)
+            _LOG.warning("reset of %r, group %r, queue %d to %d is ignored", topic, group, queue_id, offset)
             return
         _check(queue_id, offset)
         key = _key(topic, group)
@@ -174,27 +175,27 @@ class ConsumerOffsetManager(ConfigManager):
             self._offsets.setdefault(key, _Queues(DEFAULT_CAPACITY)).offsets[queue_id] = offset
 
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
-        """Return whether a reset waits for the group's next pull."""
+        """Return whether a reset is waiting for the group's next pull."""
         with self._lock:
             return queue_id in self._reset_offsets.get(_key(topic, group), {})
 
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Return a waiting reset, and forget it; None if there is none."""
+        """Return and forget a waiting reset; None if there is none."""
         with self._lock:
             return self._reset_offsets.get(_key(topic, group), {}).pop(queue_id, None)
 
-    # ---- who consumes what
+    # ---- topics and groups
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
-        """Return the topics of which a group has committed something."""
+        """Return the topics for which a group has committed offsets."""
         return {topic for topic, other in self._pairs() if other == group}
 
     def which_group_by_topic(self, topic: str) -> set[str]:
-        """Return the groups that have committed something of a topic."""
+        """Return the groups that have committed offsets for a topic."""
         return {group for other, group in self._pairs() if other == topic}
 
     def clone_offset(self, group: str, new_group: str, topic: str) -> None:
-        """Let a group go on where another one does."""
+        """Make a new group continue where another one is."""
         with self._lock:
             queues = self._offsets.get(_key(topic, group))
             if queues is not None:
@@ -202,11 +203,11 @@ class ConsumerOffsetManager(ConfigManager):
                 self._offsets[_key(topic, new_group)] = copied
 
     def remove_offset(self, group: str) -> None:
-        """Forget a group, in all topics."""
+        """Forget a group, for all topics."""
         self._remove(lambda pair: pair[1] == group, everywhere=True)
 
     def clean_offset_by_topic(self, topic: str) -> None:
-        """Forget what groups have committed of a topic."""
+        """Forget the offsets of all groups for a topic."""
         self._remove(lambda pair: pair[0] == topic, everywhere=False)
 
     def _remove(self, is_gone: Callable[[tuple[str, str]], bool], *, everywhere: bool) -> None:
@@ -226,7 +227,7 @@ class ConsumerOffsetManager(ConfigManager):
     # ---- the file
 
     def encode(self) -> JsonObject:
-        """Return what goes into the file: in 4.x the offsets alone."""
+        """Return the contents of the file: in 4.x the offsets alone."""
         table: JsonObject = {}
         with self._lock:
             for key in concurrent_map_order(self._offsets, self._capacity):
@@ -247,7 +248,7 @@ class ConsumerOffsetManager(ConfigManager):
         return {group: _hash_order(topics_of[group], _TOPICS_CAPACITY) for group in groups}
 
     def decode(self, value: JsonObject, file: str) -> None:
-        """Take the offsets of a file; ``groupTopicMap`` follows from them and is passed over."""
+        """Read the offsets of a file; ``groupTopicMap`` follows from them and is ignored."""
         fields = ConfigFields(value, file)
         table = {key: queues.offsets() for key, queues in fields.object("offsetTable").objects()}
         version = fields.object("dataVersion")
@@ -259,7 +260,7 @@ class ConsumerOffsetManager(ConfigManager):
 
 
 class _Queues:
-    """What a group has committed of a topic, and the buckets of the Java map that would hold it."""
+    """The offsets of a group for a topic, and the number of buckets of the Java map that would hold them."""
 
     __slots__ = ("capacity", "offsets")
 
@@ -280,7 +281,7 @@ def _check(queue_id: int, offset: int) -> None:
 
 
 def _hash_order(names: list[str], capacity: int) -> tuple[str, ...]:
-    """Put names in the order of a ``HashMap`` of so many buckets at first, which doubles over three quarters."""
+    """Sort names in the order of a ``HashMap`` with this many buckets at first, which doubles over three quarters."""
     while len(names) > capacity * 3 // 4:
         capacity *= 2
     return hash_map_order(tuple(names), capacity)

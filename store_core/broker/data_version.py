@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version by which brokers and name servers tell whether a configuration has changed."""
+"""Version of a configuration, by which brokers and name servers detect changes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["DataVersion"]
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """A state of a configuration (RocketMQ: ``DataVersion``).
+    """Version of a configuration (RocketMQ: ``DataVersion``).
 
     Attributes
     ----------
     timestamp : int
-        When it came to be, ms since 1970.
+        Time of the change, ms since 1970.
     counter : int
-        How many there were before.
+        How many versions preceded this one.
     state_version : int
-        Of the broker in controller mode, else 0 (5.x).
+        The broker's in controller mode, else 0 (5.x).
     """
 
     timestamp: int
@@ -36,14 +36,14 @@ class DataVersion:
 
     @classmethod
     def decode(cls, fields: ConfigFields) -> Self:
-        """Read it; what is missing is 0."""
+        """Decode it; missing members are 0."""
         return cls(fields.integer("timestamp"), fields.integer("counter"), fields.integer("stateVersion"))
 
     def encode(self, release: Release) -> JsonObject:
-        """Write it as a release does: 4.x has no state version."""
+        """Encode it as a release does: 4.x has no state version."""
         state: JsonObject = {"stateVersion": self.state_version} if rules_of(release).has_state_version else {}
         return {"counter": self.counter, **state, "timestamp": self.timestamp}
 
     def next_version(self, now_ms: int, state_version: int = 0) -> DataVersion:
-        """Return the one after it."""
+        """Return the next version."""
         return DataVersion(now_ms, self.counter + 1, state_version)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the delayed messages of each level are delivered."""
+"""Delivery offsets of delayed messages: how far each delay level has been delivered."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _CAPACITY: Final = initial_capacity(32)
 class DelayOffsetTable(ConfigManager):
     """Offsets in the queues of ``SCHEDULE_TOPIC_XXXX`` by delay level, in ``config/delayOffset.json``.
 
-    (RocketMQ: the part of ``ScheduleMessageService`` that is kept.) Level 1 is queue 0. An offset is the index of the
-    next message to deliver.
+    (RocketMQ: the persisted part of ``ScheduleMessageService``.) Level 1 is queue 0. An offset is the index of the next
+    message to deliver.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class DelayOffsetTable(ConfigManager):
     release : str
         5.x also writes a data version.
     version_step : int
-        After how many updates the data version moves on (``delayOffsetUpdateVersionStep``).
+        After how many updates the data version advances (``delayOffsetUpdateVersionStep``).
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class DelayOffsetTable(ConfigManager):
         self.data_version = DataVersion(self._clock.now_ms())
 
     def offset_of(self, level: int) -> int:
-        """Return the index of the next message of a level; 0 if none was ever delivered."""
+        """Return the index of a level's next message; 0 if none was ever delivered."""
         return self._offsets.get(level, 0)
 
     def offset_table(self) -> dict[int, int]:
@@ -77,7 +77,7 @@ class DelayOffsetTable(ConfigManager):
             return dict(self._offsets)
 
     def update_offset(self, level: int, offset: int) -> None:
-        """Note that a level is delivered up to `offset`."""
+        """Record that a level has been delivered up to `offset`."""
         with self._lock:
             self._offsets[level] = offset
             self._updates += 1
@@ -85,14 +85,14 @@ class DelayOffsetTable(ConfigManager):
                 self.data_version = self.data_version.next_version(self._clock.now_ms())
 
     def correct(self, bounds_of: Callable[[int], tuple[int, int] | None]) -> tuple[int, ...]:
-        """Bring every known offset within its queue, and give the levels where that was needed.
+        """Limit every known offset to its queue; return the levels that were changed.
 
         (RocketMQ: ``ScheduleMessageService.correctDelayOffset``.)
 
         Parameters
         ----------
         bounds_of : callable
-            Gives min and max index of a level's queue, or None if there is no such queue.
+            Returns the min and max index of a level's queue, or None if there is no such queue.
         """
         corrected = []
         with self._lock:
@@ -100,13 +100,15 @@ class DelayOffsetTable(ConfigManager):
                 bounds = bounds_of(level)
                 kept = offset if bounds is None else min(max(offset, bounds[0]), bounds[1])
                 if kept != offset:
-                    _LOG.error("delay level %d goes on at %d: %d is outside its queue %s", level, kept, offset, bounds)
+                    _LOG.error(
+                        "delay level %d continues at %d: %d is outside its queue %s", level, kept, offset, bounds
+                    )
                     self._offsets[level] = kept
                     corrected.append(level)
         return tuple(corrected)
 
     def encode(self) -> JsonObject:
-        """Return what goes into the file: in 4.x the offsets alone."""
+        """Return the contents of the file: in 4.x the offsets alone."""
         with self._lock:
             order = concurrent_map_order(self._offsets, _CAPACITY)
             table: JsonObject = {level: self._offsets[level] for level in order}
@@ -115,7 +117,7 @@ class DelayOffsetTable(ConfigManager):
             return {"dataVersion": self.data_version.encode(self._release), "offsetTable": table}
 
     def decode(self, value: JsonObject, file: str) -> None:
-        """Take the offsets of a file, over those that are here already."""
+        """Add the offsets of a file to the existing ones, replacing those of the same level."""
         fields = ConfigFields(value, file)
         offsets = fields.object("offsetTable").offsets()
         version = fields.object("dataVersion")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which messages a consumer of a broker gets: by its subscription, and what the broker has registered of it.
+"""Filters of a broker's consumers: by their subscription, and by the expressions registered with the broker.
 
-Asked twice, as `store_core.format.filter.message_filter.MessageFilter` says. What is not known matches: the client
-compares tags again, and a message too many does less harm than one too few.
+They are applied twice, see `store_core.format.filter.message_filter.MessageFilter`. Whatever is unknown matches: the
+client compares tags again, and a message too many does less harm than one too few.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _BYTE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """What a consumer asks for (RocketMQ: ``SubscriptionData``).
+    """A consumer's subscription to a topic (RocketMQ: ``SubscriptionData``).
 
     Attributes
     ----------
     tags : TagSubscription
-        Of an expression that is not tags, only its text counts.
+        For an expression other than tags, only its text is used.
     expression_type : str
         ``"TAG"``, also if empty, or ``"SQL92"``.
     is_class_filter_mode : bool
@@ -53,12 +53,12 @@ class SubscriptionData:
 
     @classmethod
     def build(cls, topic: str, text: str, expression_type: str = "TAG") -> Self:
-        """Read a subscription as clients send it (RocketMQ: ``FilterAPI.build``).
+        """Parse a subscription as clients send it (RocketMQ: ``FilterAPI.build``).
 
         Raises
         ------
         FilterError
-            If tags are asked for, and there are separators and nothing else; or if an expression is empty.
+            If it is by tag and consists only of separators; or if an expression is empty.
         """
         if expression_type == "TAG":
             return cls(topic, TagSubscription.parse(text))
@@ -68,7 +68,7 @@ class SubscriptionData:
 
     @property
     def is_by_tag(self) -> bool:
-        """Whether it asks for tags."""
+        """Whether it is by tag."""
         return self.expression_type in _TAG_TYPES
 
 
@@ -80,11 +80,11 @@ class ExpressionMessageFilter:
     subscription : SubscriptionData or None
         None matches everything.
     filter_data : ConsumerFilterData or None
-        What is registered of the consumer for this topic. None, or one whose expression does not compile, matches
-        everything: a pull that carries an expression that does not compile is served unfiltered by RocketMQ, and should
-        better be refused with SUBSCRIPTION_PARSE_FAILED before it comes here.
+        The consumer's registration for this topic. None, or one whose expression does not compile, matches everything:
+        RocketMQ serves a pull unfiltered if its expression does not compile; better refuse it earlier with
+        SUBSCRIPTION_PARSE_FAILED.
     bloom_filter : BloomFilter
-        Of the broker.
+        The broker's.
     parser : PropertyParser
         How properties of records are read.
     """
@@ -104,8 +104,8 @@ class ExpressionMessageFilter:
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
         """Report from a queue unit whether the message may match.
 
-        Tags are compared by their hash. An expression is looked up in the extension's map of bits; without one, with
-        one of another length, or if the message is not younger than the registration, it may match.
+        Tags are compared by their hash. An expression is looked up in the extension's bit map; without one, with one of
+        another length, or if the message was not stored after the registration, it may match.
         """
         subscription = self.subscription
         if subscription is None or subscription.is_class_filter_mode:
@@ -122,17 +122,17 @@ class ExpressionMessageFilter:
         return self._bloom_filter.is_hit(data.bloom, ext.bit_map)
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
-        """Report from a record whether the message matches; tags are not looked at again.
+        """Report from a record whether the message matches; tags are not compared again.
 
         Raises
         ------
         CorruptRecordError
-            If the bytes are no record.
+            If the bytes are not a record.
         """
         return self._is_matched(lambda: record_properties(record, self._parser))
 
     def is_matched_by_properties(self, properties: Mapping[str, str]) -> bool:
-        """Report the same from the properties alone, as they are known when a message arrives."""
+        """Report the same from the properties alone, which are known when a message arrives."""
         return self._is_matched(lambda: properties)
 
     def _is_matched(self, properties: Callable[[], Mapping[str, str]]) -> bool:
@@ -145,7 +145,7 @@ class ExpressionMessageFilter:
 class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
     """The filter of a pull if ``filterSupportRetry`` is set (RocketMQ: ``ExpressionForRetryMessageFilter``).
 
-    A message of a ``%RETRY%`` topic is judged by what the group registered for the topic in property RETRY_TOPIC. A
+    A message of a ``%RETRY%`` topic is tested with the group's registration for the topic in property RETRY_TOPIC. A
     message without that property matches; RocketMQ fails on it with a NullPointerException.
 
     Parameters
@@ -153,13 +153,13 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
     subscription, filter_data, bloom_filter, parser
         See `ExpressionMessageFilter`.
     find_filter_data : callable
-        Gives what is registered for a topic and a group, None if nothing is.
+        Returns the registration of a group for a topic, None if there is none.
     release : str
-        Up to 4.9 retries are judged so even if the subscription of the retry topic is by tag; later ones, as nearly all
-        are, match.
+        Up to 4.9 retries are tested this way even if the subscription to the retry topic is by tag; in later releases
+        they match, as nearly all subscriptions to retry topics are by tag.
     """
 
-    def __init__(  # noqa: PLR0913 -- those of the filter, and what retries need
+    def __init__(  # noqa: PLR0913 -- those of the base class, and what retries need
         self,
         subscription: SubscriptionData | None,
         find_filter_data: Callable[[str, str], ConsumerFilterData | None],
@@ -186,7 +186,7 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
         return data is None or _is_true(data, lambda: known)
 
     def _group(self, retry_topic: str) -> str:
-        """Cut the group out of the name of its retry topic; in 5.x also of ``%RETRY%group+topic``."""
+        """Return the group in the name of its retry topic; in 5.x also from ``%RETRY%group+topic``."""
         name = retry_topic.removeprefix(RETRY_PREFIX)
         parts = name.rstrip("+").split("+")
         has_topic = self._features.cuts_group_from_retry_topic and len(parts) == 2  # noqa: PLR2004 -- group and topic

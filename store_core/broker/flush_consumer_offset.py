@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service that brings committed offsets to disk."""
+"""Service that writes committed offsets to disk."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MS: Final = 1000.0
 
 
 class FlushConsumerOffsetService(ServiceThread):
-    """Writes committed offsets to ``config/consumerOffset.json``, as a broker does on a schedule.
+    """Service that writes committed offsets to ``config/consumerOffset.json``, as a broker does on a schedule.
 
-    The first time 10 s after the start, then every ``flushConsumerOffsetInterval``, and once more at the shutdown
-    (RocketMQ, all releases: ``BrokerController``). A crash loses the commits since the last time, and consumers of the
-    group then get those messages once more. A write that fails is reported, and repeated after the next interval.
+    It writes 10 s after the start, then every ``flushConsumerOffsetInterval``, and once more at shutdown (RocketMQ, all
+    releases: ``BrokerController``). A crash loses the commits since the last write, and consumers of the group then get
+    those messages again. A failed write is reported, and repeated after the next interval.
 
-    Nothing is written before the file has been read, so that a broker that failed to start keeps its offsets.
+    Nothing is written before the file has been read, so a broker that failed to start keeps its offsets.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class FlushConsumerOffsetService(ServiceThread):
         ``flushConsumerOffsetInterval``, ms.
     clock : Clock
     on_error : callable, optional
-        Gets each `OSError`, in the service's thread.
+        Called with each `OSError`, in the service's thread.
 
     Raises
     ------
@@ -61,12 +61,12 @@ class FlushConsumerOffsetService(ServiceThread):
         self._due = clock.monotonic() + _FIRST_SECONDS
 
     def start(self) -> None:
-        """Read the file, unless that was done, and start the thread, unless it runs.
+        """Read the file unless it has been read, and start the thread unless it is running.
 
         Raises
         ------
         CorruptRecordError
-            If the file is broken, and its backup, too.
+            If the file and its backup are both broken.
         OSError
             As raised by the system.
         """
@@ -81,14 +81,14 @@ class FlushConsumerOffsetService(ServiceThread):
         self.wait_for_running(max(self._due - self._clock.monotonic(), 0.0))
 
     def run_once(self) -> None:
-        """Write the file if it is time."""
+        """Write the file if it is due."""
         now = self._clock.monotonic()
         if now >= self._due:
             self._due = now + self._interval
             self._persist()
 
     def finish(self) -> None:
-        """Write the file once more."""
+        """Write the file one last time."""
         self._persist()
 
     def _persist(self) -> None:

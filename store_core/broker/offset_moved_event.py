@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The note that a consumer was sent elsewhere, because its offset is not in the queue."""
+"""The event that a pull's offset was moved, because it is not in the queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OffsetMovedEvent:
     consumer_group, topic, broker_name : str
     queue_id : int
     offset_request, offset_new : int
-        What was asked for, and where the consumer is sent.
+        The requested offset, and the one that the consumer is sent to.
     """
 
     consumer_group: str
@@ -40,7 +40,7 @@ class OffsetMovedEvent:
     offset_new: int
 
     def encode(self) -> bytes:
-        """Write it as fastjson writes RocketMQ's class.
+        """Encode it as fastjson encodes RocketMQ's class.
 
         Examples
         --------
@@ -59,16 +59,16 @@ class OffsetMovedEvent:
         return _on_one_line(event).encode()
 
     def to_message(self, broker_host: tuple[str, int], now_ms: int) -> Message:
-        """Make the message that a 4.x broker stores of it (``PullMessageProcessor.generateOffsetMovedEvent``).
+        """Return the message that a 4.x broker stores (``PullMessageProcessor.generateOffsetMovedEvent``).
 
         Parameters
         ----------
         broker_host : tuple of str and int
-            Stands as born host and as store host.
+            Used as born host and as store host.
         now_ms : int
             Born timestamp.
         """
-        # DELAY comes from a call of setDelayTimeLevel(0), and stands between the two in the Java map's history.
+        # DELAY comes from a call of setDelayTimeLevel(0), between the other two in the Java map's history.
         properties = PropertyMap({TAGS: self.consumer_group, DELAY: "0", KEYS: self.consumer_group})
         return Message(
             OFFSET_MOVED_EVENT,

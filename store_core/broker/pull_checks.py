@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker looks at before it serves a pull: who may pull what, and what the consumer has subscribed to."""
+"""Checks of a pull before a broker serves it: permissions and subscription."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SQL92: Final = "SQL92"
 
 @dataclass(frozen=True, slots=True)
 class CheckedPull:
-    """A pull that nothing speaks against.
+    """A pull that passed all checks.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class CheckedPull:
 
 
 class _RefusedError(Exception):
-    """Ends the checks; never leaves this module."""
+    """Ends the checks; caught in this module."""
 
     def __init__(self, code: ResponseCode, remark: str, forbidden: ForbiddenType | None = None) -> None:
         super().__init__(code, remark, forbidden)
@@ -83,7 +83,7 @@ class PullChecks:
     consumers : mapping of str to ConsumerGroupInfo
         Groups with connected consumers; read at each pull, so it may change.
     find_filter_data : callable
-        Gives what is registered for a topic and a group, None if nothing is.
+        Returns the registration of a group for a topic, None if there is none.
     clock : Clock
     bloom_filter : BloomFilter, optional
     """
@@ -111,7 +111,7 @@ class PullChecks:
         self._bloom_filter = bloom_filter
 
     def check(self, request: PullMessageRequest) -> CheckedPull | PullMessageResponse:
-        """Check a pull, and give what it needs; or the answer with which it is refused."""
+        """Check a pull; return what it needs, or the answer that refuses it."""
         try:
             self._check_broker()
             group = self._group(request)
@@ -147,9 +147,9 @@ class PullChecks:
         return group
 
     def _new_group(self, name: str) -> SubscriptionGroupConfig | None:
-        """Make a group, not persisted, if the broker makes unknown ones; one of RocketMQ's own always is.
+        """Create a group, without persisting it, if the broker creates unknown ones; RocketMQ's own are always created.
 
-        RocketMQ: ``SubscriptionGroupManager.findSubscriptionGroupConfig``; 5.x looks at the name first.
+        RocketMQ: ``SubscriptionGroupManager.findSubscriptionGroupConfig``; 5.x validates the name first.
         """
         is_legal = len(name) <= _LONGEST_GROUP and _GROUP_NAME.fullmatch(name) is not None
         may_be_made = self._broker.auto_create_subscription_group or name.startswith(_SYSTEM_GROUP)
@@ -192,7 +192,7 @@ class PullChecks:
         return subscription, data
 
     def _carried(self, request: PullMessageRequest) -> tuple[SubscriptionData, ConsumerFilterData | None]:
-        """Read what the request subscribes to. An expression that does not compile filters nothing, as in RocketMQ."""
+        """Parse the subscription in a request. An expression that does not compile filters nothing, as in RocketMQ."""
         text, kind = request.subscription or "", request.expression_type
         try:
             subscription = SubscriptionData.build(request.topic, text, "TAG" if kind is None else kind)
@@ -213,13 +213,13 @@ class PullChecks:
             if subscription.expression_type == _SQL92:
                 return Sql92Expression(subscription.tags.text, self._release)
         except FilterError as error:
-            _LOG.warning("all messages of %s are given: %s", subscription.topic, error)
+            _LOG.warning("all messages of %s match: %s", subscription.topic, error)
         return None
 
     def _registered(
         self, request: PullMessageRequest, group: SubscriptionGroupConfig
     ) -> tuple[SubscriptionData, ConsumerFilterData | None]:
-        """Find what the group's consumers have told that they subscribe to."""
+        """Return the subscription that the group's consumers reported."""
         name, topic = request.consumer_group, request.topic
         info = self._consumers.get(name)
         if info is None:
@@ -242,7 +242,7 @@ class PullChecks:
         if found.sub_version < request.sub_version:
             raise _RefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
-                f"the subscription is of version {found.sub_version}, the pull of {request.sub_version}",
+                f"the subscription has version {found.sub_version}, the pull {request.sub_version}",
             )
         return found.data, None if found.data.is_by_tag else self._registered_filter(request)
 
@@ -251,12 +251,12 @@ class PullChecks:
         if data is None:
             raise _RefusedError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
-                f"no expression of group {request.consumer_group!r} is registered: it may be wrong",
+                f"group {request.consumer_group!r} has no registered expression; it may have been invalid",
             )
         if data.client_version < request.sub_version:
             raise _RefusedError(
                 ResponseCode.FILTER_DATA_NOT_LATEST,
-                f"the expression is of version {data.client_version}, the pull of {request.sub_version}",
+                f"the expression has version {data.client_version}, the pull {request.sub_version}",
             )
         return data
 

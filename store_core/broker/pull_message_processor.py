@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answering pulls, as a broker does, but in this process: there is no network."""
+"""Processing of pull requests as by a broker, but within this process, without a network."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _MASTER_ID: Final = 0
 
 
 class PullMessageProcessor:
-    """Answers pulls (RocketMQ: ``PullMessageProcessor``, ``DefaultPullMessageResultHandler``).
+    """Answers pull requests (RocketMQ: ``PullMessageProcessor``, ``DefaultPullMessageResultHandler``).
 
-    Left out are: topics whose queues are spread over brokers (static topics), offsets of broadcasting consumers kept by
-    the broker, flow control of cold data, hooks and statistics.
+    Not supported: topics whose queues are spread over brokers (static topics), offsets of broadcasting consumers kept
+    by the broker, flow control of cold data, hooks and statistics.
 
     Parameters
     ----------
     store : ServedStore
-        Its configuration says which release is followed, and what the broker's role is.
+        Its configuration determines the release to follow, and the broker's role.
     broker : BrokerConfig
     checks : PullChecks
     offsets : ConsumerOffsetManager
     hold_service : PullRequestHoldService
-        Keeps pulls that wait for messages.
+        Holds pulls that wait for messages.
     clock : Clock
     min_broker_id_in_group : int, optional
-        In a broker container of 5.x: the smallest id among the brokers of this name that are alive, 0 if the master is.
-        A broker by itself takes its own id for it (5.3.3: ``BrokerController.getMinBrokerIdInGroup``).
+        In a broker container of 5.x: the smallest id among the running brokers of this name, 0 if the master runs. By
+        default the broker's own id, as for a single broker (5.3.3: ``BrokerController.getMinBrokerIdInGroup``).
     """
 
     def __init__(  # noqa: PLR0913 -- what a broker is made of
@@ -73,7 +73,7 @@ class PullMessageProcessor:
 
     @property
     def rejects_requests(self) -> bool:
-        """Whether a 5.x broker does not even look at pulls, and answers SYSTEM_BUSY: a slave not meant to be read."""
+        """Whether a 5.x broker answers all pulls with SYSTEM_BUSY unread: a slave that may not be read does."""
         return self._features.rejects_pulls_on_unread_slave and self._is_slave and not self._broker.slave_read_enable
 
     def process_request(
@@ -83,15 +83,15 @@ class PullMessageProcessor:
         client_host: str = "",
         on_response: Callable[[PullMessageResponse], object] | None = None,
     ) -> PullMessageResponse | None:
-        """Answer a pull, or let it wait.
+        """Answer a pull, or make it wait.
 
         Parameters
         ----------
         request : PullMessageRequest
         client_host : str
-            Who asks; for the log.
+            The requesting client; for the log.
         on_response : callable, optional
-            Gets the answer of a pull that had to wait. Without it none waits, whatever its flags say.
+            Called with the answer of a pull that had to wait. Without it no pull waits, whatever its flags say.
 
         Returns
         -------
@@ -100,9 +100,9 @@ class PullMessageProcessor:
 
         Notes
         -----
-        The steps: 1. check permissions and subscription; 2. get messages, or serve a reset of the offset; 3. keep the
+        The steps: 1. check permissions and subscription; 2. get messages, or apply a reset of the offset; 3. store the
         offset that the request commits; 4. wait, if there are none and the request may; or note that the offset was
-        moved. When its waiting ends, a pull is processed anew: then it neither waits nor commits.
+        moved. When its wait ends, a pull is processed again, and then neither waits nor commits.
         """
         if on_response is None:
             return self._process(request, client_host, None, is_first=True)
@@ -153,7 +153,7 @@ class PullMessageProcessor:
         )
 
     def _reset(self, topic: str, queue_id: int, offset: int) -> GetMessageResult:
-        """Send the consumer where the server wants it, instead of giving messages."""
+        """Send the consumer to the server's offset instead of returning messages."""
         return GetMessageResult(
             GetMessageStatus.OFFSET_RESET,
             offset,
@@ -165,7 +165,7 @@ class PullMessageProcessor:
     def _commit(
         self, request: PullMessageRequest, client_host: str, result: GetMessageResult | None, *, is_first: bool
     ) -> None:
-        """Keep what the group has consumed, if the request says so; 4.x on masters only."""
+        """Store the group's consumed offset, if the request asks for it; 4.x on masters only."""
         group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
         if self._features.keeps_pull_offsets and result is not None:
             self._offsets.commit_pull_offset(group, topic, queue_id, result.next_begin_offset)
@@ -199,7 +199,7 @@ class PullMessageProcessor:
         return response
 
     def _suggested_broker(self, result: GetMessageResult, checked: CheckedPull) -> int:
-        """Say where to pull next: where slaves may be read, as the group is configured."""
+        """Return the broker to pull from next: as configured for the group, if slaves may be read."""
         if not self._broker.slave_read_enable or self._is_in_container:
             return _MASTER_ID
         if result.suggest_pulling_from_slave:
@@ -207,10 +207,10 @@ class PullMessageProcessor:
         return checked.group.broker_id
 
     def _redirect_to_master(self, response: PullMessageResponse, result: GetMessageResult) -> None:
-        """Send consumers that keep up from a slave back to the master, if that is known to be alive (5.x).
+        """Send consumers that keep up from a slave back to the master, if it is known to be running (5.x).
 
-        In 4.x a slave that is not meant to be read sets PULL_RETRY_IMMEDIATELY, too, but every status of a get then
-        overwrites it: such a slave answers as a master does.
+        In 4.x a slave that may not be read sets PULL_RETRY_IMMEDIATELY, too, but every status of a get overwrites it:
+        such a slave answers as a master does.
         """
         is_at_home = self._broker.broker_id == _MASTER_ID or result.suggest_pulling_from_slave
         if is_at_home or self.min_broker_id_in_group != _MASTER_ID:
@@ -222,7 +222,7 @@ class PullMessageProcessor:
     def _note_moved_offset(
         self, request: PullMessageRequest, response: PullMessageResponse, checked: CheckedPull
     ) -> None:
-        """Say that a consumer is sent elsewhere: 4.x stores an event; a slave that moves no offsets lets it retry."""
+        """Report that a consumer is sent elsewhere: 4.x stores an event; a slave that moves no offsets has it retry."""
         if self._is_slave and not self._config.offset_check_in_slave:
             response.suggest_which_broker_id = checked.group.broker_id
             response.code = ResponseCode.PULL_RETRY_IMMEDIATELY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a consumer asks a broker for, and what it gets."""
+"""Pull requests of consumers, and the broker's answers."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ class PullSysFlag(IntFlag):
     """Bits of a pull's ``sysFlag`` (RocketMQ: ``PullSysFlag``)."""
 
     COMMIT_OFFSET = 0x1
-    """`commit_offset` is to be kept."""
+    """`commit_offset` is to be stored."""
     SUSPEND = 0x2
     """The broker may wait for messages before it answers."""
     SUBSCRIPTION = 0x4
-    """The request says itself what it subscribes to."""
+    """The request carries its own subscription."""
     CLASS_FILTER = 0x8
-    """A filter server was to decide (until 4.8); brokers do not look at it."""
+    """A filter server was to decide (until 4.8); brokers ignore it."""
     LITE_PULL_MESSAGE = 0x10
-    """The consumer is a lite one (4.6 and later); brokers do not look at it."""
+    """The consumer is a lite one (4.6 and later); brokers ignore it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullMessageRequest:
-    """A pull (RocketMQ: ``PullMessageRequestHeader``).
+    """A pull request (RocketMQ: ``PullMessageRequestHeader``).
 
     Attributes
     ----------
     consumer_group, topic : str
     queue_id : int
     queue_offset : int
-        Index of the first message that is wanted.
+        Index of the first message to return.
     max_msg_nums : int
-        At most so many messages.
+        Most messages to return.
     sys_flag : int
         Bits of `PullSysFlag`.
     commit_offset : int
-        What the group has consumed of the queue: the index behind it.
+        The group's consumed offset in the queue: the index after the last consumed message.
     suspend_timeout_millis : int
-        ms that the broker may wait for messages.
+        How long the broker may wait for messages, ms.
     subscription, expression_type : str or None
-        What is subscribed to, if the flag says that the request carries it: tags, or an expression of a type.
+        The subscription, if the flag says that the request carries it: tags, or an expression and its type.
     sub_version : int
-        Version of the subscription; as a rule the time of its making.
+        Version of the subscription; usually its creation time.
     """
 
     consumer_group: str
@@ -82,17 +82,17 @@ class PullMessageResponse:
     remark : str
         Name of the `GetMessageStatus`, or why the request was refused.
     next_begin_offset : int
-        Where the next pull should begin; 0, as the other numbers, if the request was refused.
+        Where the next pull should begin; 0, like the other numbers, if the request was refused.
     min_offset, max_offset : int
         Of the queue.
     suggest_which_broker_id : int
-        Where the next pull should go; 0 is the master.
+        Broker for the next pull; 0 is the master.
     topic_sys_flag, group_sys_flag : int
         5.x; 0 in 4.x.
     forbidden_type : ForbiddenType or None
-        5.x: who forbids it.
+        5.x: why it is forbidden.
     result : GetMessageResult or None
-        What was got; None if the request was refused.
+        The result of the get; None if the request was refused.
     """
 
     code: ResponseCode
@@ -108,21 +108,21 @@ class PullMessageResponse:
 
     @property
     def message_buffers(self) -> list[memoryview]:
-        """The records, whole and not copied; none unless the code is SUCCESS."""
+        """The records, whole and without copying; none unless the code is SUCCESS."""
         found = self.result is not None and self.code is ResponseCode.SUCCESS
         return self.result.message_buffers if self.result is not None and found else []
 
     @property
     def body(self) -> bytes:
-        """The bytes that a client would get: the records one behind the other, as the log holds them."""
+        """The bytes that a client would receive: the records one after the other, as the log holds them."""
         return b"".join(self.message_buffers)
 
     @property
     def messages(self) -> list[MessageExt]:
-        """The records decoded; bodies are not checked."""
+        """The decoded records; bodies are not checked."""
         return self.result.messages if self.result is not None and self.message_buffers else []
 
     @property
     def status(self) -> GetMessageStatus | None:
-        """How the get ended; None if the request was refused."""
+        """The outcome of the get; None if the request was refused."""
         return None if self.result is None else self.result.status

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulls that wait for messages."""
+"""Service that holds pulls which wait for messages."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _QueueKey: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A pull that waits (RocketMQ: ``PullRequest`` of the broker).
+    """A waiting pull (RocketMQ: ``PullRequest`` of the broker).
 
     Attributes
     ----------
     request : PullMessageRequest
     message_filter : ExpressionMessageFilter
-        Messages that it leaves out do not end the waiting.
+        Messages that it excludes do not end the wait.
     deadline : float
-        When it has waited long enough, by the monotonic clock.
+        When the wait ends at the latest, by the monotonic clock.
     answer : callable
-        Processes the request once more, and gives the answer to whoever asked.
+        Processes the request again, and delivers the answer.
     """
 
     request: PullMessageRequest
@@ -50,7 +50,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """What is known of a message that has come; nothing but the queue's end if the service looks by itself."""
+    """What is known of a new message; only the queue's end if the service checks on its own."""
 
     max_offset: int
     tags_code: int | None = None
@@ -60,11 +60,11 @@ class _Arrival:
 
 
 class PullRequestHoldService(ServiceThread):
-    """Keeps pulls until there are messages for them, or their time is up (RocketMQ: ``PullRequestHoldService``).
+    """Holds pulls until there are messages for them, or their time is up (RocketMQ: ``PullRequestHoldService``).
 
-    A pull that waits is looked at when a message arrives in its queue, and besides every 5 s, or, if long polling is
-    off, every ``shortPollingTimeMills``. So one whose time is up waits up to 5 s longer; and if a message comes between
-    the look into the queue and the waiting, it is noticed after 5 s: both as in RocketMQ.
+    A waiting pull is checked when a message arrives in its queue, and also every 5 s or, if long polling is off, every
+    ``shortPollingTimeMills``. So one whose time is up waits up to 5 s longer, and a message that comes between the read
+    of the queue and the start of the wait is noticed after up to 5 s: both as in RocketMQ.
 
     It is a `MessageArrivingListener`: add it to the listeners of a store's `reput_message_service`.
 
@@ -74,8 +74,8 @@ class PullRequestHoldService(ServiceThread):
     broker : BrokerConfig
     clock : Clock
     execute : callable, optional
-        Runs what a pull that is woken up has to do, e.g. ``ThreadPoolExecutor.submit``; without it the thread that
-        notices does, and that may be the one which dispatches messages.
+        Runs the processing of a pull that is woken up, e.g. ``ThreadPoolExecutor.submit``; by default it runs in the
+        thread that wakes it, which may be the one that dispatches messages.
     on_error : callable, optional
     """
 
@@ -96,18 +96,18 @@ class PullRequestHoldService(ServiceThread):
         self._held: dict[_QueueKey, list[PullRequest]] = {}
 
     def __len__(self) -> int:
-        """Count the pulls that wait."""
+        """Count the waiting pulls."""
         with self._lock:
             return sum(map(len, self._held.values()))
 
     def pause(self) -> None:
-        """Wait until the pulls are looked at again."""
+        """Wait until the next check of the pulls."""
         broker = self._broker
         seconds = _LONG_POLLING_SECONDS if broker.long_polling_enable else broker.short_polling_time_mills / 1000
         self.wait_for_running(seconds)
 
     def run_once(self) -> None:
-        """Look at all pulls (``checkHoldRequest``)."""
+        """Check all pulls (``checkHoldRequest``)."""
         with self._lock:
             queues = tuple(self._held)
         for topic, queue_id in queues:
@@ -120,7 +120,7 @@ class PullRequestHoldService(ServiceThread):
         timeout_millis: int,
         answer: Callable[[], object],
     ) -> None:
-        """Let a pull wait, at most `timeout_millis` ms and until the pulls are looked at then."""
+        """Make a pull wait, until `timeout_millis` ms have passed and the next check comes."""
         held = PullRequest(request, message_filter, self._clock.monotonic() + timeout_millis / 1000, answer)
         with self._lock:
             self._held.setdefault((request.topic, request.queue_id), []).append(held)
@@ -135,29 +135,29 @@ class PullRequestHoldService(ServiceThread):
         filter_bit_map: bytes = b"",
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Wake up the pulls that a message is for.
+        """Wake up the pulls that match a new message.
 
         Parameters
         ----------
         topic : str
         queue_id : int
         max_offset : int
-            Index behind the message.
+            Index after the message.
         tags_code : int or None
-            None if nothing is known of the message; then every pull before `max_offset` is woken up.
+            None if nothing is known of the message; then every pull for a lower offset than `max_offset` is woken up.
         msg_store_time : int
             Ms since 1970.
         filter_bit_map : bytes
             Of the queue's extension.
         properties : mapping of str to str, optional
-            Without them a message that expressions do not rule out by the map counts as matching.
+            Without them a message that expressions do not exclude by the map counts as matching.
         """
         self._look(topic, queue_id, _Arrival(max_offset, tags_code, msg_store_time, filter_bit_map, properties))
 
     arriving = notify_message_arriving
 
     def notify_master_online(self) -> None:
-        """Wake up all pulls: the master is there again (5.x)."""
+        """Wake up all pulls: the master is back (5.x)."""
         with self._lock:
             held, self._held = self._held, {}
         for requests in held.values():
@@ -165,7 +165,7 @@ class PullRequestHoldService(ServiceThread):
                 self._wake(request)
 
     def _look(self, topic: str, queue_id: int, arrival: _Arrival) -> None:
-        """Look at the pulls of a queue; those that stay come behind what was added meanwhile, as in RocketMQ."""
+        """Check the pulls of a queue; those that stay come after any added meanwhile, as in RocketMQ."""
         key = (topic, queue_id)
         with self._lock:
             requests = self._held.pop(key, [])
@@ -175,7 +175,7 @@ class PullRequestHoldService(ServiceThread):
                 self._held.setdefault(key, []).extend(waiting)
 
     def _is_over(self, held: PullRequest, arrival: _Arrival) -> bool:
-        """Wake a pull up if its message has come, or its time."""
+        """Wake a pull up if its message has come, or its time is up; return whether it did."""
         wanted = held.request
         newest = arrival.max_offset
         if newest <= wanted.queue_offset:
@@ -201,7 +201,7 @@ class PullRequestHoldService(ServiceThread):
 
 
 def _matches(message_filter: ExpressionMessageFilter, arrival: _Arrival) -> bool:
-    """Return whether a message may be for a pull; by the map of bits, and again by its properties if they are there."""
+    """Return whether a message may be for a pull: by the bit map, then by its properties if they are known."""
     if not message_filter.is_matched_by_consume_queue(arrival.tags_code, arrival):
         return False
     return arrival.properties is None or message_filter.is_matched_by_properties(arrival.properties)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker needs of a store that it serves."""
+"""Interfaces of the stores that a broker serves."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["ReadableStore", "ServedStore"]
 
 
 class ReadableStore(Protocol):
-    """A store that consumers can be served from; `DefaultMessageStore` is one, whether opened for writing or not."""
+    """A store that can serve consumers; `DefaultMessageStore` is one, whether opened for writing or not."""
 
     @property
     def config(self) -> MessageStoreConfig:
-        """How it behaves."""
+        """The store's configuration."""
         ...
 
     def get_message(  # noqa: PLR0913 -- RocketMQ's own
@@ -33,7 +33,7 @@ class ReadableStore(Protocol):
         message_filter: MessageFilter | None = None,
         /,
     ) -> GetMessageResult | None:
-        """Get messages of a queue; None if the store is shut down, or not readable."""
+        """Get messages of a queue; None if the store is shut down or not readable."""
         ...
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
@@ -41,12 +41,12 @@ class ReadableStore(Protocol):
         ...
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
-        """Return the index behind the last message of a queue."""
+        """Return the index after the last message of a queue."""
         ...
 
 
 class ServedStore(ReadableStore, Protocol):
-    """A store that takes messages, too."""
+    """A store that also accepts messages."""
 
     def put_message(self, message: Message, /) -> PutMessageResult:
         """Put a message."""

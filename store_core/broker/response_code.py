@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker answers a consumer, as a number."""
+"""Response codes of a broker's answers to a consumer."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class ResponseCode(IntEnum):
 
     @classmethod
     def of_status(cls, status: GetMessageStatus, queue_offset: int) -> ResponseCode:
-        """Return the answer to a get that ended so.
+        """Return the code for the outcome of a get.
 
         Parameters
         ----------
         status : GetMessageStatus
         queue_offset : int
-            What was asked for: in a queue without messages only 0 can be waited at.
+            The offset that was asked for: in a queue without messages, only a pull at 0 can wait.
         """
         if status in _WITHOUT_QUEUE:
             return cls.PULL_OFFSET_MOVED if queue_offset != 0 else cls.PULL_NOT_FOUND
@@ -50,7 +50,7 @@ class ResponseCode(IntEnum):
 
 
 class ForbiddenType(IntEnum):
-    """Who forbids a pull that is answered with NO_PERMISSION; 5.x tells it (RocketMQ: ``ForbiddenType``)."""
+    """The reason why a pull is answered with NO_PERMISSION; sent by 5.x (RocketMQ: ``ForbiddenType``)."""
 
     BROKER_FORBIDDEN = 1
     GROUP_FORBIDDEN = 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delivery of delayed messages."""
+"""Delivery of delayed messages, when they are due."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ _I32_LIMIT: Final = 1 << 31
 _FIRST_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.1
 _PERIOD_SECONDS: Final = 10.0
-"""Pause of a level after an exception, and, in 4.3, after a put that failed; also until the first persisting."""
+"""Pause of a level after an exception, and, in 4.3, a failed put; also the time until the first persisting."""
 
 
 class DelayingStore(Protocol):
-    """What delivery needs of a store; `DefaultMessageStore` is one."""
+    """What delivery needs of a store; `DefaultMessageStore` satisfies it."""
 
     @property
     def config(self) -> MessageStoreConfig:
-        """How it behaves."""
+        """The store's configuration."""
         ...
 
     @property
     def consume_queue_store(self) -> ConsumeQueueStore:
-        """Its queues."""
+        """The store's queues."""
         ...
 
     def look_message_by_offset(self, physical_offset: int, /) -> MessageExt | None:
@@ -74,15 +74,16 @@ class DelayingStore(Protocol):
 
 
 def message_time_up(message: MessageExt, release: str) -> Message:
-    """Make the copy of a delayed message that is put into its real topic (``messageTimeUp``).
+    """Return the copy of a delayed message that is put into its real topic (``messageTimeUp``).
 
-    Its string of properties is made while DELAY is still among them, so the record has DELAY, REAL_TOPIC and REAL_QID;
-    only the map that the store looks at lacks DELAY. Who reads the delay from the string would delay it for ever.
+    Its property string is made while DELAY is still among the properties, so the record has DELAY, REAL_TOPIC and
+    REAL_QID; only the map that the store reads lacks DELAY. Code that read the delay from the string would delay the
+    message for ever.
 
     Raises
     ------
     ValueError
-        If the message does not say where it belongs.
+        If the message does not name its real topic and queue.
     """
     features = rules_of(release)
     properties = PropertyMap(message.properties, features.decoded_properties_capacity)
@@ -115,7 +116,7 @@ def _host(text: str) -> tuple[str, int]:
 
 @dataclass(slots=True)
 class _Level:
-    """A delay level: where delivery stands in its queue, and when it is looked at next, by the monotonic clock."""
+    """A delay level: its delivery position in its queue, and when to check it next, by the monotonic clock."""
 
     number: int
     delay_ms: int
@@ -123,21 +124,21 @@ class _Level:
     due: float = 0.0
 
     def deliver_time(self, tags_code: int, now: int) -> int:
-        """Return when a message is due, ms: no further ahead than the level's delay (``correctDeliverTimestamp``)."""
+        """Return when a message is due, ms: at most the level's delay from now (``correctDeliverTimestamp``)."""
         return now if tags_code > now + self.delay_ms else tags_code
 
 
 class ScheduleMessageService(ServiceThread):
-    """Puts delayed messages into their topics when their time has come (RocketMQ: ``ScheduleMessageService``).
+    """Service that puts delayed messages into their topics when they are due (RocketMQ: ``ScheduleMessageService``).
 
-    Each level is looked at every 100 ms, from 1 s after the start on. Its queue gives the times at which messages are
-    due; the message at its head holds up those behind it. Offsets are kept in ``config/delayOffset.json``: every
-    ``flushDelayOffsetInterval``, and at the shutdown (4.3 does not do that, and delivers twice what it delivered last).
-    A message is delivered at least once: a crash repeats what was not persisted.
+    Each level is checked every 100 ms, beginning 1 s after the start. Its queue holds the times at which messages are
+    due; the message at its head holds up those after it. Offsets are kept in ``config/delayOffset.json``: they are
+    written every ``flushDelayOffsetInterval``, and at shutdown (4.3 does not do the latter, and delivers its last
+    messages twice). A message is delivered at least once: a crash repeats what was not persisted.
 
-    A put that fails is tried again, and holds the level up: after 100 ms, in 4.3 after 10 s. A message that does not
-    say where it belongs is dropped (4.9 tries it again for ever). One with an empty body is delivered; RocketMQ 5.3.3
-    reads it as one without any, refuses it, and so never gets past it.
+    A failed put is tried again, and holds the level up: after 100 ms, in 4.3 after 10 s. A message that does not name
+    its real topic is dropped (4.9 tries it again for ever). One with an empty body is delivered; RocketMQ 5.3.3 reads
+    it as one without any, refuses it, and so never gets past it.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ class ScheduleMessageService(ServiceThread):
     offsets : DelayOffsetTable
     clock : Clock, optional
     on_error : callable, optional
-        Gets each `OSError`; the level then rests for 10 s.
+        Called with each `OSError`; the level then pauses for 10 s.
     """
 
     def __init__(
@@ -165,12 +166,12 @@ class ScheduleMessageService(ServiceThread):
         self._is_loaded = False
 
     def load(self) -> None:
-        """Read the offsets, bring them within their queues (4.9 and later), and set the time of the first look.
+        """Read the offsets, limit them to their queues (4.9 and later), and schedule the first check.
 
         Raises
         ------
         CorruptRecordError
-            If the file is broken, and its backup, too.
+            If the file and its backup are both broken.
         OSError
             As raised by the system.
         """
@@ -192,18 +193,18 @@ class ScheduleMessageService(ServiceThread):
         return self._store.consume_queue_store.get(SCHEDULE_TOPIC, number - 1)
 
     def start(self) -> None:
-        """Read the offsets, and start the thread, unless it runs."""
+        """Read the offsets, and start the thread unless it is running."""
         if not self.is_running:
             self.load()
         super().start()
 
     def pause(self) -> None:
-        """Wait until a level is to be looked at."""
+        """Wait until a level has to be checked."""
         earliest = min((level.due for level in self._levels), default=self._persist_due)
         self.wait_for_running(max(min(earliest, self._persist_due) - self._clock.monotonic(), 0.0))
 
     def run_once(self) -> None:
-        """Look at the levels that it is time for, and persist the offsets if that is due."""
+        """Check the levels that are due, and persist the offsets if that is due."""
         if not self._is_loaded:
             self.load()
         for level in self._levels:
@@ -219,7 +220,7 @@ class ScheduleMessageService(ServiceThread):
             self._offsets.persist()
 
     def _look(self, level: _Level) -> float:
-        """Deliver what is due of a level, and give the seconds until the next look."""
+        """Deliver a level's due messages; return the seconds until its next check."""
         try:
             queue = self._queue(level.number)
             if queue is None:
@@ -234,16 +235,16 @@ class ScheduleMessageService(ServiceThread):
             return _PERIOD_SECONDS
 
     def _go_back(self, level: _Level, queue: AnyQueue) -> None:
-        """Move an offset without a unit to the queue's first or, if the release does so, to its last."""
+        """Move an offset without a unit to the queue's first index or, if the release does so, its last."""
         smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
         largest = largest if self._features.goes_back_to_last_delayed else max(level.offset, smallest)
         within = min(max(level.offset, smallest), max(largest, smallest))
         if within != level.offset:
-            _LOG.error("delay level %d has no message %d: it goes on at %d", level.number, level.offset, within)
+            _LOG.error("delay level %d has no message %d: it continues at %d", level.number, level.offset, within)
             level.offset = within
 
     def _deliver(self, level: _Level, units: Iterator[QueueUnit]) -> float:
-        """Deliver messages until one is not due yet, or can't be put, or the queue's file ends."""
+        """Deliver messages until one is not due yet or can't be put, or the queue's file ends."""
         for unit in units:
             if self._stopped.is_set():
                 break
@@ -262,21 +263,21 @@ class ScheduleMessageService(ServiceThread):
         return _POLL_SECONDS
 
     def _message(self, unit: QueueUnit) -> MessageExt | None:
-        """Read a message; None if there is none, or nobody can read it: it is passed over then."""
+        """Read a message; None, so that it is skipped, if there is none or it can't be read."""
         try:
             return self._store.look_message_by_offset(unit.physical_offset)
         except CorruptRecordError as error:
-            _LOG.error("a delayed message is passed over: %s", error)
+            _LOG.error("a delayed message is skipped: %s", error)
             return None
 
     def _tags_code(self, level: _Level, unit: QueueUnit, message: MessageExt | None) -> int:
-        """Return when a message is due, ms; worked out anew if it stood in an extension that is lost."""
+        """Return when a message is due, ms; recomputed if that was stored in an extension that is lost."""
         if unit.tags_code is not None:
             return unit.tags_code
         return (-1 if message is None else message.store_timestamp) + level.delay_ms
 
     def _put(self, level: _Level, message: MessageExt) -> bool:
-        """Put a copy, unless nobody can; False if it is to be tried again."""
+        """Put a copy, unless that can never succeed; False if it has to be tried again."""
         try:
             copy = message_time_up(message, self._release)
         except ValueError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consumer groups that a broker knows."""
+"""The consumer groups of a broker, and the file they are kept in."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NAMES: Final = _SINCE_5 | {
     "retryQueueNums",
     "whichBrokerWhenConsumeSlowly",
 }
-"""Members of the file; each is the field of that name."""
+"""Members of the file; each maps to the field of that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,15 @@ class SubscriptionGroupConfig:
     group_name : str
     consume_enable, consume_from_min_enable, consume_broadcast_enable, consume_message_orderly : bool
     retry_queue_nums, retry_max_times : int
-        Queues of the group's retry topic, and how often a message is tried again.
+        Number of queues of the group's retry topic, and how often a message is retried.
     broker_id, which_broker_when_consume_slowly : int
-        Where consumers are sent: as a rule, and when they ask for what is no longer in memory.
+        Brokers that consumers are sent to: normally, and when they ask for messages no longer in memory.
     consume_timeout_minute : int
         Minutes (5.x).
     group_retry_policy : mapping
-        As it stands in the file (5.x).
+        As in the file (5.x).
     others : mapping
-        Further members of the file, e.g. ``subscriptionDataSet``; they are written again.
+        Further members of the file, e.g. ``subscriptionDataSet``; they are preserved on writing.
     """
 
     group_name: str
@@ -86,12 +86,12 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def decode(cls, fields: ConfigFields, key: str) -> Self:
-        """Read a group; one without a name has the key it stands under.
+        """Decode a group; one without a name gets its key in the file as its name.
 
         Raises
         ------
         CorruptRecordError
-            If a member is of another kind than it has to be.
+            If a member has the wrong type.
         """
         return cls(
             group_name=fields.text("groupName", key),
@@ -112,7 +112,7 @@ class SubscriptionGroupConfig:
         )
 
     def encode(self, release: Release) -> JsonObject:
-        """Write it as a release does, members by name."""
+        """Encode it as a release does, members by name."""
         names = _NAMES if rules_of(release).has_group_attributes else _NAMES - _SINCE_5
         members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
         if "attributes" in names:
@@ -125,7 +125,7 @@ class SubscriptionGroupConfig:
 class SubscriptionGroupManager(ConfigManager):
     """Consumer groups by name, in ``config/subscriptionGroup.json`` (RocketMQ: ``SubscriptionGroupManager``).
 
-    The groups that a broker makes by itself at its start are not added: a table that was not loaded is empty.
+    Groups that a broker creates at its start are not added: a table that was not loaded is empty.
 
     Parameters
     ----------
@@ -154,22 +154,22 @@ class SubscriptionGroupManager(ConfigManager):
         self.data_version = DataVersion(self._clock.now_ms())
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return a group; None if it is not known."""
+        """Return a group; None if it is unknown."""
         return self._groups.get(group)
 
     def groups(self) -> tuple[str, ...]:
-        """Return the names of all groups, in the order in which Java's table gives them."""
+        """Return the names of all groups, in the iteration order of Java's table."""
         with self._lock:
             return tuple(concurrent_map_order(self._groups, _CAPACITY))
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
-        """Add a group, or replace it; the data version moves on. `persist` brings it to disk."""
+        """Add or replace a group, and advance the data version. `persist` writes it to disk."""
         with self._lock:
             self._groups[config.group_name] = config
             self._next_version()
 
     def delete_subscription_group_config(self, group: str) -> bool:
-        """Take a group out, and what it is forbidden; say whether it was there."""
+        """Delete a group and its forbidden bits; return whether it existed."""
         with self._lock:
             self._forbidden.pop(group, None)
             if self._groups.pop(group, None) is None:
@@ -178,7 +178,7 @@ class SubscriptionGroupManager(ConfigManager):
             return True
 
     def disable_consume(self, group: str) -> None:
-        """Let a group consume no more, if it is known."""
+        """Stop a group from consuming, if it is known."""
         with self._lock:
             config = self._groups.get(group)
             if config is not None:
@@ -186,19 +186,19 @@ class SubscriptionGroupManager(ConfigManager):
                 self._next_version()
 
     def forbidden(self, group: str, topic: str) -> int:
-        """Return the bits of what a group is forbidden with a topic (5.x), by the positions of ``PermName``."""
+        """Return the bits of what a group may not do with a topic (5.x), by the positions of ``PermName``."""
         with self._lock:
             return max(self._forbidden.get(group, {}).get(topic, 0), 0)
 
     def is_read_forbidden(self, group: str, topic: str) -> bool:
-        """Whether a group may not pull a topic (5.x)."""
+        """Return whether a group may not pull from a topic (5.x)."""
         return bool(self.forbidden(group, topic) & _READ_BIT)
 
     def _next_version(self) -> None:
         self.data_version = self.data_version.next_version(self._clock.now_ms())
 
     def encode(self) -> JsonObject:
-        """Return what goes into the file."""
+        """Return the contents of the file."""
         with self._lock:
             order = concurrent_map_order(self._groups, _CAPACITY)
             table: JsonObject = {name: self._groups[name].encode(self._release) for name in order}
@@ -212,7 +212,7 @@ class SubscriptionGroupManager(ConfigManager):
             return {"dataVersion": version, "forbiddenTable": forbidden, "subscriptionGroupTable": table}
 
     def decode(self, value: JsonObject, file: str) -> None:
-        """Take the groups of a file, over those that are here already."""
+        """Add the groups of a file to the existing ones, replacing those of the same name."""
         fields = ConfigFields(value, file)
         table = fields.object("subscriptionGroupTable")
         groups = {name: SubscriptionGroupConfig.decode(group, name) for name, group in table.objects()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics that a broker knows."""
+"""The topics of a broker, and the file they are kept in."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["QUEUE_TYPE", "Permission", "TopicConfig", "TopicConfigManager"]
 
 QUEUE_TYPE: Final = "queue.type"
-"""Attribute that says which kind of consume queue a topic has."""
+"""Attribute with the kind of a topic's consume queues."""
 
 _BATCH_QUEUE: Final = "BatchCQ"
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 _NAMES: Final = frozenset(
     ("attributes", "order", "perm", "readQueueNums", "topicFilterType", "topicName", "topicSysFlag", "writeQueueNums")
 )
-"""Members of the file; each is the field of that name."""
+"""Members of the file; each maps to the field of that name."""
 
 _FILE: Final = "topics.json"
 _CAPACITY: Final = initial_capacity(1024)
 
 
 class Permission(IntFlag):
-    """What a topic may be used for (RocketMQ: ``PermName``)."""
+    """Permitted uses of a topic (RocketMQ: ``PermName``)."""
 
     INHERIT = 1
     WRITE = 2
@@ -57,7 +57,7 @@ class TopicConfig:
     ----------
     topic_name : str
     read_queue_nums, write_queue_nums : int
-        How many queues consumers and producers see.
+        Number of queues that consumers and producers see.
     perm : int
         Bits of `Permission`.
     topic_filter_type : str
@@ -65,7 +65,7 @@ class TopicConfig:
     attributes : mapping
         5.x: ``queue.type``, ``cleanup.policy``, ``message.type``, ``reserve.time`` and others.
     others : mapping
-        Members of the file that no release up to 5.3 knows; they are written again.
+        Members of the file that no release up to 5.3 knows; they are preserved on writing.
     """
 
     topic_name: str
@@ -95,12 +95,12 @@ class TopicConfig:
 
     @classmethod
     def decode(cls, fields: ConfigFields, key: str) -> Self:
-        """Read a topic; one without a name has the key it stands under.
+        """Decode a topic; one without a name gets its key in the file as its name.
 
         Raises
         ------
         CorruptRecordError
-            If a member is of another kind than it has to be.
+            If a member has the wrong type.
         """
         filter_type = fields.text("topicFilterType", _FILTER_TYPES[0])
         if filter_type not in _FILTER_TYPES:
@@ -118,7 +118,7 @@ class TopicConfig:
         )
 
     def encode(self, release: Release) -> JsonObject:
-        """Write it as a release does, members by name; 4.x has no attributes."""
+        """Encode it as a release does, members by name; 4.x has no attributes."""
         names = _NAMES if rules_of(release).has_topic_attributes else _NAMES - {"attributes"}
         members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
         if "attributes" in names:
@@ -131,7 +131,7 @@ class TopicConfig:
 class TopicConfigManager(ConfigManager):
     """Topics by name, in ``config/topics.json`` (RocketMQ: ``TopicConfigManager``).
 
-    The topics that a broker makes by itself at its start are not added: a table that was not loaded is empty.
+    Topics that a broker creates at its start are not added: a table that was not loaded is empty.
 
     Parameters
     ----------
@@ -159,27 +159,27 @@ class TopicConfigManager(ConfigManager):
         self.data_version = DataVersion(self._clock.now_ms())
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """Return a topic; None if it is not known."""
+        """Return a topic; None if it is unknown."""
         return self._topics.get(topic)
 
     def topics(self) -> tuple[str, ...]:
-        """Return the names of all topics, in the order in which Java's table gives them."""
+        """Return the names of all topics, in the iteration order of Java's table."""
         with self._lock:
             return tuple(concurrent_map_order(self._topics, _CAPACITY))
 
     def batch_topics(self) -> frozenset[str]:
-        """Return the topics whose queues are batch consume queues, as `DefaultMessageStore.open` takes them."""
+        """Return the topics with batch consume queues, as an argument for `DefaultMessageStore.open`."""
         with self._lock:
             return frozenset(name for name, topic in self._topics.items() if topic.is_batch)
 
     def update_topic_config(self, config: TopicConfig) -> None:
-        """Add a topic, or replace it; the data version moves on. `persist` brings it to disk."""
+        """Add or replace a topic, and advance the data version. `persist` writes it to disk."""
         with self._lock:
             self._topics[config.topic_name] = config
             self.data_version = self.data_version.next_version(self._clock.now_ms())
 
     def delete_topic_config(self, topic: str) -> bool:
-        """Take a topic out, and say whether it was there."""
+        """Delete a topic; return whether it existed."""
         with self._lock:
             if self._topics.pop(topic, None) is None:
                 return False
@@ -187,14 +187,14 @@ class TopicConfigManager(ConfigManager):
             return True
 
     def encode(self) -> JsonObject:
-        """Return what goes into the file."""
+        """Return the contents of the file."""
         with self._lock:
             order = concurrent_map_order(self._topics, _CAPACITY)
             table: JsonObject = {name: self._topics[name].encode(self._release) for name in order}
             return {"dataVersion": self.data_version.encode(self._release), "topicConfigTable": table}
 
     def decode(self, value: JsonObject, file: str) -> None:
-        """Take the topics of a file, over those that are here already."""
+        """Add the topics of a file to the existing ones, replacing those of the same name."""
         fields = ConfigFields(value, file)
         topics = {name: TopicConfig.decode(topic, name) for name, topic in fields.object("topicConfigTable").objects()}
         version = fields.object("dataVersion")

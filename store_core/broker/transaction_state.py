@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of the transactional messages in a log."""
+"""The outcome of the transactional messages in a log."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-"""Where half messages wait (RocketMQ 4.3 and later)."""
+"""Topic where half messages wait (RocketMQ 4.3 and later)."""
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-"""Where it is noted which of them are settled."""
+"""Topic of the records that say which half messages are settled."""
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-"""Where those go that nobody settled, after ``transactionCheckMax`` questions to their producers."""
+"""Topic of half messages that nobody settled, after ``transactionCheckMax`` questions to their producers."""
 
 _REMOVE_TAG: Final = "d"
 _INDEX: Final = re.compile(rb"[0-9]{1,19}")
@@ -45,11 +45,11 @@ _UNIQUE_KEY: Final = "UNIQ_KEY"
 
 
 class TransactionStatus(Enum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     PENDING = "neither committed nor rolled back: the broker asks the producer"
     COMMITTED = "its message is in its topic"
-    ROLLED_BACK = "settled, and no message of it is in its topic"
+    ROLLED_BACK = "settled, without a message in its topic"
     ORPHANED = "its half message is no longer in the log, or the broker has given it up"
 
 
@@ -61,21 +61,21 @@ class Transaction:
     ----------
     status : TransactionStatus
     topic : str or None
-        Where it belongs; None where only a note of its end is left.
+        Its real topic; None if only the record of its end is left.
     queue_id : int or None
     group : str or None
         Producer group (PGROUP).
     unique_key : str or None
-        Its transaction id, as a rule.
+        Usually its transaction id.
     half_offset : int or None
-        Physical offset of the half message, the newest one if the broker has written it anew; of one that is gone,
-        where it was, if that is known.
+        Physical offset of the half message, the newest copy if the broker rewrote it; for one that was deleted, its
+        former offset, if known.
     half_queue_offset : int or None
         Its index in its queue of `HALF_TOPIC`; None for a prepared message of RocketMQ 4.2 and before.
     store_timestamp : int
-        Ms since 1970, of the first record of it in the log.
+        Ms since 1970, of its first record in the log.
     checks : int
-        How often the broker has asked for it, and written it anew for that.
+        How often the broker has asked its producer, rewriting the half message each time.
     commit_offset : int or None
         Physical offset of the committed message.
     op_offset : int or None
@@ -103,41 +103,41 @@ class TransactionState:
     Attributes
     ----------
     transactions : tuple of Transaction
-        In the order in which they began; those whose beginning is gone come last.
+        In the order in which they began; those whose beginning was deleted come last.
     notes : tuple of str
-        Records of `OP_TOPIC` that say nothing, each with its physical offset.
+        Invalid records of `OP_TOPIC`, each with its physical offset.
     """
 
     transactions: tuple[Transaction, ...]
     notes: tuple[str, ...] = ()
 
     def of(self, status: TransactionStatus) -> tuple[Transaction, ...]:
-        """Return those of one status."""
+        """Return the transactions with a status."""
         return tuple(transaction for transaction in self.transactions if transaction.status is status)
 
     def counts(self) -> dict[TransactionStatus, int]:
-        """Return how many there are of each status."""
+        """Return the number of transactions by status."""
         found = Counter(transaction.status for transaction in self.transactions)
         return {status: found[status] for status in TransactionStatus}
 
 
 def transaction_state(store: DefaultMessageStore | StorePaths, **options: Any) -> TransactionState:  # noqa: ANN401 -- as read_messages
-    """Report what became of each transactional message of a log.
+    """Return the outcome of each transactional message in a log.
 
-    What counts is in the log alone; no broker, queue or configuration file is asked. A half message is committed if a
-    message of type COMMIT names its offset. It is rolled back if a record of `OP_TOPIC` names its index in the queue
-    and there is no such message: that is all RocketMQ leaves of a rollback. Half messages of one UNIQ_KEY are one
-    transaction that the broker has asked for in between. Releases 4.2 and before know neither topic: a PREPARED message
-    of the real topic is settled by one of type COMMIT or ROLLBACK that names its offset; if both do, it is committed,
-    as consumers see it.
+    Only the log is read; no broker, queue or configuration file is used. A half message is committed if a message of
+    type COMMIT names its offset. It is rolled back if a record of `OP_TOPIC` names its index in the queue and there is
+    no such message: that is all RocketMQ leaves of a rollback. Half messages with the same UNIQ_KEY are one
+    transaction, about which the broker has asked in between. Releases 4.2 and before know neither topic: a PREPARED
+    message of the real topic is settled by one of type COMMIT or ROLLBACK that names its offset; if both do, it is
+    committed, as consumers see it.
 
     Parameters
     ----------
     store : DefaultMessageStore, path or sequence of paths
-        An open store, or what `read_messages` takes.
+        An open store, or a path as for `read_messages`.
     **options
-        Those of `read_messages` that say how damage is met, which release wrote the store, and where reading starts
-        and ends. Where it does not start with the log, transactions that began before are orphaned.
+        Those of `read_messages` for the handling of damage, for the release that wrote the store, and for where reading
+        starts and ends. If it does not start with the log, transactions that began earlier are orphaned.
 
     Raises
     ------
@@ -146,13 +146,13 @@ def transaction_state(store: DefaultMessageStore | StorePaths, **options: Any) -
 
     Notes
     -----
-    A delayed message that was committed carries COMMIT once more when it is delivered, then naming offset 0. So a
-    commit that names 0 counts only if the half message there has the same UNIQ_KEY.
+    A delayed message that was committed carries COMMIT again when it is delivered, then naming offset 0. So a commit
+    that names 0 counts only if the half message there has the same UNIQ_KEY.
     """
     if isinstance(store, DefaultMessageStore):
         options = {"release": store.config.release} | options
         store = store.commit_log.mapped_file_queue.paths.all_paths
-    # Of a log that grows, what settles is read before what is settled: so nothing is orphaned that is only new.
+    # In a growing log, settling records are read before the half messages: so nothing new appears orphaned.
     given_up = {row["unique_key"] for row in _rows(store, options, ["unique_key"], topic=[CHECK_MAX_TIME_TOPIC])}
     operations = tuple(_rows(store, options, _OP_COLUMNS, topic=[OP_TOPIC]))
     records = tuple(_settled_rows(store, options))
@@ -192,7 +192,7 @@ def _settled_rows(store: StorePaths, options: dict[str, Any]) -> Iterator[_Row]:
 
 
 def _as_rows(batch: pa.RecordBatch) -> list[_Row]:
-    """Return a batch's rows, store times in ms, whatever a damaged record claims."""
+    """Return a batch's rows, with store times in ms, whatever a damaged record claims."""
     position = batch.schema.get_field_index("store_timestamp")
     if position >= 0:
         times = pc.divide(batch.column(position).cast(pa.int64()), _MICROSECONDS)
@@ -202,7 +202,7 @@ def _as_rows(batch: pa.RecordBatch) -> list[_Row]:
 
 
 class _Book:
-    """What is known of each transaction, by where its half message is and by its unique key."""
+    """The known transactions, by the place of the half message and by unique key."""
 
     def __init__(self, halves: tuple[_Row, ...], records: tuple[_Row, ...]) -> None:
         self._found: list[Transaction] = []
@@ -219,7 +219,7 @@ class _Book:
                 self._add(_prepared(record), record["physical_offset"])
 
     def _add_half(self, row: _Row) -> None:
-        """Take a half message in; one whose unique key is known is the broker's new copy of it."""
+        """Add a half message; one with a known unique key is the broker's new copy."""
         half = _half(row)
         place = self._by_key.get(half.unique_key) if half.unique_key else None
         if place is None:
@@ -241,7 +241,7 @@ class _Book:
         return len(self._found) - 1
 
     def settle_by_record(self, row: _Row) -> None:
-        """Take note of a message of type COMMIT or ROLLBACK."""
+        """Process a message of type COMMIT or ROLLBACK."""
         kind = TransactionType.of(row["sys_flag"])
         if kind is TransactionType.PREPARED_TYPE:
             return
@@ -258,20 +258,20 @@ class _Book:
             self._end(place, where)
 
     def _end(self, place: int, where: int) -> None:
-        """Note that a transaction is settled; without a commit that means rolled back."""
+        """Mark a transaction as settled; without a commit that means rolled back."""
         known = self._found[place]
         is_pending = known.status is TransactionStatus.PENDING
         status = TransactionStatus.ROLLED_BACK if is_pending else known.status
         self._found[place] = replace(known, status=status, op_offset=where)
 
     def settle_by_operation(self, row: _Row) -> None:
-        """Take note of a record that names the indexes of settled half messages."""
+        """Process a record that names the indexes of settled half messages."""
         indexes = _indexes(row["body"] or b"") if row["tags"] == _REMOVE_TAG else None
         if indexes is None:
             found = f"tag {row['tags']!r} and {(row['body'] or b'')[:40]!r}"
             self._notes.append(
                 f"the record of {OP_TOPIC} at {row['physical_offset']} settles nothing: expected tag {_REMOVE_TAG!r} "
-                f"and indexes with commas, found {found}"
+                f"and comma-separated indexes, found {found}"
             )
             return
         where: int = row["physical_offset"]
@@ -283,7 +283,7 @@ class _Book:
                 self._end(place, where)
 
     def state(self, given_up: set[str]) -> TransactionState:
-        """Sum up; what is pending and was given up is orphaned."""
+        """Return the result; pending transactions that were given up are orphaned."""
         for key in given_up & self._by_key.keys():
             known = self._found[self._by_key[key]]
             if known.status is TransactionStatus.PENDING:
@@ -293,7 +293,7 @@ class _Book:
 
 
 def _half(row: _Row) -> Transaction:
-    """Read a half message; as in Java the last of two properties of one name counts."""
+    """Make a transaction from a half message; as in Java, the last of two properties with the same name counts."""
     properties = dict(row["properties"] or ())
     queue_id = properties.get("REAL_QID") or ""
     return Transaction(
@@ -309,7 +309,7 @@ def _half(row: _Row) -> Transaction:
 
 
 def _prepared(row: _Row) -> Transaction:
-    """Read a prepared message of release 4.2 and before, which lies in its own topic."""
+    """Make a transaction from a prepared message of release 4.2 and before, which lies in its real topic."""
     return Transaction(
         TransactionStatus.PENDING,
         row["topic"],
@@ -323,7 +323,7 @@ def _prepared(row: _Row) -> Transaction:
 
 
 def _lost(row: _Row, kind: TransactionType | None, where: int) -> Transaction:
-    """Make a transaction of what settles one whose half message is gone."""
+    """Make a transaction from the record that settles one whose half message was deleted."""
     return Transaction(
         TransactionStatus.ORPHANED,
         row.get("topic"),
@@ -339,6 +339,6 @@ def _lost(row: _Row, kind: TransactionType | None, where: int) -> Transaction:
 
 
 def _indexes(body: bytes) -> list[int] | None:
-    """Read the indexes that an operation names: one up to release 5.0, a list such as ``12,15,`` from 5.1 on."""
+    """Parse the indexes that an operation names: one up to release 5.0, a list such as ``12,15,`` from 5.1 on."""
     parts = body.rstrip(b",").split(b",")
     return [int(part) for part in parts] if all(_INDEX.fullmatch(part) for part in parts) else None

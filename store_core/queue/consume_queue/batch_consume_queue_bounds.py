@@ -81,7 +81,7 @@ def _dropped(units: BatchUnitArray, count: int, file: MappedFile, queue: MappedF
         return ()
     unit = BatchCqUnit.of(units, count)
     found = f"a unit has position {unit.physical_offset} and size {unit.store_size}"
-    return (f"{file.path}: the queue ends at {count * BATCH_UNIT_SIZE}, where {found}; {behind} files behind it go",)
+    return (f"{file.path}: the queue ends at {count * BATCH_UNIT_SIZE}, where {found}; {behind} later files dropped",)
 
 
 def truncate(
@@ -110,5 +110,5 @@ def truncate(
                 notes.append(f"{file.path}: cut from {position} to {end} bytes, the log ends at {physical_offset}")
             return BatchQueueEnd(int(units["physical_offset"][kept - 1]), tuple(notes))
         queue.delete_last_mapped_file()
-        notes.append(f"{file.path}: dropped, its units point behind {physical_offset}, where the log ends")
+        notes.append(f"{file.path}: dropped, its units point at or after {physical_offset}, where the log ends")
     return BatchQueueEnd(None, tuple(notes))

@@ -139,7 +139,7 @@ def truncate(
                 )
             return QueueEnd(*_last(units[:kept], features, None, _NO_EXT_ADDRESS), tuple(notes))
         queue.delete_last_mapped_file()
-        notes.append(f"{file.path}: dropped, all its units point behind {physical_offset}, where the log ends")
+        notes.append(f"{file.path}: dropped, all its units point at or after {physical_offset}, where the log ends")
     return QueueEnd(None, _NO_EXT_ADDRESS, tuple(notes))
 
 

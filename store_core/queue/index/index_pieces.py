@@ -69,7 +69,7 @@ def unpack_entries(packed: bytes | memoryview) -> IndexEntries:
     messages = int(np.frombuffer(packed, _LONG, 1)[0]) if len(packed) >= _LONG.itemsize else -1
     entries, rest = divmod(len(packed) - _LONG.itemsize - messages * _MESSAGE_SIZE, _ENTRY_SIZE)
     if messages < 0 or entries < 0 or rest:
-        raise ValueError(f"{len(packed)} bytes are no index entries")
+        raise ValueError(f"{len(packed)} bytes are not index entries")
     times_at = _LONG.itemsize * (1 + messages)
     rows_at = times_at + _LONG.itemsize * messages
     return IndexEntries(

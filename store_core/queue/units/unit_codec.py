@@ -104,12 +104,12 @@ def unpack_units(packed: bytes | memoryview) -> UnitRows:
         return _plain_rows(np.frombuffer(data, UNIT_DTYPE, count, _LONG.itemsize * count), offsets)
     if kind == _WHOLE:
         return _whole_rows(data)
-    raise ValueError(f"{len(view)} bytes are no units: they begin with {kind!r}")
+    raise ValueError(f"{len(view)} bytes are not units: they begin with {kind!r}")
 
 
 def _whole_items(data: memoryview, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     if len(data) % kind.itemsize:
-        raise ValueError(f"{len(data)} bytes are no units of {kind.itemsize} bytes")
+        raise ValueError(f"{len(data)} bytes are not units of {kind.itemsize} bytes")
     return np.frombuffer(data, kind)
 
 

@@ -94,7 +94,7 @@ def test_taking_the_backup_for_a_broken_file_is_told(kept: Counter) -> None:
     kept.load()
 
     assert 1 == len(kept.notes)
-    assert "counter.json.bak was taken" in kept.notes[0]
+    assert "counter.json.bak was loaded instead" in kept.notes[0]
     assert "offset 9" in kept.notes[0]
 
 

@@ -117,7 +117,7 @@ def test_pieces_come_back_as_they_went(made: list[tuple[int, ...]], cuts: list[i
     "packed", [b"", b"\x07", b"\x00", b"\x00" + bytes(9), b"\x01" + bytes(27), b"\x02" + bytes(46)]
 )
 def test_bytes_that_are_no_piece_are_refused(packed: bytes) -> None:
-    with pytest.raises(ValueError, match="are no units"):
+    with pytest.raises(ValueError, match="are not units"):
         unpack_units(packed)
 
 
