@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Budgets of Hypothesis that grow and shrink with the profile."""
+"""Hypothesis budgets that depend on the profile."""
 
 from __future__ import annotations
 

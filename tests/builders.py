@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds commit logs with plain `struct`, from the format's description alone: a second opinion on our layout.
+"""Builds commit logs with plain `struct`, only from the format's description: an independent check of our layout.
 
 Nothing here imports `store_core`, and nothing here is clever: a record is the concatenation of its fields.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the golden stores, a summary line that says which were used, and the budgets of Hypothesis."""
+"""Fixtures of the golden stores, a summary line that reports which were used, and Hypothesis profiles."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What went into a golden store, and putting it through our commit log with the clock that RocketMQ had."""
+"""The messages that were put into a golden store, and a replay through our commit log with RocketMQ's clock."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our messages in the terms of `tests.golden_stores.Row`, so that they compare with RocketMQ's read-back."""
+"""Converts our messages to `tests.golden_stores.Row`, to compare them with RocketMQ's read-back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores written by real RocketMQ, and what the same release reads back from them; see tests/golden/README.md.
 
-Those in tests/golden are always there. A larger collection of the same make counts too if it lies beside the
+Those in tests/golden are always there. A larger collection of the same kind is used, too, if it is next to the
 repository.
 """
 

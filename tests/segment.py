@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment in memory with verbs to break it; read record by record and in lockstep."""
+"""One segment in memory, with methods to break it and to read it record by record and in lockstep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hypothesis strategies for commit logs: sound, odd, hostile and broken ones.
 
-Records are built by `tests.builders`, which knows nothing of the package.
+Records are built by `tests.builders`, which is independent of the package.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents that are made from tables in the code say what the code says."""
+"""Documents that are generated from tables in the code are up to date."""
 
 from __future__ import annotations
 

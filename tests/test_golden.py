@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every golden store must read as RocketMQ read it, field by field, on every way there is to read it."""
+"""Every golden store is read as RocketMQ read it, field by field, in every way to read it."""
 
 from __future__ import annotations
 

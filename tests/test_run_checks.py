@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The means by which the checks run: two at a time, each one's output whole; and the budgets of properties."""
+"""The runner of the checks: two at a time, with each one's output as a whole; and the budgets of property tests."""
 
 from __future__ import annotations
 

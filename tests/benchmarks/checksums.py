@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What checksums cost with the optional library ``isal`` and with zlib, in turns in one process."""
+"""Measures checksums with the optional library ``isal`` and with zlib, in turn in one process."""
 
 from __future__ import annotations
 

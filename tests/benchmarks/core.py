@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core against a copy of the same bytes, and against a loop with ``struct``."""
+"""Compares the core with a copy of the same bytes, and with a loop over ``struct``."""
 
 from __future__ import annotations
 

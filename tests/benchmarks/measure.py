@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of one thing beside another, in one process, in turns: what else the machine does then hits all alike."""
+"""Times several things in turn in one process, so that other load on the machine affects all alike."""
 
 from __future__ import annotations
 

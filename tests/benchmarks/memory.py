@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peak memory of what one Spark task does with a segment, beyond an interpreter that has Spark imported."""
+"""Measures the peak memory of a Spark task that reads a segment, beyond an interpreter that has imported Spark."""
 
 from __future__ import annotations
 

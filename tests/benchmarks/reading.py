@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store answers, beside RocketMQ's own answers in the same run: gets of 32 messages, offsets by time.
+"""Compares a store's answers with RocketMQ's in the same run: gets of 32 messages, offsets by time.
 
-Both ask the same questions of the same store of 10 million messages in one queue, in the same order and one after the
-other, in one thread, and both are warm. RocketMQ has its release's default sizes and limits, and so have we. What
-counts is that thread's time on a processor, which others' work on the machine does not lengthen.
+Both get the same questions about the same store of 10 million messages in one queue, in the same order, one after the
+other, in one thread, and both are warm. Both use the release's default sizes and limits. What is measured is the CPU
+time of that thread, which other work on the machine does not lengthen.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilding queues and index in an open session of two slots: beside RocketMQ, of larger logs, and its memory.
+"""Measures rebuilding queues and index in a session of two slots: against RocketMQ, for larger logs, and its memory.
 
 Usage: rebuild.py [PART ...] [--runs N] [--folder DIR]
 
 Parts are ``ratio``, ``growth`` and ``memory``, all by default.
 
-* ``ratio``: 1.5 GiB. In each round RocketMQ loads a store that has lost queues and index, and makes both; then queues
-  alone are rebuilt here, then both. RocketMQ is told not to check bodies (``checkCRCOnRecover``), as is done here.
-* ``growth``: logs of 0.5, 1, 2 and 4 GiB, in turns; those that only this needs are removed afterwards.
+* ``ratio``: 1.5 GiB. In each round RocketMQ loads a store without queues and index, and makes both; then this project
+  rebuilds queues alone, then both. RocketMQ is set not to check bodies (``checkCRCOnRecover``), as here.
+* ``growth``: logs of 0.5, 1, 2 and 4 GiB, in turn; those that only this part needs are removed afterwards.
 * ``memory``: what reading a segment of 1 GiB adds to a process.
 """
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making queues and index anew by opening a store, beside RocketMQ, which does it when it loads.
+"""Measures recovery, which makes queues and index when a store is opened, against RocketMQ, which does so on load.
 
 Usage: recovery.py [--runs N] [--gib SIZE] [--release 4.3 4.9 5.3] [--folder DIR]
 
 A log of 1.5 GiB has lost its queues and its index, and was not closed. Both recover it: follow the whole log, check
-it, and put every record into its queue and its keys into the index. In a round each of the two does so with the index
-and without, and with bodies checked and not (``checkCRCOnRecover``). What is timed is ``load`` of RocketMQ, and the
-same steps of ours, in one thread each, and ours include that queues are brought to disk.
+it, and put every record into its queue and its keys into the index. In each round both do so with and without the
+index, and with and without checking bodies (``checkCRCOnRecover``). Timed are RocketMQ's ``load`` and the same steps
+of ours, in one thread each; ours include flushing the queues to disk.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``make bench``: every ratio the documentation speaks of, in one run on one machine.
+"""``make bench``: measures every ratio in the documentation, in one run on one machine.
 
-Ratios compare the least times; the medians of the rounds' ratios stand beside them. What is compared takes turns, and
-the core's time is the processor's, so that other work on the machine counts for little; a row's load average tells how
-much of it there was.
+Ratios compare the shortest times; the medians of the rounds' ratios are shown next to them. Candidates take turns, and
+the core is measured in CPU time, so that other work on the machine matters little; a row's load average shows how much
+of it there was.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments to measure with: full of records as a 5.x broker writes them, with fixed content."""
+"""Makes segments for the benchmarks: full of records as a 5.x broker writes them, with fixed content."""
 
 from __future__ import annotations
 

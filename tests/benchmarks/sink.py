@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark writing a DataFrame into a store, beside RocketMQ putting as many messages and dispatching them.
+"""Compares Spark writing a DataFrame to a store with RocketMQ putting and dispatching the same number of messages.
 
 Usage: python -m tests.benchmarks.sink [--count N] [--runs N] [--release R] [--conf FILE]
-Both write 200-byte bodies to eight topics of eight queues, and bring queues and index up to the log. Three kinds of
-messages take turns: bodies alone; with tags and a key, as most DataFrames of messages have them; and with a UNIQ_KEY,
-too, which RocketMQ's clients add. RocketMQ puts with one thread and dispatches with another; Spark has two task slots.
+Both write 200-byte bodies to eight topics of eight queues, and bring queues and index up to date. Three kinds of
+messages take turns: only bodies; with tags and a key, as most DataFrames of messages have them; and also with a
+UNIQ_KEY, which RocketMQ's clients add. RocketMQ puts in one thread and dispatches in another; Spark has two task slots.
 """
 
 from __future__ import annotations

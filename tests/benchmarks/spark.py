@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark reading a commit log, against Spark reading the same rows from uncompressed Parquet."""
+"""Compares Spark reading a commit log with Spark reading the same rows from uncompressed Parquet."""
 
 from __future__ import annotations
 

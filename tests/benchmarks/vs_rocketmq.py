@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts of RocketMQ and of this package, side by side in one run on one machine.
+"""Compares puts of RocketMQ and of this package, in one run on one machine.
 
 Usage: vs_rocketmq.py [--count N] [--runs N] [--releases 5.3 ...]
 
-One thread puts the same messages of 200-byte bodies (about 370 bytes a record) into a fresh log with 1 GiB files, by
-the same configuration. Both sides are warm: a fifth as many messages go before, into the same log. Both begin with
-messages that are there already; RocketMQ's carry their properties string, as a broker hands them on, and so do ours but
-where maps are named.
+One thread puts the same messages with 200-byte bodies (about 370 bytes per record) into a fresh log with 1 GiB files,
+with the same configuration. Both sides are warmed up with a fifth as many messages in the same log. Both start with
+messages that exist already; RocketMQ's have their properties string, as a broker passes them on, and so have ours,
+except where maps are mentioned.
 
-RocketMQ's dispatch to queues and index runs beside, on another core. Ours is left out at first, since Python's threads
-take turns: the rows without it are those of `CommitLog` alone. A row of a whole store, and the time until queues and
-index have all messages on either side, follow.
+RocketMQ dispatches to queues and index at the same time, on another core. Ours is left out at first, since Python's
+threads take turns: the rows without it measure `CommitLog` alone. Then follow a row for a whole store, and the time
+until queues and index have all messages on either side.
 
-Rounds alternate, so that what else the machine does hits both. A ratio is the median of those of the rounds.
+Rounds alternate, so that other load on the machine affects both. A ratio is the median of the rounds' ratios.
 """
 
 from __future__ import annotations

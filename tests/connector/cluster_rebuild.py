@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that rebuilds on a cluster whose workers are processes of their own, while tasks and executors fail.
+"""A program that rebuilds on a cluster whose workers are separate processes, while tasks and executors fail.
 
 Usage: cluster_rebuild.py MASTER STORE TARGET SCRATCH [kill] [fail] [speculate]
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that writes, and is killed meanwhile.
+"""A driver that is killed while it writes.
 
-Usage: killed_driver.py batch|stream STORE SOURCE CHECKPOINT. Says ``begin`` and ``end`` on standard output.
+Usage: killed_driver.py batch|stream STORE SOURCE CHECKPOINT. Prints ``begin`` and ``end`` on standard output.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes below another one, to be killed."""
+"""Finds the child processes of a process, to kill them."""
 
 from __future__ import annotations
 

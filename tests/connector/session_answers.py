@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/connector/test_sessions.py asks of a session, in a process of its own: each thing that we do with Spark.
+"""Runs in a separate process what tests/connector/test_sessions.py checks: each thing that we do with Spark.
 
-A classic session and one of Connect can't share a process. Usage: session_answers.py KIND STORE DIRECTORY; answers in
-JSON, a line for each question, on standard output. Warnings are errors, as in all tests.
+A classic session and a Connect session can't share a process. Usage: session_answers.py KIND STORE DIRECTORY; prints
+JSON, one line per question, on standard output. Warnings are errors, as in all tests.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store with a little of everything, and how to read it through Spark."""
+"""A store with a little of everything, and helpers to read it through Spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs submitted as users submit them: by the ``spark-submit`` of the environment's PySpark."""
+"""Submits jobs as users do: by the ``spark-submit`` of the environment's PySpark."""
 
 from __future__ import annotations
 

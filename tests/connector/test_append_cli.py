@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job that appends: its sources, its report, its exit codes."""
+"""``commitlog-append``: its sources, its report, its exit codes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands have in common: exit codes, help, and that a missing Java is found before Spark is started."""
+"""What all commands have in common: exit codes, help, and that a missing Java is reported before Spark is started."""
 
 from __future__ import annotations
 

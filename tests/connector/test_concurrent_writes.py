@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two DataFrames are written into one store at once: what is written is whole, and who is refused is told so."""
+"""Two DataFrames are written to one store at once: what is written is complete, and a refused write raises an error."""
 
 from __future__ import annotations
 

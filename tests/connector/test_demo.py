@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo shows a newcomer what is in a store, and tells what is wrong in one paragraph."""
+"""The demo shows a newcomer what is in a store, and reports errors in one paragraph."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs in parts give on Spark what they give without it."""
+"""Jobs in parts have the same result on Spark as without it."""
 
 from __future__ import annotations
 

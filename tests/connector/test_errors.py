@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users see when something is wrong: what it is, where, and what to do, in the first lines."""
+"""Errors as users see them: the first lines say what is wrong, where, and what to do."""
 
 from __future__ import annotations
 

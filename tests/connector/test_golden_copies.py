@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What RocketMQ wrote, read and written again, is the same log byte by byte; where it can't be, this says why."""
+"""A golden store that is read and written again is the same log byte for byte; where it can't be, the tests say why."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts in ``jobs/``, submitted by ``spark-submit``; what they say and do is tested with their commands."""
+"""The scripts in ``jobs/``, submitted by ``spark-submit``; their output and effect are tested with their commands."""
 
 from __future__ import annotations
 

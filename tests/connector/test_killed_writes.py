@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks, commits and drivers are killed while they write: all of a job is there or nothing, and each batch once."""
+"""Tasks, commits and drivers are killed while they write: a job is there as a whole or not at all, each batch once."""
 
 from __future__ import annotations
 

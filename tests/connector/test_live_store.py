@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store that a broker goes on writing: a DataFrame is the log as it was at its first action."""
+"""A store that a broker keeps writing: a DataFrame shows the log as it was at its first action."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a log ends is the same in all reports, and what RocketMQ's recovery says of it."""
+"""All reports agree on where a log ends, and so does RocketMQ's recovery."""
 
 from __future__ import annotations
 

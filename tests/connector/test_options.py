@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of options, and what becomes of the text that Spark hands over."""
+"""The table of options, and how the text that Spark passes is parsed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Python and Spark find the package: quickly, without registering, and without harm to others."""
+"""How Python and Spark find the package: quickly, without registering, and without affecting others."""
 
 from __future__ import annotations
 

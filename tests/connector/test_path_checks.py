@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths that can't be read or written are told in one sentence before Spark is started."""
+"""Paths that can't be read or written are reported in one sentence before Spark is started."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plots show: the numbers behind them by Spark and by Arrow, and what is drawn of them."""
+"""Plots: their numbers, computed by Spark and by Arrow, and how they are drawn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress bar shows what Spark runs, where there is somebody to see it, and leaves nothing behind."""
+"""The progress bar shows what Spark runs, only where someone can see it, and leaves nothing behind."""
 
 from __future__ import annotations
 

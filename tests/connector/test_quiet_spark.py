@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command that starts Spark says its own words only; whoever chose a log gets it."""
+"""A command that starts Spark prints only its own output; a log that is configured is shown."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option that chooses rows or columns does so through Spark."""
+"""Every option that selects rows or columns works through Spark."""
 
 from __future__ import annotations
 

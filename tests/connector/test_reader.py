@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader as Spark drives it, with no Spark: planned in one process, pickled, read in another."""
+"""The reader as Spark uses it, without Spark: planned in one process, pickled, read in another."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds, however the work is cut, ordered and repeated; and of logs that are not as they should be."""
+"""Rebuilds, however the work is cut, ordered and repeated; also of broken logs."""
 
 from __future__ import annotations
 

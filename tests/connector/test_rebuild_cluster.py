@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds by workers that are other processes, of which some die."""
+"""Rebuilds by workers that are separate processes, some of which die."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild gives is what RocketMQ wrote."""
+"""A rebuild of a golden store makes the files that RocketMQ wrote."""
 
 from __future__ import annotations
 

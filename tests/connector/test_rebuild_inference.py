@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of queues that a rebuild infers from records when no directory, no option and no file tells them."""
+"""Kinds of queues that a rebuild infers from records when no directory, option or file shows them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds that go on after damage: what they take, what they say is lost, and that offsets stay true."""
+"""Rebuilds that continue after damage: what they recover, what they report as lost, and that offsets stay correct."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows become records whatever Spark hands over, and the options and owner of a write are told apart without Spark."""
+"""Rows become records, whatever batches Spark passes; options and owner of a write are checked without Spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DataFrame's schema and the Arrow schema are the same to Spark, whatever the user asks for."""
+"""The DataFrame's schema and the Arrow schema are the same to Spark, whatever schema the user gives."""
 
 from __future__ import annotations
 

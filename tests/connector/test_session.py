@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`spark_session` makes ``format("commitlog")`` work in one line, whatever the shell's environment is."""
+"""`spark_session` makes ``format("commitlog")`` work in one line, whatever the shell's environment."""
 
 from __future__ import annotations
 

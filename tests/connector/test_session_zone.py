@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times in the session's zone, which planning does not know: all that does not need a session."""
+"""Times in the session's zone, which planning does not know: everything that can be tested without a session."""
 
 from __future__ import annotations
 

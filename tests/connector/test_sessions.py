@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classic sessions and those of Spark Connect find the source without registering, and answer alike."""
+"""Classic and Spark Connect sessions find the source without registering, and give the same answers."""
 
 from __future__ import annotations
 

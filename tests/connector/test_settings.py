@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that come with the project are ones that Spark knows."""
+"""The settings that come with the project are settings that Spark knows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of other kinds, and parts of stores, where Spark's writers and the demo begin: refused before any task."""
+"""Stores of other kinds, and parts of stores, are refused by Spark's writers and the demo before any task runs."""
 
 from __future__ import annotations
 

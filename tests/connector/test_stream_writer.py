@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each batch of a streaming query goes into the store once, also when Spark commits it again after a restart."""
+"""Each batch of a streaming query is appended once, also when Spark commits it again after a restart."""
 
 from __future__ import annotations
 

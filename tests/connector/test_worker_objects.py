@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers set aside is set aside once."""
+"""Workers freeze their existing objects once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that are no message's are named, with what to do; no Spark is needed to know."""
+"""Columns that no message has are reported, with what to do; tested without Spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataFrames compared as a whole: what was written with what is read, and what a rebuilt store gives with the old."""
+"""DataFrames compared as a whole: written with read back, and the rows of a rebuilt store with those of the old one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing through Spark in fewer words, and what is to be read back."""
+"""Helpers to write through Spark, and the rows that are expected to be read back."""
 
 from __future__ import annotations
 

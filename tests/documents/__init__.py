@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents say is executed: their blocks, their links, and the site that is made of them."""
+"""Tests of the documents: their blocks are executed, their links checked, and the site is built."""

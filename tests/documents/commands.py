@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs the command lines of the documents, with the test's Spark session where they need one."""
+"""Runs the command lines of the documents, with the test's Spark session where they need one."""
 
 from __future__ import annotations
 

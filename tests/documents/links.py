@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The links of a Markdown document, and the anchors that it has."""
+"""The links and anchors of a Markdown document."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with a block, by its language."""
+"""Runs a block of a document, by its language."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stores that the documents' examples are about, small and the same every time, at the paths which they name."""
+"""The stores that the documents' examples use: small, the same every time, at the paths that the documents name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map of the code names what is there."""
+"""The map of the code names files and modules that exist."""
 
 from __future__ import annotations
 

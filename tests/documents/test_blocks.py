@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every block of the README and the documents does what the document says.
 
-Sybil would collect each block as a test of its own, from files that lie outside of the tests and their fixtures; here a
-document is a test, whose blocks share one namespace and one copy of the example stores.
+Sybil would collect each block as a separate test, from files outside the tests and their fixtures; here a document is
+one test, whose blocks share one namespace and one copy of the example stores.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures that documents give of the tests' own data are those of the data."""
+"""Figures in the documents about the tests' own data match the data."""
 
 from __future__ import annotations
 

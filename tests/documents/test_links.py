@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every link inside the documents leads somewhere; `make linkcheck` tries those to other sites."""
+"""Every link within the documents has a target; `make linkcheck` tries those to other sites."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a document's blocks run: its own copy of the example stores, one namespace, and what was printed last."""
+"""The environment of a document's blocks: a copy of the example stores, one namespace, and the last output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's records in the terms of `tests.golden_stores.Row`, so that they compare with ours."""
+"""Converts RocketMQ's records to `tests.golden_stores.Row`, to compare them with ours."""
 
 from __future__ import annotations
 

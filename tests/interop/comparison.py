@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What RocketMQ wrote and answered, against what we write and answer for the same messages at the same times."""
+"""Compares what RocketMQ and this package write and answer for the same messages at the same times."""
 
 from __future__ import annotations
 

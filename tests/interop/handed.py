@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that are handed over to RocketMQ: what we see in them, and what it does."""
+"""Stores that are passed to RocketMQ: our view of them, and what RocketMQ makes of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts messages with synchronous flush until it is killed; says the number of each when its put returns.
+"""Puts messages with synchronous flush until it is killed; prints the number of each when its put returns.
 
 Usage: killed_writer.py STORE RELEASE SEGMENT_SIZE
 """

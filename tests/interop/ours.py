@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our store, put to the same work as RocketMQ's."""
+"""Runs our store with the same work as RocketMQ's."""
 
 from __future__ import annotations
 

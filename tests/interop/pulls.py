@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulls from a seed, for RocketMQ's broker and for ours, and our broker's answers."""
+"""Random pulls from a seed, for RocketMQ's broker and for ours, and our broker's answers."""
 
 from __future__ import annotations
 

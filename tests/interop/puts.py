@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as a broker hands them to its store: one notation for what RocketMQ puts and for what we put."""
+"""Messages as a broker passes them to its store: one notation for what RocketMQ and we put."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to a store from a seed, in one notation for RocketMQ and for us, and our answers."""
+"""Random questions to a store from a seed, in one notation for RocketMQ and for us, and our answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which messages each queue must have, told from the rows of a log alone."""
+"""The messages that each queue must have, derived only from the rows of a log."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filter expressions and maps of properties from a seed: what clients write, and what only a broken one would."""
+"""Random filter expressions and property maps from a seed: what clients write, and what only a broken one would."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of every kind from a seed: what producers send, and what only a hostile or broken one would."""
+"""Random messages of every kind from a seed: what producers send, and what only a hostile or broken one would."""
 
 from __future__ import annotations
 

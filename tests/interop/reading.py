@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own view of a store, in the terms of `tests.golden_stores.Row`."""
+"""Our own view of a store, as `tests.golden_stores.Row`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores to be written by RocketMQ and by us: one kind of message each."""
+"""Stores that RocketMQ and we both write: one kind of message each."""
 
 from __future__ import annotations
 

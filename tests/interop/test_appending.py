@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ serves what DataFrames became; of an append that was interrupted it has all messages, or none."""
+"""RocketMQ serves the messages of appended DataFrames; of an interrupted append it has all messages, or none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same questions, asked of RocketMQ and of us about the same store, have the same answers."""
+"""RocketMQ and we give the same answers to the same questions about the same store."""
 
 from __future__ import annotations
 

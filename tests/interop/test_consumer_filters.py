@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered expressions: who is registered after each step, what the file holds, which bits a message gets."""
+"""Registered expressions: which are registered after each step, what the file contains, which bits a message gets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ recovers what a writer of ours left behind when it was killed, and misses nothing it had acknowledged."""
+"""RocketMQ recovers what a killed writer of ours left, and has every message that was acknowledged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filter expressions that RocketMQ and we compile, and evaluate on the same properties."""
+"""RocketMQ and we compile the same filter expressions, and evaluate them alike on the same properties."""
 
 from __future__ import annotations
 

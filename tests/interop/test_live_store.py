@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store that RocketMQ appends to while it is read: every read is a prefix of what is there in the end."""
+"""A store that RocketMQ appends to while it is read: every read is a prefix of the final log."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log over several directories: the same files in the same ones as RocketMQ (4.9.2 and later)."""
+"""A log in several directories: each has the same files as with RocketMQ (4.9.2 and later)."""
 
 from __future__ import annotations
 

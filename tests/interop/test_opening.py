@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ loads, recovers and serves the stores that we write, as if they were its own."""
+"""RocketMQ loads, recovers and serves stores that we wrote as its own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our notion of which message is in which queue is RocketMQ's."""
+"""We and RocketMQ agree on which message is in which queue."""
 
 from __future__ import annotations
 

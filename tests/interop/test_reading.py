@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What RocketMQ writes, we read as RocketMQ does."""
+"""We read what RocketMQ writes as RocketMQ does."""
 
 from __future__ import annotations
 

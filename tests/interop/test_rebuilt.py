@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ takes queues and index that our command has rebuilt for its own, and finds every message by them."""
+"""RocketMQ accepts queues and index that our command rebuilt as its own, and finds every message by them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ takes what we have recovered or dispatched for its own: nothing is cut, rebuilt or missing."""
+"""RocketMQ accepts what we recovered or dispatched as its own: nothing is truncated, rebuilt or missing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store that is closed and opened again goes on where it was, as RocketMQ's does."""
+"""A store that is closed and opened again continues where it was, as RocketMQ's does."""
 
 from __future__ import annotations
 

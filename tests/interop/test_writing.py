@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same messages at the same times give the same bytes and the same answers, put through RocketMQ and through us."""
+"""RocketMQ and we write the same bytes and return the same answers for the same messages at the same times."""
 
 from __future__ import annotations
 

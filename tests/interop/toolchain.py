@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings a RocketMQ release with Maven and compiles the harness against it, once; both are kept in `.cache/interop`."""
+"""Downloads a RocketMQ release with Maven and compiles the harness against it, once; both stay in `.cache/interop`."""
 
 from __future__ import annotations
 

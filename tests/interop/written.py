@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that RocketMQ has written for a scenario."""
+"""Stores that RocketMQ wrote for a scenario."""
 
 from __future__ import annotations
 

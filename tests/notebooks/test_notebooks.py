@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks run from top to bottom, say again what they said when they were committed, and hold nothing of a machine.
+"""Notebooks run from top to bottom, give their committed outputs again, and contain nothing specific to a machine.
 
-One execution, by nbmake's runner, serves both: `pytest --nbmake notebooks` would run them all a second time to find out
-less, because it compares nothing.
+One execution, by nbmake's runner, serves both checks: `pytest --nbmake notebooks` would run them all a second time and
+find less, because it compares nothing.
 """
 
 from __future__ import annotations

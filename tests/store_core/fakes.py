@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clock that stands still and a disk that fails on demand."""
+"""Fakes for tests: a clock that stands still, and a disk that fails on demand."""
 
 from __future__ import annotations
 

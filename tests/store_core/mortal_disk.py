@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk in a machine that dies at a call of the test's choice."""
+"""A fake disk in a machine that dies at a call of the test's choice."""
 
 from __future__ import annotations
 

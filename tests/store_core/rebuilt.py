@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules by which golden stores were written, and the files that a rebuild makes."""
+"""The settings with which golden stores were written, and the files that a rebuild makes."""
 
 from __future__ import annotations
 

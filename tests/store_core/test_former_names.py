@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documented modules under the names they had before they moved."""
+"""Documented modules under their former names."""
 
 from __future__ import annotations
 

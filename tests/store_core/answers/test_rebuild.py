@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilding without Spark: in this process and in others the same, and nothing is lost or left behind."""
+"""Rebuilding without Spark has the same result in one process and in several; nothing is lost or left behind."""
 
 from __future__ import annotations
 

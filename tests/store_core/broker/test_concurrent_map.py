@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of Java's ``ConcurrentHashMap``; what is expected was printed by Java 17."""
+"""The order of Java's ``ConcurrentHashMap``; the expected orders are what Java 17 printed."""
 
 from __future__ import annotations
 

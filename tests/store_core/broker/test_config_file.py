@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File and backup: never both broken, and loaded as RocketMQ loads them."""
+"""A configuration file and its backup: never both broken, and loaded as RocketMQ loads them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nearly JSON: read strictly, written as fastjson writes it."""
+"""The JSON of configuration files: read strictly, written as fastjson writes it."""
 
 from __future__ import annotations
 

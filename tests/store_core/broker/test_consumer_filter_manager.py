@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered expressions, and the file they are kept in."""
+"""Registered expressions, and their file."""
 
 from __future__ import annotations
 

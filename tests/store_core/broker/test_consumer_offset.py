@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Committed offsets, and the file they are kept in."""
+"""Committed offsets, and their file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker's filters: what is not known matches, what is known decides."""
+"""A broker's filters: unknown data matches, known data decides."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The note that a consumer was sent elsewhere; RocketMQ's own ones are in test_pull_answers."""
+"""The event that a consumer was sent to another offset; RocketMQ's own events are in test_pull_answers."""
 
 from __future__ import annotations
 

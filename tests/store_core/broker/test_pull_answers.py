@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulls that RocketMQ has answered, and our answers to them.
+"""Pulls that RocketMQ answered, and our answers to them.
 
 ``pull_requests.jsonl.xz`` was written by a Java program that asked the ``PullMessageProcessor`` of a broker
 (``BrokerController``) without network, of RocketMQ 4.3.0, 4.9.7 and 5.3.3, on 2026-11-21: for each release eleven
-configurations, and for each of these 130 random requests (a fixed seed each) on a copy of a golden store. One line a
-configuration: ``topics``, ``groups`` and ``consumers`` that were there, ``steps`` in order (a request with its answer,
-or a reset of an offset by the server), and what was left: ``offsets`` that were committed, and ``events``, the first
-records of OFFSET_MOVED_EVENT.
+configurations, and for each of these 130 random requests (with a fixed seed) on a copy of a golden store. One line per
+configuration: ``topics``, ``groups`` and ``consumers`` at the start, ``steps`` in order (a request with its answer, or
+a reset of an offset by the server), and the state at the end: ``offsets`` that were committed, and ``events``, the
+first records of OFFSET_MOVED_EVENT.
 
-``heldNow`` is how many requests wait after a step, ``reject`` what ``rejectRequest`` says, ``body`` the SHA-256 of the
-body. How many messages a get gives at most, and how many bytes, was unlimited.
+``heldNow`` is how many requests wait after a step, ``reject`` the result of ``rejectRequest``, ``body`` the SHA-256 of
+the body. The numbers of messages and of bytes that a get returns were not limited.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups and the file they are kept in."""
+"""Consumer groups, and their file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics and the file they are kept in."""
+"""Topics, and their file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Half messages, and what settles them."""
+"""Half messages, and the operations that commit them or roll them back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two fakes that the writing half stands on in its tests."""
+"""Fixtures for tests of writing: the fake clock and the fake disk."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small stores of other kinds, with no more in them than tells the kind."""
+"""Small stores of other kinds, with only what identifies the kind."""
 
 from __future__ import annotations
 

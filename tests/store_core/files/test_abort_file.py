@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that tells a clean end from a crash."""
+"""The file that distinguishes a clean shutdown from a crash."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths of a store that are of the wrong kind, or may not be used: named, with what is expected and what to do."""
+"""Paths of a store that have the wrong type or no permission: errors name them, what is expected, and what to do."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments made ahead of their time."""
+"""Segments that are allocated in advance."""
 
 from __future__ import annotations
 

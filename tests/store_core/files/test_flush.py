@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the log gets to disk, and what producers are told meanwhile."""
+"""When the log is flushed to disk, and what producers get as an answer."""
 
 from __future__ import annotations
 

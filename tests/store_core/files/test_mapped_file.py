@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment: its positions, its page rules, and what is left of an append that failed."""
+"""One segment: its positions, its page rules, and what remains of a failed append."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments in a row: finding, making, loading, flushing and deleting them."""
+"""Consecutive segments: finding, making, loading, flushing and deleting them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An overlay behaves as the file system it stands for, and leaves what is below alone."""
+"""An overlay behaves like the file system below it, and never changes that."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A background service: it works, survives what the system refuses, and ends when told."""
+"""A background service: it works, survives errors of the operating system, and ends when asked to."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a root holds that makes it another kind of store, what is refused then, and what is only noted."""
+"""How another kind of store is recognised by its root, what is refused then, and what is only noted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One writer a store: between two of ours, and between us and a Java process that locks as a broker does."""
+"""One writer per store: between two of ours, and between us and a Java process that locks as a broker does."""
 
 from __future__ import annotations
 

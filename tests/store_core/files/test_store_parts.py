@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which paths can be a store's root, and which are a part of one."""
+"""Which paths can be a store's root, and which are part of a store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write buffers, borrowed and given back."""
+"""Write buffers that are borrowed and returned."""
 
 from __future__ import annotations
 

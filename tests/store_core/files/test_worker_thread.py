@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work beside its caller is done in order, and what fails is told to who brings more, or waits."""
+"""Background work is done in order; a failure is raised when more work is submitted, or waited for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions of the SQL92 filter language and properties to evaluate them on: RocketMQ's answers, and drawn ones."""
+"""SQL92 filter expressions, and properties to evaluate them on: with RocketMQ's answers, and generated ones."""
 
 from __future__ import annotations
 

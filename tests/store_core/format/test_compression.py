@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compressed bodies: what other implementations pack is expanded, and nothing else is, nor too much of it."""
+"""Compressed bodies: data of other implementations is expanded, within limits, and anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checksum is the same function with and without the optional library, judged by a third implementation."""
+"""The checksum is the same with and without the optional library, and as a third implementation computes it."""
 
 from __future__ import annotations
 

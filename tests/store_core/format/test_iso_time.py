@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times for people."""
+"""Times in a readable form."""
 
 from __future__ import annotations
 

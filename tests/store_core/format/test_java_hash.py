@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes against Java 17, and the vectorised ones against the definition."""
+"""Hashes equal Java 17's, and the vectorised ones equal the definition."""
 
 from __future__ import annotations
 

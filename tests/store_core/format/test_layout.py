@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the format against positions and sizes that RocketMQ's sources name, and against files it wrote."""
+"""The table of the format matches the positions and sizes in RocketMQ's sources, and files that it wrote."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of bodies, judged by another implementation."""
+"""Checksums of bodies, compared with another implementation."""
 
 from __future__ import annotations
 

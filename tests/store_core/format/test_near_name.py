@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that may have been meant."""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two parsers of the properties string against RocketMQ's answers and against a transcript of its rules."""
+"""The two parsers of the properties string, compared with RocketMQ's answers and with a transcript of its rules."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing properties strings, and cutting items out of them."""
+"""Writing properties strings, and removing items from them."""
 
 from __future__ import annotations
 

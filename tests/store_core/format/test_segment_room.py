@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where records go: the definition, the same for many at once, and the borders at which a segment is closed."""
+"""Placing records in segments: the definition, the same for many at once, and the limits at which a segment ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two fakes that queues stand on in their tests."""
+"""Fixtures for tests of queues: the fake clock and the fake disk."""
 
 from __future__ import annotations
 

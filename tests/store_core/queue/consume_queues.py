@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consume queues of ten units a file, and what one wants to know of them."""
+"""Consume queues with ten units per file, and helpers to inspect them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs for those who dispatch: what reaches queues and index by special properties, besides what any log has."""
+"""Logs for tests of dispatch: records whose special properties affect queues and index, and ordinary ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of a golden store: its rules, what RocketMQ dispatched, what RocketMQ says is in them."""
+"""The queues of a golden store: its rules, what RocketMQ dispatched, and RocketMQ's report of their contents."""
 
 from __future__ import annotations
 

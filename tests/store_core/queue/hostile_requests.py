@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records as a hostile log may hold them: names, numbers and lists at and beyond what a queue can have."""
+"""Records as a hostile log may contain them: names, numbers and lists at and beyond the limits of a queue."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indexes of small files for tests, and the requests that fill them."""
+"""Indexes with small files for tests, and the requests that fill them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting many units at once leaves what putting them one by one leaves."""
+"""Putting many units at once has the same result as putting them one by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that RocketMQ wrote: read as RocketMQ reads them, and written again, byte for byte."""
+"""Queues that RocketMQ wrote: read as RocketMQ reads them, and written again byte for byte."""
 
 from __future__ import annotations
 

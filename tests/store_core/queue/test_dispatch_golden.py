@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is dispatched of every golden store is what the release that wrote it dispatches of it."""
+"""Every golden store is dispatched as the release that wrote it dispatches it."""
 
 from __future__ import annotations
 

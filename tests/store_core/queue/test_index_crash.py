@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process is killed at any write: what is on disk is an index, and dispatching again makes it whole."""
+"""The process is killed at any write: the files on disk are a valid index, and dispatching again completes it."""
 
 from __future__ import annotations
 

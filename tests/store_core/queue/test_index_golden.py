@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What RocketMQ dispatched, put into an index of ours, makes RocketMQ's own index files, and answers as it does."""
+"""What RocketMQ dispatched, put into our index, makes RocketMQ's own index files and gives its answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No name leads out of the store, and every path that is given can be made."""
+"""No name leads out of the store, and every path that is returned can be created."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that RocketMQ wrote mean to us what they mean to it, and what it dispatched makes its files of ours."""
+"""We read queues that RocketMQ wrote as it does, and make the same files from what it dispatched."""
 
 from __future__ import annotations
 

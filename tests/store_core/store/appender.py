@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that puts messages until it is killed, and says which ones it was told are safe.
+"""A process that puts messages until it is killed, and prints which ones were acknowledged.
 
 Run as ``python appender.py STORE FIRST FILE_SIZE [CALLS]``: messages are numbered from FIRST on; after each put that
-returned PUT_OK its number goes to standard output. With CALLS it kills itself at its so many-th call that changes a
-file or directory, opening included; of a write a part is done.
+returned PUT_OK its number goes to standard output. With CALLS it kills itself at that call, counting those that change
+a file or directory, including while opening; a write is then done in part.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions that RocketMQ was asked of its own stores, with its answers."""
+"""Questions that RocketMQ was asked about its own stores, with its answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged stores, what three releases of RocketMQ made of each, and what we make of it."""
+"""Damaged stores, and what three releases of RocketMQ and we make of each."""
 
 from __future__ import annotations
 

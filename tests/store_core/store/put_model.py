@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that were put, and what a store has to tell of them."""
+"""Messages that were put, and what a store must report about them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store can go through, with a list of what was put as the model."""
+"""A state machine of a store's operations, with a list of what was put as the model."""
 
 from __future__ import annotations
 

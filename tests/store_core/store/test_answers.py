@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store answers, against what RocketMQ answers of the same store."""
+"""A store's answers, compared with RocketMQ's for the same store."""
 
 from __future__ import annotations
 

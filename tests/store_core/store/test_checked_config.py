@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of files: taken from the files where nobody gave them, refused where somebody gave others."""
+"""Sizes of files: inferred from the files if not configured, refused if configured otherwise."""
 
 from __future__ import annotations
 

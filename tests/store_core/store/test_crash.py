@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was acknowledged with synchronous flush survives the process, and the machine."""
+"""Messages acknowledged with synchronous flush survive a crash of the process, and of the machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged stores become here what they become in RocketMQ 4.3.0, 4.9.7 and 5.3.3.
+"""Damaged stores are recovered as in RocketMQ 4.3.0, 4.9.7 and 5.3.3.
 
-Each store is opened over itself, in memory; some also on disk, to see that it comes to the same.
+Each store is opened with an overlay in memory; some also on disk, to see that the result is the same.
 """
 
 from __future__ import annotations

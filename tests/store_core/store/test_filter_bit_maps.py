@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bit maps that a broker works out, on their way into the queues' extensions."""
+"""Bit maps that a broker computes, and their way into the queues' extensions."""
 
 from __future__ import annotations
 

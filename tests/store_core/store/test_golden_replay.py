@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What RocketMQ was given, given to us with its clock, makes the commit log that RocketMQ wrote, file for file."""
+"""Messages that RocketMQ stored, put here with its clock, make the commit log that RocketMQ wrote, file for file."""
 
 from __future__ import annotations
 

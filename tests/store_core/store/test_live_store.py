@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store that a broker is writing, rolling and deleting while it is read."""
+"""A store that a broker writes, rolls over and deletes from while it is read."""
 
 from __future__ import annotations
 

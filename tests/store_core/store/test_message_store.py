@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening, guarding and closing a store."""
+"""Opening, locking and closing a store."""
 
 from __future__ import annotations
 

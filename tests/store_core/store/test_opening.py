@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order a store is opened and closed, what it leaves behind, and what it dispatches on the way."""
+"""The order in which a store is opened and closed, what it leaves behind, and what it dispatches meanwhile."""
 
 from __future__ import annotations
 

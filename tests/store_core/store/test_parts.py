@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs in parts: in this process and in others the result is the same, and nothing stays behind."""
+"""Jobs in parts: the result is the same in this process and in others, and nothing is left behind."""
 
 from __future__ import annotations
 

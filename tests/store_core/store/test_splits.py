@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""However a log is cut into ranges, whatever is broken in it, whatever bodies look like: no row is lost or doubled."""
+"""No row is lost or read twice, however a log is split into ranges, damaged, or filled."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of other kinds, and parts of stores, at every entrance of the core: nothing is written before a refusal."""
+"""Stores of other kinds, and parts of stores, at every entry point of the core: nothing is written before a refusal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a store goes through, what it tells afterwards is what was put."""
+"""Whatever operations a store goes through, it reports exactly what was put."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a crash leaves after the last sound record: where the log ends then, and who gets to see the bytes."""
+"""What a crash leaves after the last sound record: where the log then ends, and which reads show these bytes."""
 
 from __future__ import annotations
 

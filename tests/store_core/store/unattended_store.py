@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store whose services do nothing by themselves."""
+"""A store whose background services do nothing by themselves."""
 
 from __future__ import annotations
 

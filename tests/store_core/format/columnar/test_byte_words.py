@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of a buffer as words."""
+"""Pieces of a buffer, read as words."""
 
 from __future__ import annotations
 

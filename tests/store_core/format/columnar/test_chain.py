@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain, once its records are measured, is what following lengths one by one gives; kept or not, from any record."""
+"""A measured chain equals following lengths one by one, kept or not, from any record."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of many bodies equal those of each, whichever way they are cut out."""
+"""Checksums of many bodies equal those of each body, however the bodies are sliced."""
 
 from __future__ import annotations
 

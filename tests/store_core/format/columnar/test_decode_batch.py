@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding many records gives what decoding each of them gives: rows, faults and their words."""
+"""Decoding many records equals decoding each of them: rows, faults and messages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch encoder makes the bytes of the scalar one, whatever the columns hold."""
+"""The batch encoder makes the same bytes as the scalar one, whatever the columns contain."""
 
 from __future__ import annotations
 

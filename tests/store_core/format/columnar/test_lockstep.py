@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk with many cursors gives what following the chain gives: on sound, hostile and broken bytes."""
+"""The walk with many cursors equals following the chain: on sound, hostile and broken bytes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of many records as columns give what the parser gives for each."""
+"""Properties of many records as columns equal the parser's result for each."""
 
 from __future__ import annotations
 

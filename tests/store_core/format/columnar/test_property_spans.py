@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where properties lie in many strings is where the parser finds them in each."""
+"""Positions of properties in many strings equal those that the parser finds in each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates are what searching one by one would find, whatever the bytes are full of."""
+"""Candidates are those that searching one by one would find, whatever the bytes contain."""
 
 from __future__ import annotations
 

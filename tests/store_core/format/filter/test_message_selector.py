@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selectors read subscriptions as RocketMQ's clients do, and ask queue units and records what they can tell."""
+"""Selectors parse subscriptions as RocketMQ's clients do, and use what queue units and records contain."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation on columns equals that on each message."""
+"""Evaluation on columns equals evaluation on each message."""
 
 from __future__ import annotations
 

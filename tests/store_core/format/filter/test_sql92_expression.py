@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL92 filters give what RocketMQ gives, and nothing that a text can hold exhausts time or stack."""
+"""SQL92 filters match as RocketMQ's do, and no text can exhaust time or stack."""
 
 from __future__ import annotations
 

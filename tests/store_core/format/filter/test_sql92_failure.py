@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why an expression fails: the property and what it was."""
+"""Why an expression fails: the property and its value."""
 
 from __future__ import annotations
 

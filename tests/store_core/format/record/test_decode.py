@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One record into one message: records that RocketMQ wrote, byte for byte, and errors that tell where and what."""
+"""Decoding one record: records that RocketMQ wrote, byte for byte, and errors that say where and what is wrong."""
 
 from __future__ import annotations
 

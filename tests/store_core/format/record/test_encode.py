@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scalar encoder against bytes that released RocketMQ jars wrote, and against its limits."""
+"""The scalar encoder: its bytes equal those of released RocketMQ jars, and its limits hold."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inner batches are unwrapped into what their producer put in."""
+"""Inner batches are unpacked into the messages that their producer sent."""
 
 from __future__ import annotations
 

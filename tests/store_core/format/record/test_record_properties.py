@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The short way to a record's properties gives what the decoder gives, or its error."""
+"""The short cut to a record's properties has the decoder's result, or its error."""
 
 from __future__ import annotations
 

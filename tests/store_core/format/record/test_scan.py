@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One way to break the bytes a test: what is still read, and why reading stops."""
+"""Following a chain of records, with one kind of damage per test: what is still read, and why reading stops."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of a batch topic: units that cover several messages, found by searching."""
+"""The queue of a batch topic: units that cover several messages, found by search."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a queue begins and ends: after a restart, after the log was cut, after its files were deleted."""
+"""Where a queue begins and ends: after a restart, after the log was truncated, after its files were deleted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of all queues: what is loaded, where records go, what is refused, and how little it holds open."""
+"""The table of all queues: what is loaded, where records go, what is refused, and how few files stay open."""
 
 from __future__ import annotations
 

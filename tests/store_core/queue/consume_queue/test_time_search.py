@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the message stored at a time."""
+"""Finding the message that was stored at a time."""
 
 from __future__ import annotations
 

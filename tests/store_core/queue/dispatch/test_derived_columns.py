@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is derived from records where they are encoded is what a reader of the log finds in them."""
+"""Data derived from records while encoding equals what a reader of the log derives from them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reader gives what the loop over the definition gives: for sound, odd, hostile and broken logs of all releases."""
+"""The reader equals a loop over the definition: for sound, odd, hostile and broken logs of all releases."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues of many records are told apart, however alike their names and whatever their mixed bits."""
+"""Queues of many records are distinguished, however similar their names and whatever their hashes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of one record, rule by rule, as three releases of RocketMQ decide it."""
+"""The check of one record, rule by rule, as three releases of RocketMQ decide."""
 
 from __future__ import annotations
 

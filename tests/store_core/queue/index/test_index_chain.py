@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks of chains: one entry after the other and by windows, in sound files and in broken ones."""
+"""Walks of chains: entry by entry and by windows, in sound and in broken files."""
 
 from __future__ import annotations
 

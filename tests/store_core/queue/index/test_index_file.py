@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One index file: its bytes, what is found in it, what is on disk when, and files that nobody should have to read."""
+"""One index file: its bytes, look-ups, when it is flushed to disk, and broken files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The index as a whole: what is put, in bulk as one by one, which files there are, and what is found."""
+"""The index as a whole: puts in bulk and one by one, its files, and look-ups."""
 
 from __future__ import annotations
 

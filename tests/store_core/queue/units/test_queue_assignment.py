@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which queues get a record: the definition at its borders, and that many records are assigned as one by one."""
+"""Which queues get a record: the definition at its limits, and many records at once as one by one."""
 
 from __future__ import annotations
 

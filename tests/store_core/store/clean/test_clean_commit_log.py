@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When old segments of the commit log go, and which."""
+"""When old segments of the commit log are deleted, and which."""
 
 from __future__ import annotations
 

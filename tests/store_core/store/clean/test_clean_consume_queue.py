@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues and index lose what points at deleted segments."""
+"""Files of queues and index are deleted when they point only to deleted segments."""
 
 from __future__ import annotations
 

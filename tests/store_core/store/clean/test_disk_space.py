@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from how full the disks are, by release."""
+"""What a store does when its disks fill up, by release."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open store takes over records that something else wrote: in order, or it leaves them to the next recovery."""
+"""An open store takes over records that another program wrote, in order, or leaves them to the next recovery."""
 
 from __future__ import annotations
 

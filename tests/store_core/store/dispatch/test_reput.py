@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is appended gets into queues and index while the store is open."""
+"""Appended records reach queues and index while the store is open."""
 
 from __future__ import annotations
 

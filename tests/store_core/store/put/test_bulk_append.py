@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many messages at once make the log that they make one by one."""
+"""Many messages at once make the same log as one by one."""
 
 from __future__ import annotations
 

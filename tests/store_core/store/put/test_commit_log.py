@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One message, or one batch, on its way into the log: what it gets, and what stops it."""
+"""Appending one message or one batch to the log: what is added to it, and why it is refused."""
 
 from __future__ import annotations
 

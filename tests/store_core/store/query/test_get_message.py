@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which messages a get returns, and what it says: rule by rule, on queues and logs that are made up."""
+"""Which messages and status a get returns: rule by rule, on made-up queues and logs."""
 
 from __future__ import annotations
 

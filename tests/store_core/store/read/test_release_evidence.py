@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store's files say of its release: noted where properties would be read differently, and never wrongly."""
+"""What a store's files show about its release: noted where properties would be read differently, and never wrongly."""
 
 from __future__ import annotations
 

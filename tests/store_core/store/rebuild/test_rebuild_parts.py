@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild is made of: pieces of units, sizes told by files, kept index files, the checkpoint."""
+"""Parts of a rebuild: pieces of units, sizes inferred from files, kept index files, the checkpoint."""
 
 from __future__ import annotations
 

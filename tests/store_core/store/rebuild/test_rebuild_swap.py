@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Swaps of rebuilt directories, killed at every step."""
+"""Swapping rebuilt directories in, with the process killed at every step."""
 
 from __future__ import annotations
 

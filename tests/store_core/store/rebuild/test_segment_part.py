@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a segment, read each by itself, give what the whole gives, or are found not to fit together."""
+"""Parts of a segment that are read separately equal the whole, or are found not to fit together."""
 
 from __future__ import annotations
 

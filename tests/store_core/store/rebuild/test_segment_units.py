@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that are rebuilt are those of the open store, at the borders of what a queue can have, too."""
+"""Rebuilt queues equal those of the open store, also at the limits of a queue."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What opening a store decides and tells, and golden stores against RocketMQ's own recovery of a copy."""
+"""What opening a store decides and reports; golden stores are compared with RocketMQ's own recovery of a copy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records staged for an append, and stores that take them."""
+"""Records staged for an append, and stores to append them to."""
 
 from __future__ import annotations
 

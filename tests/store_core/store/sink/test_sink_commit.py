@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits of jobs: once, with leftovers cleaned, and stores that change places."""
+"""Commits of jobs: exactly once, with leftovers cleaned, and with stores that are overwritten."""
 
 from __future__ import annotations
 

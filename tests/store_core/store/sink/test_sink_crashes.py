@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole commits on disks that fill up and in processes that die: all of a job or nothing, and the next job goes on."""
+"""Commits on full disks and in processes that die: all of a job or nothing, and the next job works."""
 
 from __future__ import annotations
 

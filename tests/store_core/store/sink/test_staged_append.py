@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staged records go into the log together or not at all: by design, with failing disks, and with dying machines."""
+"""Staged records are appended together or not at all: normally, on failing disks, and on machines that die."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staged records come back as they were, or not at all."""
+"""Staged records are read back as they were, or not at all."""
 
 from __future__ import annotations
 

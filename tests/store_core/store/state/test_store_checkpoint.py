@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint file: its bytes, and what recovery takes from it."""
+"""The checkpoint file: its bytes, and how recovery uses it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters and switches of a store."""
+"""Counters and flags of a store."""
 
 from __future__ import annotations
 
