@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about a whole store, and rebuilds of it, in one call; each is a job in parts (`store_core.store.parts`)."""
+"""Calls that answer a question about a whole store or rebuild it, each as a job in parts (`store_core.store.parts`)."""

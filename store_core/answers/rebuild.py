@@ -87,7 +87,7 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     StoreLockedError
         If a broker holds the store; with `RebuildOptions.verify` it may.
     UnsupportedStoreError
-        If this can't be done with the store's kind, or the output directory was not made by a rebuild.
+        If a store of this kind can't be rebuilt, or the output directory was not made by a rebuild.
     UnsafeSizeError
         If the log names more queues than `RebuildOptions.max_queues`.
     LostWorkerError

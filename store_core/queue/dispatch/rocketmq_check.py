@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's own check whether there is a record at a place in the log, and the dispatch request made of it.
+"""RocketMQ's check for a record at a place in the log, and the dispatch request made from it.
 
 Everything that is derived from a log depends on this check: where recovery ends the log, what reaches a queue or the
 index, and how a queue is named. So it follows RocketMQ where `store_core.format.record.scan` is stricter: a record's

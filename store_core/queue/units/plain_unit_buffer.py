@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers units of simple queues as they are stored, in log order, and returns them encoded, queue by queue."""
+"""A buffer that gathers stored units of simple queues in log order, and returns them encoded queue by queue."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["PlainUnitBuffer"]
 
 
 class PlainUnitBuffer:
-    """Units of many batches, of which nothing is kept but their bytes and indexes.
+    """Buffer for the units of many batches that keeps only their bytes and indexes.
 
-    Ordering them moves 28 bytes per unit from one place each, where `UnitBuffer` moves as many from one place per
-    column: half the time.
+    Ordering them moves each unit's 28 bytes from one place, `UnitBuffer` from one place per column: this takes half
+    the time.
 
     Parameters
     ----------
     room : int
-        Units that it takes.
+        How many units it holds.
     """
 
     def __init__(self, room: int) -> None:
@@ -41,11 +41,11 @@ class PlainUnitBuffer:
 
     @property
     def room(self) -> int:
-        """How many more units it takes."""
+        """How many more units fit."""
         return len(self._codes) - self._count
 
     def add(self, units: UnitRows) -> None:
-        """Take units in log order, as many as there is `room` for; their codes are those of all batches."""
+        """Add units in log order, at most as many as there is `room` for; their codes are valid across batches."""
         place = slice(self._count, self._count + len(units.code))
         self._codes[place] = units.code
         fill_units(self._stored[place], units.physical_offset, units.size, units.tags_code)
@@ -53,7 +53,7 @@ class PlainUnitBuffer:
         self._count = place.stop
 
     def take(self) -> PackedUnits:
-        """Return the units ordered by queue, and begin anew; those of a queue stay in their order."""
+        """Return the units ordered by queue, and empty the buffer; those of one queue keep their order."""
         filled = slice(0, self._count)
         order = sorted_places(self._codes[filled])
         self._count = 0

@@ -127,7 +127,7 @@ def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.i
 
 
 def queue_bounds(codes: npt.NDArray[np.signedinteger[Any]]) -> Iterator[tuple[int, int, int]]:
-    """Return each number of a queue, and where its units begin and end, if units are ordered by these numbers."""
+    """Yield each queue's number, and where its units begin and end; the units must be ordered by these numbers."""
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     stops = np.append(starts, len(codes))[1:]
     return zip(codes[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
