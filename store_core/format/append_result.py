@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of an append and of a put: expected ones are values, under Java's names."""
+"""Outcomes of appends and puts under Java's names; expected ones are values, not exceptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["AppendMessageResult", "AppendMessageStatus", "PutMessageStatus"]
 
 
 class AppendMessageStatus(Enum):
-    """What became of the bytes (RocketMQ: ``AppendMessageStatus``, without ROCKSDB_ERROR)."""
+    """Outcome of an append (RocketMQ: ``AppendMessageStatus``, without ROCKSDB_ERROR)."""
 
     PUT_OK = "the record is in the file"
     END_OF_FILE = "no room: a blank record closed the file"
@@ -20,10 +20,10 @@ class AppendMessageStatus(Enum):
 
 
 class PutMessageStatus(Enum):
-    """What became of a message (RocketMQ 5.3.3: ``PutMessageStatus``).
+    """Outcome of a put (RocketMQ 5.3.3: ``PutMessageStatus``).
 
-    Release 4.x spells two of them ``CREATE_MAPEDFILE_FAILED`` and ``OS_PAGECACHE_BUSY``. No store gives
-    PUT_TO_REMOTE_BROKER_FAIL, LMQ_CONSUME_QUEUE_NUM_EXCEEDED or WHEEL_TIMER_FLOW_CONTROL by itself; hooks may.
+    Release 4.x spells two of them ``CREATE_MAPEDFILE_FAILED`` and ``OS_PAGECACHE_BUSY``. The store itself never returns
+    PUT_TO_REMOTE_BROKER_FAIL, LMQ_CONSUME_QUEUE_NUM_EXCEEDED or WHEEL_TIMER_FLOW_CONTROL; hooks may.
     """
 
     PUT_OK = "in the log"
@@ -46,7 +46,7 @@ class PutMessageStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AppendMessageResult:
-    """What an append did to one file (RocketMQ: ``AppendMessageResult``).
+    """Result of an append to one file (RocketMQ: ``AppendMessageResult``).
 
     Attributes
     ----------
@@ -54,10 +54,10 @@ class AppendMessageResult:
     wrote_offset : int
         Physical offset of the first byte written.
     wrote_bytes : int
-        Bytes by which the file's write position moved; for END_OF_FILE all that was left, though only a head of eight
-        bytes is written.
+        Bytes by which the file's write position advanced; for END_OF_FILE all that was left, though only a head of
+        eight bytes is written.
     msg_id : str
-        Offset message id; of a batch, one for each message, joined by commas.
+        Offset message id; for a batch one per message, joined by commas.
     store_timestamp : int
         Clock inside the put lock, ms.
     logics_offset : int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a message: the one list behind the Arrow schema, the DataFrame schema and the documentation."""
+"""The columns of a message: the one list for the Arrow schema, the DataFrame schema and the documentation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STRINGS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
 MAP_TYPE: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True))
 
 HEAD_FIELDS: Final = {"store_size": "total_size"}
-"""Columns whose head field has another name; all others share it."""
+"""Columns whose head field has another name; for all others the names are equal."""
 
 _HEAD_TYPES: Final = {field.name: field.type for field in MESSAGE_HEAD.fields if field.v6_flag is None}
 
@@ -52,7 +52,7 @@ class Column:
     nullable : bool
         Whether a sound record can have a null here.
     default : bool
-        Whether it is read unless other columns are named.
+        Whether it is read if no columns are named.
     doc : str
     """
 
@@ -64,7 +64,7 @@ class Column:
 
 
 def _head_column(name: str, doc: str) -> Column:
-    """Make the column of an integer field of the head: its type is the table's, in native order."""
+    """Return the column of an integer field of the head: its type is that of the layout, in native order."""
     stored = np.dtype(_HEAD_TYPES[HEAD_FIELDS.get(name, name)])
     return Column(name, pa.from_numpy_dtype(stored.newbyteorder("=")), nullable=False, default=True, doc=doc)
 
@@ -120,12 +120,12 @@ DEFAULT_COLUMNS: Final = tuple(column.name for column in COLUMNS if column.defau
 
 
 def resolve_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Turn column names of any case into the canonical ones, in the order given.
+    """Return the canonical names for column names of any case, in the order given.
 
     Raises
     ------
     InvalidOptionError
-        If a name is unknown (the nearest one is named) or comes twice, or there is none.
+        If a name is unknown (the error suggests the nearest one) or duplicate, or there is none.
     """
     resolved = tuple(_resolve(name) for name in names)
     twice = sorted({name for name in resolved if resolved.count(name) > 1})

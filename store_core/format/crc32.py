@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRC-32, by the faster of two implementations that may be there.
+"""CRC-32, by the faster of the implementations that are installed.
 
 `isal`, a Python binding of Intel's storage library, is an optional dependency: for 50 bytes and more it takes a third
-of zlib's time or less. Both compute the function of IEEE 802.3, which is Java's ``java.util.zip.CRC32``, too, so which
-of them is there shows in nothing but time.
+of zlib's time or less. Both compute the function of IEEE 802.3, as Java's ``java.util.zip.CRC32`` does, so they differ
+only in speed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Crc32(Protocol):
 
 
 crc32: Final[_Crc32] = _crc32
-"""Give the checksum of contiguous bytes, 0 to 2**32 - 1; the second argument is that of the bytes before them.
+"""Return the checksum of contiguous bytes, 0 to 2**32 - 1; the second argument is that of the bytes before them.
 
 It is the imported function itself: a wrapper in Python would take longer than the checksum of a short body.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""THE table: every record and unit of RocketMQ's store, declared once.
+"""The table of every record and unit of RocketMQ's store, each declared once.
 
-Sizes, positions, numpy dtypes and ``docs/FORMAT.md`` derive from here; nothing else in the package knows a byte
-position. All integers are big-endian and signed, as Java writes them, and there are no gaps between fields.
+Sizes, positions, numpy dtypes and ``docs/FORMAT.md`` derive from it; no other module contains a byte position. All
+integers are big-endian and signed, as Java writes them, and there are no gaps between fields.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class MagicCode(IntEnum):
 
     @property
     def topic_length_size(self) -> int:
-        """Bytes of the topic length field that a record of this kind has."""
+        """Size of the topic length field in a record of this kind, in bytes."""
         return 2 if self is MagicCode.MESSAGE_V2 else 1
 
 
 _HOST: Final = "host"
-"""Type of an address field: 4 or 16 address bytes, by a bit of the sys_flag, and a four-byte port."""
+"""Type of an address field: 4 or 16 address bytes, depending on a bit of the sys_flag, and a four-byte port."""
 
 HOST_V4: Final = np.dtype([("address", "V4"), ("port", ">i4")])
 HOST_V6: Final = np.dtype([("address", "V16"), ("port", ">i4")])
@@ -70,13 +70,13 @@ class Field:
     Attributes
     ----------
     name : str
-        Our name: the dtype's field and, where there is one, the column.
+        Name of the dtype's field and, if there is one, of the column.
     java_name : str
-        RocketMQ's name for it.
+        RocketMQ's name for the field.
     type : str
         numpy type code in stored byte order, or ``"host"``.
     doc : str
-        What it holds, in one line.
+        Its content, in one line.
     v6_flag : MessageSysFlag or None
         For hosts, the sys_flag bit that widens the address to 16 bytes.
     """
@@ -153,8 +153,8 @@ BATCH_ITEM_HEAD: Final = Unit(
     "One message inside the body of an inner batch, as the client encoded it.",
     (
         Field("total_size", "TOTALSIZE", ">i4", "bytes of the item, itself included"),
-        Field("magic_code", "MAGICCODE", ">i4", "0, not looked at"),
-        Field("body_crc", "BODYCRC", ">i4", "0, not looked at"),
+        Field("magic_code", "MAGICCODE", ">i4", "0, ignored"),
+        Field("body_crc", "BODYCRC", ">i4", "0, ignored"),
         Field("flag", "FLAG", ">i4", "the application's own flag"),
         Field("body_length", "BODYLENGTH", ">i4", "bytes of body that follow"),
     ),
@@ -289,7 +289,7 @@ def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
 
 
 def head_size(sys_flag: int = 0) -> int:
-    """Bytes from the record's start to its body."""
+    """Return the bytes from a record's start to its body."""
     return head_dtype(sys_flag).itemsize
 
 
@@ -323,7 +323,7 @@ def _section(unit: Unit) -> list[str]:
 
 
 def markdown_document() -> str:
-    """Write ``docs/FORMAT.md``: every unit as a table of positions."""
+    """Return the text of ``docs/FORMAT.md``: every unit as a table of positions."""
     lines = [
         "<!-- Generated from store_core/format/layout.py by `make docs`; do not edit. -->",
         "# The bytes of RocketMQ's store",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing the properties string of a record; `store_core.format.properties` reads it.
+"""Writing of a record's properties string; `store_core.format.properties` reads it.
 
-The string normally comes from the producer and is stored as it is. It is made here when a message is given as a map,
-and when the store itself adds properties.
+The string normally comes from the producer and is stored as it is. It is built here if a message is given as a map, or
+the store itself adds properties.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 
 MAX_PROPERTIES_SIZE: Final = 0x7FFF
-"""Bytes the properties field can hold: its length is a signed short."""
+"""Most bytes the properties field can hold: its length is a signed short."""
 
 CRC_RESERVED: Final = len("__CRC32#") + 1 + 10 + 1
-"""Bytes of the property CRC at the end of a record (RocketMQ 5.2: ``CommitLog.CRC32_RESERVED_LEN``)."""
+"""Size of the property CRC at the end of a record, in bytes (RocketMQ 5.2: ``CommitLog.CRC32_RESERVED_LEN``)."""
 
 
 class PropertyMap(dict[str, str | None]):
-    """Properties in insertion order, with the buckets that the Java map they stand for began with.
+    """Properties in insertion order, with the initial number of buckets of the Java map they represent.
 
     Parameters
     ----------
     items : mapping or iterable of pairs
-        Name to value; a value of None is no value.
+        Name to value; None means no value.
     capacity : int
-        16 for a map made by a producer; `ReleaseRules.decoded_properties_capacity` for one parsed from a string.
+        16 for a producer's map; `ReleaseRules.decoded_properties_capacity` for one parsed from a string.
     """
 
     __slots__ = ("capacity",)
@@ -84,16 +84,16 @@ class PropertyMap(dict[str, str | None]):
 
     @property
     def buckets(self) -> int:
-        """Buckets the Java map has by now."""
+        """Number of buckets that the Java map has now."""
         return hash_map_capacity(tuple(self), self.capacity)
 
     def without(self, name: str) -> PropertyMap:
-        """Return a copy that lacks a name; a Java map keeps its buckets when a key is removed."""
+        """Return a copy without a name; a Java map keeps its buckets when a key is removed."""
         return PropertyMap(((other, value) for other, value in self.items() if other != name), self.buckets)
 
 
 def to_utf8(text: str) -> bytes:
-    """Encode as Java's ``String.getBytes(UTF_8)``: half a surrogate pair becomes a question mark, nothing raises."""
+    """Encode as Java's ``String.getBytes(UTF_8)``: an unpaired surrogate becomes a question mark, nothing raises."""
     return text.encode("utf-8", "replace")
 
 
@@ -103,14 +103,14 @@ def ends_with_separator(data: bytes) -> bool:
 
 
 def format_properties(properties: Mapping[str, str | None], release: str = DEFAULT_RELEASE) -> str:
-    r"""Write a properties map as the Java of a release does (``MessageDecoder.messageProperties2String``).
+    r"""Return a properties map as the string a release writes (``MessageDecoder.messageProperties2String``).
 
     Parameters
     ----------
     properties : mapping of str to str or None
-        In insertion order; a value of None is left out, or written as ``null``, as the release does.
+        In insertion order; a value of None is omitted, or written as ``null``, as in the release.
     release : str
-        One of `RELEASES`; says also whether a separator follows the last value.
+        One of `RELEASES`; also determines whether a separator follows the last value.
 
     Examples
     --------
@@ -137,9 +137,9 @@ def parse_decoded_properties(text: str, release: str = DEFAULT_RELEASE) -> Prope
 
 
 def delete_property(text: str, name: str) -> str:
-    r"""Cut every item of a name out of a properties string (RocketMQ 5.2 and later: ``MessageUtils.deleteProperty``).
+    r"""Remove every item of a name from a properties string (RocketMQ 5.2 and later: ``MessageUtils.deleteProperty``).
 
-    An item without a separator behind its value takes the rest of the string with it, as in Java.
+    An item without a separator after its value takes the rest of the string with it, as in Java.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where records go in a log of segments: which record has room, and what closes a segment that has none.
+"""The placement of records in a log of segments: which record has room, and what closes a full segment.
 
-A record lies in one segment, and after it there is always room for the head of a blank record. `place_records` is the
-definition, for one record after the other; `fill_segments` gives the same places for many records at once.
+A record is in one segment, and after it there is always room for the head of a blank record. `place_records` is the
+definition, for one record after the other; `fill_segments` returns the same places for many records at once.
 
 RocketMQ 4.3.0 to 5.3.3: ``CommitLog.DefaultAppendMessageCallback.doAppend``, ``END_FILE_MIN_BLANK_LENGTH``.
 """
@@ -28,20 +28,20 @@ _BLANK: Final = struct.Struct(">ii")
 
 
 def room_for_records(room: int) -> int:
-    """Return how many bytes of records go into `room` bytes, the rest of a segment; negative if not even a blank."""
+    """Return how many bytes of records fit into the last `room` bytes of a segment; negative if no blank fits."""
     return room - BLANK_SIZE
 
 
 def has_room(size: int, room: int) -> bool:
-    """Return whether records of `size` bytes go into a segment of which `room` bytes are left."""
+    """Return whether records of `size` bytes fit into a segment with `room` bytes left."""
     return size <= room_for_records(room)
 
 
 def blank_head(room: int) -> bytes:
-    """Return what is written to close a segment of which `room` bytes are left.
+    """Return the bytes that close a segment with `room` bytes left.
 
-    That is the head of a blank record over all of them: RocketMQ, too, writes no more of it since 4.9.1. No writer
-    leaves fewer bytes than a head; where a foreign file does, they become zeros.
+    That is the head of a blank record that spans all of them: RocketMQ, too, writes no more since 4.9.1. No writer
+    leaves fewer bytes than a head; in a foreign file that does, they become zeros.
     """
     return _BLANK.pack(room, MagicCode.BLANK) if room >= BLANK_SIZE else bytes(room)
 
@@ -54,21 +54,21 @@ def place_records(sizes: Iterable[int], room: int, segment_size: int) -> list[tu
     sizes : iterable of int
         Bytes of each record.
     room : int
-        Bytes left in the segment at which the log ends; 0 without one.
+        Bytes left in the segment in which the log ends; 0 without one.
     segment_size : int
         Bytes of each segment after that.
 
     Returns
     -------
     list of tuple
-        For each record the number of its segment, 0 for the one with `room` bytes left, and its position in that, in
-        bytes from the start; in segment 0 from where the log ends. A segment that is followed by another is closed by
-        `blank_head`.
+        For each record the number of its segment, 0 for the one with `room` bytes left, and its position there, in
+        bytes from the segment's start; in segment 0 from the end of the log. A segment that is followed by another is
+        closed by `blank_head`.
 
     Raises
     ------
     InvalidOptionError
-        If a record has no room even in an empty segment.
+        If a record does not fit even into an empty segment.
     """
     segment = position = 0
     places = []
@@ -89,19 +89,19 @@ def fill_segments(starts: npt.NDArray[np.int64], room: int, segment_size: int) -
     Parameters
     ----------
     starts : numpy.ndarray
-        int64, shape (n + 1,): where each record begins when they lie end to end, and where the last one ends.
+        int64, shape (n + 1,): where each record begins if they are placed back to back, and where the last one ends.
     room, segment_size : int
 
     Yields
     ------
     slice
-        Rows that lie end to end: first those in the segment with `room` bytes left, which may be none, then those in
-        each segment after it.
+        Rows that are placed back to back: first those in the segment with `room` bytes left, which may be empty, then
+        those in each segment after it.
 
     Raises
     ------
     InvalidOptionError
-        As `place_records`, once the records before have been yielded.
+        As `place_records`, after the records before have been yielded.
     """
     row, count = 0, starts.size - 1
     while True:

@@ -36,7 +36,7 @@ _COMPRESSION_SHIFT: Final = 8
 
 
 class TransactionType(Enum):
-    """What a record is to a transaction: ``sys_flag & 0x0C``."""
+    """A record's part in a transaction: ``sys_flag & 0x0C``."""
 
     NOT_TYPE = 0x00
     PREPARED_TYPE = 0x04
@@ -45,7 +45,7 @@ class TransactionType(Enum):
 
     @classmethod
     def of(cls, sys_flag: int) -> TransactionType:
-        """Read the transaction type out of a `sys_flag`."""
+        """Return the transaction type in a `sys_flag`."""
         return cls(sys_flag & TRANSACTION_MASK)
 
     @property
@@ -55,9 +55,9 @@ class TransactionType(Enum):
 
 
 class CompressionType(IntEnum):
-    """How a compressed body is packed: bits 8 to 10 of ``sys_flag`` (RocketMQ 4.9.4 and later).
+    """How a body is compressed: bits 8 to 10 of ``sys_flag`` (RocketMQ 4.9.4 and later).
 
-    Type 0 on a compressed body is ZLIB, written by older clients; 4 to 7 are not legal.
+    Type 0 on a compressed body is ZLIB, written by older clients; 4 to 7 are illegal.
     """
 
     NONE = 0
@@ -67,12 +67,12 @@ class CompressionType(IntEnum):
 
     @classmethod
     def of(cls, sys_flag: int) -> CompressionType:
-        """Read the compression type of a record.
+        """Return the compression type in a `sys_flag`.
 
         Raises
         ------
         ValueError
-            If the type bits hold 4 to 7 on a compressed body.
+            If the type is 4 to 7 on a compressed body.
         """
         if not sys_flag & MessageSysFlag.COMPRESSED_FLAG:
             return cls.NONE

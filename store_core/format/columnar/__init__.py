@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many records at once: the fast twins of the definitions in `store_core.format.record`."""
+"""Many records at once: the vectorised twins of the definitions in `store_core.format.record`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of a buffer as Arrow arrays, without a Python object a piece."""
+"""Pieces of a buffer as Arrow arrays, without a Python object per piece."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ __all__ = [
 
 
 def fixed_array(values: npt.NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:
-    """See numpy values of native order as an Arrow array, without a copy and without a null.
+    """Return numpy values of native order as an Arrow array without nulls and without a copy.
 
-    ``pa.array`` does the same and looks for pandas at every call.
+    ``pa.array`` does the same, but looks for pandas at every call.
     """
     kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
     return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def take_rows(array: pa.Array, rows: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> pa.Array:
-    """Pick rows of an array by their numbers."""
+    """Return rows of an array by their numbers."""
     return array.take(fixed_array(rows))
 
 
 def true_mask(booleans: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    """Turn an Arrow mask into numpy's; null is False."""
+    """Return an Arrow mask as a numpy one; null becomes False."""
     mask: npt.NDArray[np.bool_] = booleans.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 -- a value
     return mask
 
 
 def repeat_text(text: str, count: int) -> pa.StringArray:
-    """Repeat one text `count` times."""
+    """Return an array of one text `count` times."""
     item = text.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(item))
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(item * count)])
@@ -66,8 +66,8 @@ def take_slices(
 
     Notes
     -----
-    The slices and the gaps between them are the items of one array over `raw`; every other one is taken. Slices of one
-    length are rows of a table.
+    The slices and the gaps between them are the items of one array over `raw`; every other item is taken. Slices of
+    equal length are rows of a table.
     """
     if not starts.size:
         return pa.array([], pa.binary())
@@ -82,7 +82,7 @@ def take_slices(
 
 
 def table_rows(items: npt.NDArray[np.void]) -> pa.BinaryArray:
-    """See the opaque items of a contiguous array, shape (n,), as binary items of one length."""
+    """Return the opaque items of a contiguous array, shape (n,), as binary items of equal length."""
     offsets = np.arange(items.size + 1, dtype=np.int32) * np.int32(items.itemsize)
     return pa.Array.from_buffers(
         pa.binary(), items.size, [None, pa.py_buffer(offsets), pa.py_buffer(items.view(np.uint8))]
@@ -90,7 +90,7 @@ def table_rows(items: npt.NDArray[np.void]) -> pa.BinaryArray:
 
 
 def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, step: int) -> pa.BinaryArray:
-    """Take every `step`-th item, from `first` on, of the array that `offsets` and `data` make."""
+    """Return every `step`-th item, from `first` on, of the array with these `offsets` and `data`."""
     if not offsets.size:
         return pa.array([], pa.binary())
     items = pa.Array.from_buffers(pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), data])
@@ -107,7 +107,7 @@ def binary_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np
 
 
 def as_text(array: pa.BinaryArray) -> pa.StringArray | None:
-    """See bytes as text, without a copy; None if any item is not UTF-8."""
+    """Return bytes as text, without a copy; None if any item is not UTF-8."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of a buffer as 64-bit words, counted from their ends: a loop over eight bytes of all pieces at a time."""
+"""Pieces of a buffer as 64-bit words from their ends, for loops over eight bytes of all pieces at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORD: Final = np.dtype(f"V{WORD_SIZE}")
 _ONES: Final = np.uint64(0x0101010101010101)
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 _KEPT: Final = np.array([(1 << 64) - (1 << 8 * (WORD_SIZE - left)) for left in range(WORD_SIZE + 1)], np.uint64)
-"""By how many bytes of a piece are left: what of a word that ends with them is the piece's."""
+"""Masks, by the number of bytes left in a piece, that keep the piece's part of a word ending there."""
 
 
 def kept_bytes(left: int) -> np.uint64:
@@ -42,7 +42,7 @@ def words_before(
     stops : numpy.ndarray
         int64, shape (n,).
     left : numpy.ndarray
-        int64, shape (n,): how many of them belong to the piece; the others are read as zeros.
+        int64, shape (n,): how many of the bytes belong to the piece; the others are read as zeros.
     """
     words: npt.NDArray[np.uint64] = gather(data, np.maximum(stops - WORD_SIZE, 0), _WORD).view("<u8")
     if left.size and int(left.min()) < WORD_SIZE:
@@ -53,19 +53,19 @@ def words_before(
 def piece_words(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
-    """Yield the words of many pieces, last words first; leading zeros fill up the first ones.
+    """Yield the words of many pieces, last words first; the first words are padded with leading zeros.
 
     Parameters
     ----------
     data : numpy.ndarray
         uint8, shape (m,), contiguous.
     stops, lengths : numpy.ndarray
-        int64, shape (n,): ends and bytes of the pieces. The word that a piece begins in must lie inside `data`.
+        int64, shape (n,): ends and lengths of the pieces. The word that a piece begins in must be inside `data`.
 
     Yields
     ------
     tuple of int, numpy.ndarray or slice, numpy.ndarray
-        How many bytes lie behind the word, the rows that go so far, and their words, uint64, which may be written to.
+        How many bytes follow the word, the rows that reach so far, and their words, uint64, which may be written to.
     """
     for passed in range(0, int(lengths.max(initial=0)), WORD_SIZE):
         left = lengths - passed
@@ -79,13 +79,13 @@ def piece_words(
 def rows_with_byte(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte: int
 ) -> npt.NDArray[np.int64]:
-    """Find the pieces that hold a byte, which is not 0; parameters as of `piece_words`.
+    """Return the rows of pieces that contain a byte, which must not be 0; parameters as in `piece_words`.
 
-    A word xor eight times the byte has a zero byte where they are equal; taking 1 from each byte then borrows there.
+    A word xor eight copies of the byte is zero where they are equal; subtracting 1 from each byte then borrows there.
     """
     found = np.zeros(lengths.size, np.uint64)
     for _, rows, words in piece_words(data, stops, lengths):
-        words ^= _ONES * np.uint64(byte)  # noqa: PLW2901 -- the words are ours
+        words ^= _ONES * np.uint64(byte)  # noqa: PLW2901 -- the words may be overwritten
         borrowed = words - _ONES
         borrowed &= ~words
         found[rows] |= borrowed

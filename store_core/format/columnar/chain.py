@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain of lengths through a segment, which leads from record to record.
+"""The chain of lengths that leads from record to record through a segment.
 
 `store_core.format.columnar.lockstep.chain` follows the lengths of one window; a `Chain` goes from window to window. It
 breaks where size and magic code are not those of a record. A record whose parts do not add up to its size does not
-break it: whoever reads the records measures them anyway, and goes on with `store_core.format.damage.salvage` from the
+break it: readers of the records measure them anyway, and continue with `store_core.format.damage.salvage` from the
 first that is not sound.
 """
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["Chain", "Place", "Run"]
 
 _WINDOW: Final = 256 << 20
-"""Bytes followed in one go: the starts in them are all that is held, 8 bytes per record."""
+"""Bytes followed in one step: only the starts in them are held, 8 bytes per record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position in a segment that a walk has come to.
+    """A position in a segment that a walk has reached.
 
     Attributes
     ----------
     position : int
-        Where to go on, in bytes from the segment's start.
+        Where to continue, in bytes from the segment's start.
     last_sound : int
         Start of the last sound record before it; -1 if there is none.
     """
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def size(self) -> int:
-        """Bytes of its records."""
+        """Size of its records, in bytes."""
         return self.stop - int(self.starts[0])
 
     @property
@@ -72,7 +72,7 @@ class Run:
         return Place(self.stop, int(self.starts[-1]))
 
     def between(self, begin: int, end: int) -> Run | None:
-        """Return the records that start in a range; None if there are none."""
+        """Return the records that start in a range; None if none do."""
         first, last = np.searchsorted(self.starts, (begin, end)).tolist()
         if first >= last:
             return None
@@ -87,7 +87,7 @@ class Chain:
     ----------
     segment : SegmentView
     kept : tuple of Run
-        The chain from the segment's first byte, as far as it is kept for several readers: 8 bytes per record.
+        The chain from the segment's first byte, as far as it is kept for further readers: 8 bytes per record.
     """
 
     segment: SegmentView
@@ -104,36 +104,36 @@ class Chain:
         return self.kept[-1].place if self.kept else Place()
 
     def up_to(self, end: int) -> Self:
-        """Return the chain of the segment without the bytes at and after a position, where no record is cut."""
+        """Return the chain of the segment without the bytes from a position on, which must not cut a record."""
         return replace(self, segment=self.segment.up_to(end))
 
     def followed(self) -> Self:
-        """Return the chain with all its runs kept, from the segment's first byte to where it breaks."""
+        """Return the chain with all runs kept, from the segment's first byte to where it breaks."""
         return replace(self, kept=tuple(self.runs()))
 
     def starts_before(self, end: int) -> npt.NDArray[np.int64]:
-        """Return the starts of the kept part that lie before a position."""
+        """Return the starts in the kept part before a position."""
         runs = takewhile(lambda run: run.starts[0] < end, self.kept)
         starts = np.concatenate([np.empty(0, np.int64), *(run.starts for run in runs)])
         return starts[: np.searchsorted(starts, end)]
 
     def runs(self, begin: int = 0, end: int | None = None, *, window: int | None = None) -> Iterator[Run]:
-        """Follow the chain from a record; what is kept is not followed again.
+        """Follow the chain from a record; the kept part is not followed again.
 
         Parameters
         ----------
         begin : int
             Position where a record starts.
         end : int, optional
-            Records that start at or after it are left out.
+            Records that start at or after it are omitted.
         window : int, optional
-            Bytes to follow in the first go, then twice as many each time: where a break is to be expected soon, what is
-            followed beyond it is lost.
+            Bytes to follow in the first step, doubled each time: if a break is likely soon, following far beyond it
+            would be wasted.
 
         Yields
         ------
         Run
-            The chain ends where the last one stops.
+            In order; the chain ends where the last one stops.
         """
         limit = self.segment.size if end is None else min(end, self.segment.size)
         position, length = begin, window or _WINDOW
@@ -150,7 +150,7 @@ class Chain:
                 return
 
     def _kept_from(self, begin: int, end: int) -> Iterator[Run]:
-        """Yield what is kept of the chain from a position, if that is the start of a kept record."""
+        """Yield the kept part of the chain from a position, if a kept record starts there."""
         position = begin
         for run in self.kept:
             part = run.between(position, end) if run.stop > position else None
@@ -162,7 +162,7 @@ class Chain:
             position = part.stop
 
     def sound_part(self) -> Self:
-        """Measure what is kept, and keep the records before the first that is not sound."""
+        """Return the chain with only the kept records before the first that is not sound."""
         sound: list[Run] = []
         for run in self.kept:
             count = count_sound(self.segment.raw, run.starts, self.segment.start_offset)

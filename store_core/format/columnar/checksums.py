@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of many bodies."""
+"""Checksums of many bodies at once."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["body_crcs"]
 
 _LONG: Final = 1 << 10
-"""From about so many bytes on, a slice of the buffer costs less than a copy."""
+"""Size from which a slice of the buffer is cheaper than a copy, in bytes."""
 
 _TOGETHER_BYTES: Final = 512 << 10
-"""Bytes copied at a time: the objects of one round take the memory of the last."""
+"""Bytes copied at a time, so that the objects of one round reuse the memory of the last."""
 
 
 def body_crcs(
     raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return `store_core.format.message.body_crc` of many pieces, shape (n,); of no bytes it is 0.
+    """Return `store_core.format.message.body_crc` of many pieces, shape (n,); 0 for empty ones.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def body_crcs(
 
     Notes
     -----
-    The checksum itself is a call a piece, and for short pieces cutting them out takes longer than that. A slice of the
-    buffer has a fixed price; a copy is cheaper as long as it is short, if one call makes many of them (pieces of one
-    length), or if a stream hands out one after the other (pieces that lie close together).
+    The checksum is one call per piece, and for short pieces cutting them out takes longer. A slice of the buffer has a
+    fixed cost; a short copy is cheaper if one call makes many of them (pieces of one length), or if a stream returns
+    one after the other (pieces close together).
     """
     lengths = stops - starts
     if not lengths.any():
@@ -66,7 +66,7 @@ def _cut_alike(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], size: 
 
 
 def _lie_close(starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> bool:
-    """Return whether pieces come one after the other, and are short on average together with what is between them."""
+    """Return whether pieces are in order, and short on average including the gaps between them."""
     in_order = (starts[1:] >= stops[:-1]).all() and (stops >= starts).all()
     return bool(in_order and stops[-1] - starts[0] < _LONG * starts.size)
 
@@ -74,7 +74,7 @@ def _lie_close(starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> b
 def _read_through(
     raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
 ) -> Iterator[Iterator[bytes]]:
-    """Read pieces and what is between them off a stream, and drop the latter."""
+    """Yield pieces read from a stream together with the gaps between them, which are dropped."""
     together = max(1, _TOGETHER_BYTES * starts.size // int(stops[-1] - starts[0]))
     for first in range(0, starts.size, together):
         rows = slice(first, first + together)

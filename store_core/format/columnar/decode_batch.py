@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many records into Arrow columns: only those asked for, and no Python object a record.
+"""Decoding of many records into the requested Arrow columns, without a Python object per record.
 
-Equal, row by row, to `store_core.format.record.decode.decode_message`.
+Each row equals `store_core.format.record.decode.decode_message` of its record.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class DecodedBatch:
     Attributes
     ----------
     batch : pyarrow.RecordBatch
-        The columns asked for, in that order.
+        The requested columns, in that order.
     positions : numpy.ndarray
         int64, shape (rows,): where each row's record starts in the segment.
     faults : tuple of Fault
         Ascending by position.
     pending : numpy.ndarray
-        int64: the last of the starts given, left for another call because their expanded bodies would not fit into one
-        batch; nearly always none.
+        int64: the last of the given starts, left for another call because their expanded bodies would not fit into one
+        batch; nearly always empty.
     """
 
     batch: pa.RecordBatch
@@ -60,7 +60,7 @@ def decode_batch(  # noqa: PLR0913 -- the records, the columns, and how strictly
     decompress: bool = False,
     nullable: bool = False,
 ) -> DecodedBatch:
-    """Decode records of a segment into the columns asked for.
+    """Decode records of a segment into the requested columns.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def decode_records(
     decompress: bool = False,
     nullable: bool = False,
 ) -> DecodedBatch:
-    """Decode records into the columns asked for.
+    """Decode records into the requested columns.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def decode_records(
     columns : sequence of str
         Canonical column names, see `store_core.format.columns`.
     verify_crc : bool
-        Whether bodies must match their checksums; only where the column ``body`` is asked for.
+        Whether bodies must match their checksums; only if the column ``body`` is requested.
     decompress : bool
         Whether the column ``body`` holds expanded bodies.
     nullable : bool
@@ -98,8 +98,8 @@ def decode_records(
     Returns
     -------
     DecodedBatch
-        Records whose parts do not add up, whose topic is asked for and not UTF-8, or whose body is asked for and
-        damaged, are faults and not in the batch.
+        Records whose parts do not add up, whose requested topic is not UTF-8, or whose requested body is damaged, are
+        faults and not in the batch.
     """
     faults: list[Fault] = []
     starts, pending = records.starts, records.starts[:0]
@@ -117,7 +117,7 @@ def decode_records(
 
 
 def _expand(records: Records, faults: list[Fault]) -> tuple[Records, int]:
-    """Expand bodies until the batch is full; give the records that are in it, and where the others begin."""
+    """Expand bodies until the batch is full; return the records in it, and where the others begin."""
     found, fitting = expand_bodies(records)
     reached = int(records.starts[fitting]) if fitting < len(records) else records.raw.size
     if found or fitting < len(records):

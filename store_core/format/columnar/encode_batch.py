@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many messages into records at once.
+"""Encoding of many messages as records at once.
 
 The pieces of all records (head, body, topic, properties) are columns, and Arrow joins them into one buffer. The result
 equals that of `store_core.format.record.encode.encode_message` row by row, to the byte.
@@ -70,7 +70,7 @@ _BATCH_LIMIT: Final = 1 << 30
 """Bytes that one call encodes at most; Arrow's offsets would allow twice as much."""
 
 
-def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and what those lack that don't say
+def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and defaults
     messages: pa.RecordBatch | pa.Table,
     rules: EncodeRules | None = None,
     *,
@@ -88,13 +88,11 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
     messages : pyarrow.RecordBatch or pyarrow.Table
         Columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
     rules : EncodeRules or None
-        None stands for release 5.3 with RocketMQ's defaults.
+        None: release 5.3 with RocketMQ's defaults.
     store_host, born_host : tuple of str and int
-        For messages that have none.
-    born_timestamp : int
-        For messages that have none, ms.
+        For messages without one. born_timestamp : int For messages without one, ms.
     max_delay_level : int or None
-        Number of delay levels: delayed messages go to the schedule topic. None leaves them where they are.
+        Number of delay levels: delayed messages go to the schedule topic. None leaves them in their topics.
     first_row : int
         Number of the first row, for errors.
     compute_crc : bool
@@ -103,9 +101,9 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and wh
     Raises
     ------
     InvalidOptionError
-        If a column is wrong, or a message breaks a limit: row, limit and RocketMQ's status are named.
+        If a column is wrong, or a message exceeds a limit; the error names row, limit and RocketMQ's status.
     UnsupportedStoreError
-        If a message is an inner batch, or goes to light queues or the timer, and so must be put by itself.
+        If a message is an inner batch, or goes to light queues or the timer, and so must be put on its own.
     """
     batch = messages if isinstance(messages, pa.RecordBatch) else _combine(messages)
     columns = MessageColumns(batch, born_timestamp, first_row, born_host)
@@ -179,10 +177,10 @@ class _BatchEncoder:
                 lengths += item_lengths(part)
         return lengths
 
-    # ---- properties, and where delayed messages go
+    # ---- properties, and the queues of delayed messages
 
     def _properties(self) -> list[Part]:
-        """Return the properties fields in pieces; delayed messages get their new topic and queue on the way."""
+        """Return the properties fields in pieces; also set the new topic and queue of delayed messages."""
         delays = None if self.max_delay_level is None else self._delays(self.max_delay_level)
         groups, others = group_properties(self.columns, self.rules, delays)
         if delays is not None and delays.is_delayed.any():
@@ -217,7 +215,7 @@ class _BatchEncoder:
         self.queue_ids = np.where(delays.is_delayed, levels - 1, self.queue_ids)
 
     def _scalar_properties(self, rows: npt.NDArray[np.int64]) -> pa.BinaryArray:
-        """Let the scalar encoder write the properties of some rows."""
+        """Return the properties of some rows as written by the scalar encoder."""
         messages = [self._scheduled(int(row)) for row in rows]
         self.queue_ids = self.queue_ids.copy()
         self.queue_ids[rows] = [message.queue_id for message in messages]
@@ -228,7 +226,7 @@ class _BatchEncoder:
         return pa.array([properties_bytes(message, self.rules) for message in messages], pa.binary())
 
     def _scheduled(self, row: int) -> Message:
-        """Return a row as a message, sent to the schedule topic if it is delayed."""
+        """Return a row as a message, redirected to the schedule topic if it is delayed."""
         message = self.columns.message(row)
         properties = stored_properties(message, self.rules.release)
         self._refuse_properties(row, properties)
@@ -256,12 +254,12 @@ class _BatchEncoder:
     # ---- fields
 
     def _topic_fields(self, topics: pa.DictionaryArray) -> tuple[pa.BinaryArray, HeadValue]:
-        """Return each row's topic with its length before it, and its magic code."""
+        """Return each row's topic, preceded by its length, and its magic code."""
         fields, magics = [], []
         for text in topics.dictionary.to_pylist():
             version = message_version(text, self.rules)
             topic = text.encode()
-            # A topic that is too long has a wrong length here and is refused before anything is written.
+            # A topic that is too long gets a wrong length here, but is refused before anything is written.
             length = min(len(topic), topic_limit(version))
             fields.append(length.to_bytes(version.topic_length_size) + topic)
             magics.append(int(version))
@@ -305,7 +303,7 @@ class _BatchEncoder:
         property_lengths: npt.NDArray[np.int64],
         v6_bits: npt.NDArray[np.uint8],
     ) -> None:
-        """Find the first message that breaks a limit, and let the scalar encoder say which."""
+        """Refuse the first message that exceeds a limit, with the scalar encoder's reason."""
         limit = self.rules.max_message_size
         illegal = property_lengths > MAX_PROPERTIES_SIZE
         if self.rules.features.limits_bodies:
@@ -331,12 +329,12 @@ class _BatchEncoder:
     def _refuse(self, row: int) -> None:
         message = self._scheduled(row)
         refusal = encode_message(message, self.rules, self.store_host)
-        assert isinstance(refusal, Refusal), "the two encoders disagree"  # noqa: S101 -- our own mistake, not the input's
+        assert isinstance(refusal, Refusal), "the two encoders disagree"  # noqa: S101 -- a bug here, not an input error
         raise InvalidOptionError(f"row {self.first_row + row}: {refusal.status.name}: {refusal.reason}")
 
 
 def _writable(records: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes and starts of records that nobody else has seen yet."""
+    """Return the bytes, writable, and the starts of freshly joined records."""
     _, offsets, buffer = records.buffers()
     if not len(records):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)

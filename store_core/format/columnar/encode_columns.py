@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of bytes that are joined into records."""
+"""Columns of bytes that are joined into encoded records."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ HeadValue: TypeAlias = "int | npt.NDArray[np.integer] | HostColumn"
 
 
 def fixed_items(values: npt.NDArray[np.generic]) -> pa.BinaryArray:
-    """See items of a fixed size as a binary array, without a copy."""
+    """Return items of a fixed size as a binary array, without a copy."""
     offsets = np.arange(values.size + 1, dtype=np.int32) * np.int32(values.dtype.itemsize)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))]
     return pa.Array.from_buffers(pa.binary(), values.size, buffers)
 
 
 def item_lengths(items: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Return the bytes of each item of a binary or string array; int32, shape (n,). A null may have any number."""
+    """Return each item's length in a binary or string array, in bytes; int32, shape (n,). Undefined for null."""
     return np.diff(item_borders(items))
 
 
@@ -61,7 +61,7 @@ def item_borders(items: pa.BinaryArray) -> npt.NDArray[np.int32]:
 
 
 def in_row_order(pieces: Sequence[tuple[npt.NDArray[np.int64], pa.Array]]) -> pa.Array:
-    """Bring the items of groups of rows back into the order of the rows."""
+    """Return the items of groups of rows in the order of the rows."""
     rows = np.concatenate([rows for rows, _ in pieces])
     return pa.concat_arrays([items for _, items in pieces]).take(pa.array(np.argsort(rows)))
 
@@ -73,7 +73,7 @@ def join_items(parts: Sequence[Part]) -> pa.BinaryArray:
 
 
 def merge_constants(parts: Sequence[Part]) -> list[Part]:
-    """Make one constant of those that follow one another, and drop empty ones: each part costs time in every row."""
+    """Merge consecutive constants and drop empty ones, since each part costs time in every row."""
     merged: list[Part] = []
     for part in parts:
         if isinstance(part, bytes) and merged and isinstance(merged[-1], bytes):
@@ -84,7 +84,7 @@ def merge_constants(parts: Sequence[Part]) -> list[Part]:
 
 
 def lengths_before(lengths: npt.NDArray[np.int64], parts: Sequence[Part]) -> list[Part]:
-    """Put a length of two bytes before the parts it counts; a constant that follows is taken into the same items."""
+    """Return parts preceded by their two-byte length; a leading constant is merged into the same items."""
     merged = merge_constants(parts)
     constant = merged.pop(0) if merged and isinstance(merged[0], bytes) else b""
     items = np.empty(lengths.size, [("length", ">i2"), ("constant", "u1", (len(constant),))])
@@ -94,13 +94,13 @@ def lengths_before(lengths: npt.NDArray[np.int64], parts: Sequence[Part]) -> lis
 
 
 def head_items(values: Mapping[str, HeadValue], v6_bits: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-    """Write the heads of records.
+    """Return the heads of records.
 
     Parameters
     ----------
     values : mapping
-        Field name to one value for all records, or a column of shape (n,). Fields that are not named are 0.
-        A host is a `Host`.
+        Field name to one value for all records, or a column of shape (n,); a host is a `HostColumn`. Other fields are
+        0.
     v6_bits : numpy.ndarray
         uint8, shape (n,): host bits of each sys_flag.
     """
@@ -114,7 +114,7 @@ def head_items(values: Mapping[str, HeadValue], v6_bits: npt.NDArray[np.uint8]) 
 def _heads(
     values: Mapping[str, HeadValue], rows: npt.NDArray[np.int64] | None, v6_bits: int, count: int
 ) -> npt.NDArray[np.void]:
-    """Write heads of one width: first what all share, at once, then the columns."""
+    """Return heads of one width: first the shared values, written at once, then the columns."""
     kind = head_dtype(v6_bits)
     shared = np.zeros(1, kind)
     for name, value in values.items():
@@ -135,7 +135,7 @@ def _heads(
 
 @dataclass(frozen=True, slots=True)
 class HostColumn:
-    """The distinct packed hosts of a column, and of each row which one it has.
+    """The distinct packed hosts of a column, and for each row the number of its host.
 
     Attributes
     ----------
@@ -150,12 +150,12 @@ class HostColumn:
 
     @property
     def is_v6(self) -> npt.NDArray[np.bool_]:
-        """Which rows have a host of IPv6; bool, shape (n,)."""
+        """Which rows have an IPv6 host; bool, shape (n,)."""
         wide = np.array([len(host) == HOST_V6.itemsize for host in self.packed], bool)
         return wide[self.index]
 
     def items(self, rows: npt.NDArray[np.int64] | None, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-        """Return the hosts of some rows, all of the width of `kind`; one for all if there is but one."""
+        """Return the hosts of some rows, all of the width of `kind`; a single one if there is only one."""
         cut = [host[: kind.itemsize].ljust(kind.itemsize, b"\0") for host in self.packed]
         table = np.frombuffer(b"".join(cut), kind)
         if table.size == 1:
@@ -164,7 +164,7 @@ class HostColumn:
 
 
 def item_crcs(items: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Return the checksum of each item, as `store_core.format.message.body_crc` does one; int64, shape (n,)."""
+    """Return the checksum of each item, as `store_core.format.message.body_crc` does for one; int64, shape (n,)."""
     borders = item_borders(items).astype(np.int64)
     raw = np.frombuffer(items.buffers()[2] or b"", np.uint8)
     return body_crcs(raw, borders[:-1], borders[1:])
@@ -193,7 +193,7 @@ def number_queues(
 
 
 def _distinct(numbers: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Do as ``numpy.unique`` with its inverse, but by counting where the numbers, all below `limit`, are few."""
+    """Return what ``numpy.unique`` with its inverse does, by counting if `limit`, above all numbers, is small."""
     if limit > 4 * numbers.size + 1024:
         distinct, index = np.unique(numbers, return_inverse=True)
         return distinct, index.astype(np.int32)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties strings of many messages, as pieces to be joined.
+"""Properties strings of many messages at once, as pieces to be joined.
 
-Rows that have the same names in the same order share one order of the Java map, so it is worked out once for them.
-Nearly always that is one group, the whole batch. Rows in small groups, and rows with anything unusual, are left to the
-scalar encoder, which is the definition of both.
+Rows with the same names in the same order share one order of the Java map, which is computed once for them. Nearly
+always that is one group, the whole batch. Rows in small groups, and rows with anything unusual, are left to the scalar
+encoder, which is the definition of both.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 __all__ = ["Delays", "PropertyGroup", "group_properties"]
 
 _SMALL_GROUP: Final = 8
-"""Rows below which a group costs more than its rows one by one."""
+"""Number of rows below which a group costs more than its rows one by one."""
 
 _MANY_PAIRS: Final = 512
 _WHOLE_STRING: Final = "\x02"
-"""Stands for the name of a source that gives the whole properties string; no property can have it."""
+"""Name of the source that holds the whole properties string; no property can have this name."""
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyGroup:
-    """Rows whose properties are joined in one go.
+    """Rows whose properties are joined together.
 
     Attributes
     ----------
     rows : numpy.ndarray or None
-        int64, ascending; None stands for all rows.
+        int64, ascending; None means all rows.
     parts : tuple
-        Constants, and arrays with an item a row of the group; end to end they are the properties fields.
+        Constants, and arrays with one item per row of the group; joined they are the properties fields.
     """
 
     rows: npt.NDArray[np.int64] | None
@@ -64,7 +64,7 @@ class Delays:
     is_delayed : numpy.ndarray
         bool, shape (n,): rows that go to the schedule topic.
     levels : pyarrow.StringArray
-        Property DELAY, clamped for these; null for rows without.
+        Property DELAY, clamped for these rows; null for rows without one.
     queue_ids : pyarrow.StringArray
         Property REAL_QID.
     """
@@ -76,7 +76,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A column that gives each row at most one property."""
+    """A column that holds at most one property per row."""
 
     name: str
     values: pa.Array
@@ -85,9 +85,9 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The property maps of all rows, flat: row i has the pairs from ``starts[i]`` on, ``counts[i]`` of them.
+    """The property maps of all rows, flattened: row i has ``counts[i]`` pairs from ``starts[i]`` on.
 
-    Where all rows repeat the first row's names (`is_uniform`), `codes` are only those of the first row.
+    If all rows repeat the first row's names (`is_uniform`), `codes` are only those of the first row.
     """
 
     names: list[str]
@@ -115,7 +115,7 @@ class _Pairs:
         return cls(encoded.dictionary.to_pylist(), codes, column.items, offsets[:-1], counts)
 
     def odd_rows(self, special_names: set[str]) -> npt.NDArray[np.bool_]:
-        """Report which rows have a null value, a name with rules of its own, or more names than are worth a group."""
+        """Return which rows have a null value, a name with special rules, or too many names for a group."""
         special = [code for code, name in enumerate(self.names) if name in special_names]
         odd = self.counts > (0 if special and self.is_uniform else _MANY_PAIRS)
         if not special and not self.values.null_count:
@@ -129,7 +129,7 @@ class _Pairs:
         return odd
 
     def signatures(self) -> npt.NDArray[np.uint64]:
-        """Hash the sequence of names of each row. Rows with equal sequences have equal hashes, seldom others too."""
+        """Return a hash of each row's sequence of names; equal sequences have equal hashes, others rarely do."""
         result = self.counts.astype(np.uint64) * _ODD
         if self.is_uniform:
             return result
@@ -140,7 +140,7 @@ class _Pairs:
         return result
 
     def have_names_of(self, row: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Report which rows really have the sequence of names of `row`."""
+        """Return which rows really have the same sequence of names as `row`."""
         same: npt.NDArray[np.bool_] = self.counts[rows] == self.counts[row]
         if self.is_uniform:
             return same
@@ -160,7 +160,7 @@ def group_properties(
     columns : MessageColumns
     rules : EncodeRules
     delays : Delays or None
-        None if delayed messages are not sent to the schedule topic.
+        None if delayed messages stay in their topics.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def group_properties(
 
 
 def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
-    """Return the names that make a row one for the scalar encoder."""
+    """Return the names that leave a row to the scalar encoder."""
     features = rules.features
     return {
         *([PROPERTY_CRC] if rules.append_property_crc else []),
@@ -203,7 +203,7 @@ def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
 
 
 def _sources(columns: MessageColumns, delays: Delays | None) -> list[_Source]:
-    """List the columns that give properties, in the order in which a Java map gets them; the string comes last."""
+    """Return the columns that hold properties, in the order in which they enter a Java map; the string is last."""
     given = [(TAGS, columns.tags), (KEYS, columns.keys)]
     if delays is None:
         levels = columns.delay_levels
@@ -227,7 +227,7 @@ def _is_valid(values: pa.Array) -> npt.NDArray[np.bool_]:
 def _odd_strings(
     columns: MessageColumns, rules: EncodeRules, special_names: set[str], delays: Delays | None
 ) -> npt.NDArray[np.bool_]:
-    """Report which rows have a properties string that must be looked into."""
+    """Return which rows have a properties string that must be parsed."""
     strings = columns.properties_strings
     odd = np.zeros(len(columns), bool)
     if strings is None:
@@ -243,7 +243,7 @@ def _odd_strings(
 
 
 def _names_within(strings: pa.BinaryArray, names: set[str]) -> list[str]:
-    """Return the names that occur anywhere: one search of all bytes is much faster than one a row."""
+    """Return the names that occur anywhere: one search of all bytes is much faster than one per row."""
     borders, data = item_borders(strings), strings.buffers()[2]
     if data is None:
         return []
@@ -256,7 +256,7 @@ def _names_within(strings: pa.BinaryArray, names: set[str]) -> list[str]:
 
 
 def _occurs(name: bytes, content: npt.NDArray[np.uint8]) -> bool:
-    """Look for its first and its last byte at their distance, and only where there are both for the name."""
+    """Return whether a name occurs; searches for it only if its first and last byte occur at their distance."""
     width = len(name) - 1
     both = content[: max(content.size - width, 0)] == name[0]
     both &= content[width:] == name[width]
@@ -282,7 +282,7 @@ def _have_sources_of(sources: list[_Source], row: int, rows: npt.NDArray[np.int6
 
 
 def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
-    """Return the names of a row's properties in the order in which a Java map gets them."""
+    """Return the names of a row's properties in the order in which they enter a Java map."""
     there = [source.name for source in sources if source.present[row]]
     if _WHOLE_STRING in there:
         return [_WHOLE_STRING]
@@ -299,7 +299,7 @@ def _parts(
     names: list[str],
     rules: EncodeRules,
 ) -> tuple[Part, ...]:
-    """Put constants and values, of columns and of the property map, into the order of the Java map."""
+    """Return constants and values, of columns and of the property map, in the order of the Java map."""
     places = {name: place for place, name in enumerate(name for name in names if name not in columns)}
     parts: list[Part] = []
     separator = b""
@@ -323,7 +323,7 @@ def _mapped_values(pairs: _Pairs, rows: npt.NDArray[np.int64] | None, place: int
 
 
 def _repeated_names(column: pa.MapArray, counts: npt.NDArray[np.int64]) -> list[str] | None:
-    """Return the names of the first row if all rows have just these, in their order; else None."""
+    """Return the names of the first row if all rows have exactly these in the same order; else None."""
     rows, width = counts.size, int(counts[0]) if counts.size else 0
     if not width or (counts != width).any():
         return None

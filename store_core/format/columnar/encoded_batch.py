@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many encoded records, and completing them with what only the put lock knows.
+"""Many encoded records, and their completion with what is known only inside the put lock.
 
-`store_core.format.record.append` does the same for the records of one put.
+`store_core.format.record.append` completes the records of one put.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CRC_NAME: Final = np.frombuffer(f"{PROPERTY_CRC}\x01".encode(), np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class EncodedBatch:
-    """Records that are complete but for physical offset, queue offset and store time. It pickles.
+    """Records that are complete except for physical offset, queue offset and store time; can be pickled.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class EncodedBatch:
     v6_bits : numpy.ndarray
         uint8, shape (n,): host bits of each record's sys_flag.
     append_property_crc : bool
-        Whether records end in room for their property CRC.
+        Whether records end with space for their property CRC.
     property_lengths : numpy.ndarray or None
-        int64, shape (n,): bytes of each record's properties, in which it ends; None if nobody noted them.
+        int64, shape (n,): bytes of each record's properties, which end the record; None if not known.
     """
 
     data: npt.NDArray[np.uint8]
@@ -66,13 +66,13 @@ class EncodedBatch:
 
     @cached_property
     def queue_counts(self) -> npt.NDArray[np.int64]:
-        """Indexes that each queue gives to these records: int64, shape (number of queues,)."""
+        """How many indexes each queue assigns to these records: int64, shape (number of queues,)."""
         return np.bincount(self.queue_index[self.is_queued], minlength=len(self.queues)).astype(np.int64)
 
     @cached_property
     def queue_ranks(self) -> npt.NDArray[np.int64]:
-        """Indexes that a record's queue has given to records before it: int64, shape (n,)."""
-        # Sixteen bits are sorted by their digits, in a tenth of the time.
+        """How many indexes a record's queue has assigned to records before it: int64, shape (n,)."""
+        # numpy sorts 16-bit integers by radix sort, in a tenth of the time.
         few = len(self.queues) <= np.iinfo(np.uint16).max
         order = np.argsort(self.queue_index.astype(np.uint16) if few else self.queue_index, kind="stable")
         queues = self.queue_index[order]
@@ -87,7 +87,7 @@ class EncodedBatch:
         return ranks
 
     def queue_offsets(self, first_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return each record's queue offset, where the queues stand at `first_offsets`; 0 for records not queued."""
+        """Return each record's queue offset if the queues start at `first_offsets`; 0 for records not queued."""
         return np.where(self.is_queued, first_offsets[self.queue_index] + self.queue_ranks, 0)
 
 
@@ -98,19 +98,19 @@ def complete_batch(
     queue_offsets: npt.NDArray[np.int64],
     store_timestamp: int | npt.NDArray[np.int64],
 ) -> memoryview:
-    """Complete some of the records in place, and give their bytes.
+    """Complete some of the records in place, and return their bytes.
 
     Parameters
     ----------
     batch : EncodedBatch
     rows : slice
-        Which records; they go to the log end to end.
+        Which records; they go to the log back to back.
     physical_offset : int
-        Where the first of them goes.
+        Physical offset of the first of them.
     queue_offsets : numpy.ndarray
-        int64, shape (n,): of all records of the batch.
+        int64, shape (n,): those of all records of the batch.
     store_timestamp : int or numpy.ndarray
-        ms; of all of them, or int64, shape (n,), of each record of the batch.
+        One time for all of them, or int64, shape (n,), for each record of the batch; ms.
     """
     if rows.start == rows.stop:
         return memoryview(b"")
@@ -137,7 +137,7 @@ def _time_positions(v6_bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | i
 
 
 def _scatter(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], items: npt.NDArray[np.generic]) -> None:
-    """Write items of fixed size at any positions: the bytes are seen as overlapping items one byte apart."""
+    """Write items of fixed size at any positions: the bytes are viewed as overlapping items one byte apart."""
     if not positions.size:
         return
     size = items.dtype.itemsize
@@ -147,7 +147,7 @@ def _scatter(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], item
 
 
 def _complete_crcs(batch: EncodedBatch, rows: slice) -> None:
-    """Write each record's CRC behind it, as ``__CRC32#``: ten digits, the least significant first."""
+    """Write each record's CRC at its end, as ``__CRC32#``: ten digits, the least significant first."""
     starts, ends = batch.starts[rows], batch.starts[rows.start + 1 : rows.stop + 1] - CRC_RESERVED
     crcs = body_crcs(batch.data, starts, ends)
     items = np.empty((starts.size, CRC_RESERVED), np.uint8)

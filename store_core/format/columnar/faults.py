@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of a batch that can't be decoded, each with the error that tells why."""
+"""Records of a batch that can't be decoded, each with the error that explains why."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Fault:
 
 
 def structural_faults(records: Records) -> list[Fault]:
-    """Find records whose parts do not add up, or that belong elsewhere; nothing else can be asked of those."""
+    """Return records whose parts do not add up, or that claim another offset; nothing else of them can be read."""
     faults = []
     for position in records.starts[~records.spans.sound].tolist():
         check = check_record(records.raw.data, position, records.start_offset)
@@ -46,7 +46,7 @@ def structural_faults(records: Records) -> list[Fault]:
 
 
 def content_faults(records: Records, columns: Collection[str], *, verify_crc: bool) -> list[Fault]:
-    """Find records whose topic, body or compression is asked for and is not what the format says; one fault each."""
+    """Return records whose requested topic, body or compression violates the format; one fault each."""
     faults: list[Fault] = []
     if "topic" in columns:
         faults += _topic_faults(records)
@@ -58,7 +58,7 @@ def content_faults(records: Records, columns: Collection[str], *, verify_crc: bo
 
 
 def expand_bodies(records: Records) -> tuple[list[Fault], int]:
-    """Expand the compressed bodies, and tell which can't be, and how many records fit into a batch."""
+    """Expand the compressed bodies; return the faults of those that can't be, and how many records fit into a batch."""
     flags = records.heads.leading("sys_flag")
     if not (flags & MessageSysFlag.COMPRESSED_FLAG).any():
         return [], len(records)

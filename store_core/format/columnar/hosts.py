@@ -22,20 +22,20 @@ __all__ = ["host_column", "message_id_column"]
 
 _PORT_SIZE: Final = 4
 _V4_SIZE: Final = np.dtype(np.int64).itemsize
-"""Bytes of an IPv4 address with its port, which are looked up as one number."""
+"""Bytes of an IPv4 address with its port, which are handled as one number."""
 
 _OFFSET: Final = np.dtype(">i8")
 
 
 def host_column(heads: Heads, name: str) -> pa.StringArray:
-    """Write a host of all records, as `store_core.format.record.host.format_host` does one.
+    """Return a host of all records as text, as `store_core.format.record.host.format_host` does for one.
 
-    A broker has one address and a log few producers, so each distinct host of the batch is written once.
+    A broker has one address and a log few producers, so each distinct host of the batch is formatted once.
 
     Parameters
     ----------
     heads : Heads
-        Of sound records.
+        Heads of sound records.
     name : str
         ``"born_host"`` or ``"store_host"``.
     """
@@ -43,12 +43,12 @@ def host_column(heads: Heads, name: str) -> pa.StringArray:
 
 
 def message_id_column(heads: Heads) -> pa.StringArray:
-    """Write the offset message ids of all records, as `store_core.format.record.host.message_id` does one."""
+    """Return the offset message ids of all records, as `store_core.format.record.host.message_id` does for one."""
     return _by_width(heads, _message_ids)
 
 
 def _by_width(heads: Heads, convert: Callable[[npt.NDArray[np.void]], pa.StringArray]) -> pa.StringArray:
-    """Convert the records of each head width by themselves; bring them back into order."""
+    """Convert the records of each head width separately, and restore their order."""
     pieces, rows = [], []
     for members, group in heads.groups():
         pieces.append(convert(group))

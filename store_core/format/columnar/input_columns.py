@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages to be written, as columns: what a batch may hold, and the same rows as `Message` values."""
+"""Columns of messages to be written: which a batch may have, and their rows as `Message` values."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ INPUT_COLUMNS: Final = {
     "delay_level": "int: property DELAY",
     "properties_string": "binary or string: the properties exactly as a client sent them",
 }
-"""The columns a batch may have, and what they hold. Other names are refused."""
+"""The columns that a batch may have, and their content. Other names are refused."""
 
 INT32_COLUMNS: Final = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
 UNKNOWN_HOST: Final = ("127.0.0.1", 0)
-"""Where a message was born of which that is not said."""
+"""The born host of messages without one."""
 
 _LONGEST_PORT: Final = 5
 _LONGEST_SHOWN: Final = 100
-"""Characters of a text that an error quotes."""
+"""Most characters of a text that an error quotes."""
 
 
 def parse_host(text: str) -> tuple[str, int]:
@@ -74,18 +74,18 @@ class MessageColumns:
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        With columns of `INPUT_COLUMNS`; names match without regard to case.
+        With columns of `INPUT_COLUMNS`; names are matched case-insensitively.
     born_timestamp : int
-        For messages that have none, ms.
+        For messages without one, ms.
     first_row : int
         Number of the first row, for errors.
     born_host : tuple of str and int
-        For messages that have none.
+        For messages without one.
 
     Raises
     ------
     InvalidOptionError
-        If a column is unknown, missing or there twice, or has a type or value it can't have.
+        If a column is unknown, missing or duplicate, or has a wrong type or value.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MessageColumns:
         return int(self.batch.num_rows)
 
     def has(self, name: str) -> bool:
-        """Whether a column is there."""
+        """Return whether a column is present."""
         return any(name == other.lower() for other in self.batch.schema.names)
 
     def _raw(self, name: str) -> pa.Array:
@@ -142,7 +142,7 @@ class MessageColumns:
 
     @cached_property
     def bodies(self) -> pa.BinaryArray:
-        """Column body, null as empty."""
+        """Column body, with null as empty."""
         return self._without_nulls(self._bytes("body"))
 
     @cached_property
@@ -189,7 +189,7 @@ class MessageColumns:
         return column.fill_null(b"") if column.null_count else column
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
-        """Return an integer column as int64, null and missing as 0."""
+        """Return an integer column as int64, with null and missing as 0."""
         if name not in self._integers:
             kind = pa.int32() if name in INT32_COLUMNS else pa.int64()
             given = self.has(name)
@@ -198,7 +198,7 @@ class MessageColumns:
 
     @cached_property
     def born_timestamps(self) -> npt.NDArray[np.int64]:
-        """Column born_timestamp in ms."""
+        """Column born_timestamp, in ms."""
         if not self.has("born_timestamp"):
             return np.full(len(self), self.default_born_timestamp, np.int64)
         column = self._raw("born_timestamp")
@@ -214,11 +214,11 @@ class MessageColumns:
         return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
 
     def born_hosts(self) -> tuple[list[tuple[str, int]], pa.Array]:
-        """Return the distinct hosts that messages were born at, and of each row which one."""
+        """Return the distinct born hosts, and for each row the number of its host."""
         return self.hosts("born_host", self._born_host)
 
     def hosts(self, name: str, default: tuple[str, int]) -> tuple[list[tuple[str, int]], pa.Array]:
-        """Return the distinct hosts of a column, and of each row which one it has."""
+        """Return the distinct hosts of a column, and for each row the number of its host."""
         if not self.has(name):
             return [default], fixed_array(np.zeros(len(self), np.int32))
         encoded = self._cast(name, pa.string()).dictionary_encode(null_encoding="encode")
@@ -226,7 +226,7 @@ class MessageColumns:
         return [default if text is None else parse_host(text) for text in texts], encoded.indices
 
     def message(self, row: int) -> Message:
-        """Return one row as a message: what the scalar encoder makes of it is the definition."""
+        """Return one row as a message, for the scalar encoder, which is the definition."""
         queue_id, flag, sys_flag, times = (int(self.integers(name)[row]) for name in INT32_COLUMNS[:4])
         return Message(
             self.topics[row].as_py(),

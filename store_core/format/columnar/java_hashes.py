@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java's ``String.hashCode`` of many strings at once; `store_core.format.java_hash` is the definition."""
+"""Java's ``String.hashCode`` for many strings at once; `store_core.format.java_hash` is the definition."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _BYTES: Final = np.uint64(0x00FF00FF00FF00FF)
 _HALVES: Final = np.uint64(0x0000FFFF0000FFFF)
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 _LONGEST_ALIKE: Final = 64
-"""Pieces of one length up to this are read whole; longer ones word by word, to stay in cache."""
+"""Pieces of equal length up to this are read whole; longer ones word by word, to stay in cache."""
 
 _CONTINUATION_MASK, _CONTINUATION, _FOUR_BYTES = 0xC0, 0x80, 0xF0
 
 
 def hash_codes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
-    """Hash many strings at once; a null counts as empty and gives 0.
+    """Hash many strings at once; null counts as empty, with hash 0.
 
     Parameters
     ----------
@@ -61,20 +61,21 @@ def hash_slices(
     data : numpy.ndarray
         uint8, shape (m,), contiguous.
     starts, stops : numpy.ndarray
-        int64, shape (n,): the pieces ``data[starts[i]:stops[i]]``, ascending and without overlap but for empty ones.
+        int64, shape (n,): the pieces ``data[starts[i]:stops[i]]``, ascending and, except for empty ones, without
+        overlap.
     before : numpy.ndarray, optional
-        int32, shape (n,): hash of a string that each piece is to follow.
+        int32, shape (n,): hash of a string that precedes each piece.
 
     Returns
     -------
     numpy.ndarray
-        int32, shape (n,), equal to `hash_code` of each piece, behind its string if there is one.
+        int32, shape (n,), equal to `hash_code` of each piece, after its preceding string if given.
 
     Notes
     -----
-    Eight characters at a time, from the end: bytes in front of a piece are masked, and zeros in front of a string leave
-    its hash alone. A 64-bit word folds to the hash of its characters in three multiplications, of neighbours, pairs and
-    fours.
+    Eight characters at a time, from the end: bytes before a piece are masked to zeros, which do not change the hash of
+    a string after them. A 64-bit word folds to the hash of its characters in three multiplications, of neighbours,
+    pairs and fours.
     """
     lengths = stops - starts
     words = -(-lengths // WORD_SIZE)
@@ -90,7 +91,7 @@ def hash_slices(
 
 
 def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return `positive_hash` of each."""
+    """Return `positive_hash` of each hash."""
     hashes = np.abs(hash_codes)
     return np.maximum(hashes, 0, out=hashes)
 
@@ -98,7 +99,7 @@ def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 def _fold_words(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Hash pieces as if each byte were a character; gives the rows where that is wrong too."""
+    """Hash pieces as if each byte were a character; also return the rows where that is wrong."""
     size = int(lengths[0]) if lengths.size else 0
     if 0 < size <= _LONGEST_ALIKE and (lengths == size).all():
         return _fold_alike(data, stops, size)
@@ -112,7 +113,7 @@ def _fold_words(
 def _fold_alike(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], size: int
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Do the same for pieces of one length, all words of a piece at once."""
+    """Do the same for pieces of equal length, all words of a piece at once."""
     count = -(-size // WORD_SIZE)
     words = gather(data, stops - count * WORD_SIZE, np.dtype(f"V{count * WORD_SIZE}")).view("<u8").reshape(-1, count)
     words[:, 0] &= kept_bytes(size - (count - 1) * WORD_SIZE)
@@ -144,7 +145,7 @@ def _fold(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 def _wide_hashes(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Hash pieces that are not ASCII, and count their UTF-16 units."""
+    """Hash pieces that are not ASCII; also return their lengths in UTF-16 units."""
     pieces = take_slices(data, starts, stops)
     offsets, content, _ = binary_parts(pieces)
     content = content[: offsets[-1]]
@@ -168,7 +169,7 @@ def _malformed_hashes(pieces: pa.BinaryArray) -> tuple[npt.NDArray[np.uint32], n
 
 
 def _powers(most: int) -> npt.NDArray[np.uint32]:
-    """Return the powers of 31 up to one, in 32 bits."""
+    """Return the powers of 31 with exponents 0 to `most`, in 32 bits."""
     powers = np.full(most + 1, _BASE, np.uint32)
     powers[0] = 1
     return np.multiply.accumulate(powers, dtype=np.uint32)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record starts of a segment with numpy: many cursors walk the chain at once.
+"""Record starts of a segment, found with numpy by many cursors that walk the chain at once.
 
-A chain is sequential: where a record starts is known only from the one before. So the segment is cut in places that
-*look* like record starts, one cursor (a lane) walks from each, and all take their steps together. A lane ends at the
-next
-cut. Whether a cut was a true start is decided afterwards: the chain is followed from its first record, lane by lane,
-and
-a lane counts only if the chain arrives exactly at its cut. Where it does not (inside a body that holds whole records,
-say), single steps lead to the next lane. The result is that of `store_core.format.record.scan.follow_chain` for every
-input.
+A chain is sequential: where a record starts is known only from the one before. So the segment is cut at positions that
+*look* like record starts, one cursor (a lane) walks from each, and all step together. A lane ends at the next cut.
+Whether a cut was a true start is decided afterwards: the chain is followed from its first record, lane by lane, and a
+lane counts only if the chain arrives exactly at its cut. Where it does not (inside a body that holds whole records,
+say), single steps lead to the next lane. The result equals that of `store_core.format.record.scan.follow_chain` for
+every input.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ _MAX_LANES: Final = 4096
 _LANE_BYTES: Final = 128 << 10
 _PROBES: Final = (1 << 10, 64 << 10)
 _MOST_TRIES: Final = 64
-"""Places a probe looks at: a body may be full of magic codes, and a lane that is not found costs only speed."""
+"""Most positions a probe checks: a body may be full of magic codes, and a missed lane costs only speed."""
 
 _FEW_LANES: Final = 12
-"""Up to this many lanes, single steps are cheaper than a step of all in numpy."""
+"""Up to this many lanes, single steps are cheaper than one numpy step of all."""
 
 _PROOF_WINDOW: Final = 1 << 14
-"""Records whose lengths are checked together: enough to forget numpy's overhead, few enough to stay in cache."""
+"""Records whose lengths are checked together: enough to amortise numpy's overhead, few enough to stay in cache."""
 
 _WORD: Final = 8
 _FRAME: Final = struct.Struct(">ii")
@@ -48,11 +46,11 @@ _OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
 _MAGICS: Final = (int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2))
 _MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
 _COMMON_MAGIC: Final = (MagicCode.MESSAGE_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
-"""The bytes that both magic codes of messages begin with."""
+"""The leading bytes that both magic codes of messages share."""
 
 
 def _as_stored(magic: MagicCode) -> np.int32:
-    """Return a magic code as a little-endian load of its big-endian bytes."""
+    """Return a magic code as a little-endian load of its big-endian bytes reads it."""
     return np.int32(np.array(magic, ">i4").view("<i4"))
 
 
@@ -68,21 +66,21 @@ def scan(
     *,
     lanes: int | None = None,
 ) -> Scan:
-    """Find the records of a segment that the chain from `begin` leads to.
+    """Return the records of a segment that the chain from `begin` leads to.
 
     Parameters
     ----------
     raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the segment from its first byte to its last.
+        uint8, shape (m,), contiguous: the whole segment.
     begin : int
         Position where a record is known to start, in bytes.
     end : int, optional
-        Records that start at or behind it are left out.
+        Records that start at or after it are omitted.
     start_offset : int or None
         Physical offset of the segment's first byte, which records must agree with; None leaves it unchecked, as
         RocketMQ does.
     lanes : int, optional
-        How many cursors to use at most; only speed depends on it.
+        Most cursors to use; affects only speed.
 
     Returns
     -------
@@ -97,7 +95,7 @@ def scan(
 
 
 def count_sound(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], start_offset: int | None) -> int:
-    """Count the records of a chain (`starts` as of `chain`) before the first whose parts do not add up to its size."""
+    """Return how many records of a chain (`starts` as from `chain`) precede the first whose parts do not add up."""
     for first in range(0, starts.size, _PROOF_WINDOW):
         sound = measure(Heads(raw, starts[first : first + _PROOF_WINDOW]), start_offset).sound
         if not sound.all():
@@ -113,7 +111,7 @@ def chain(
     *,
     lanes: int | None = None,
 ) -> Scan:
-    """Find record starts by sizes and magic codes alone, without proving that a record's parts add up to its size.
+    """Return record starts by sizes and magic codes alone, without checking that a record's parts add up to its size.
 
     For readers that measure the parts anyway, see `store_core.format.columnar.spans.measure`: the chain is that of
     `scan` up to the first record whose parts do not add up.
@@ -127,7 +125,7 @@ def chain(
 
 
 def _stopped(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stop: int, start_offset: int | None) -> Scan:
-    """Ask the definition why there is no record at `stop`."""
+    """Return the chain up to `stop`, with the definition's reason why no record is there."""
     reason = check_record(raw.data, stop, start_offset).reason
     return Scan(starts, stop, reason or StopReason.LIMIT)
 
@@ -135,7 +133,7 @@ def _stopped(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stop: in
 def _choose_lanes(
     raw: npt.NDArray[np.uint8], begin: int, limit: int, start_offset: int | None, lanes: int | None
 ) -> npt.NDArray[np.int64]:
-    """Pick where cursors start: at `begin`, and at the first place behind each cut that looks like a record."""
+    """Return where cursors start: at `begin`, and at the first position after each cut that looks like a record."""
     length = max(limit - begin, 0)
     count = max(1, min(lanes or _MAX_LANES, length // (_LANE_BYTES if lanes is None else MIN_RECORD_SIZE)))
     cuts = [begin + length * lane // count for lane in range(count)] + [limit]
@@ -144,7 +142,7 @@ def _choose_lanes(
 
 
 def _find_candidate(raw: npt.NDArray[np.uint8], cut: int, stop: int, start_offset: int | None) -> int:
-    """Find what looks like a record in [cut, stop), near its start; -1 if nothing does."""
+    """Return the position of what looks like a record in [cut, stop), near its start; -1 if nothing does."""
     for probe in _PROBES:
         chunk = raw[cut : min(cut + probe, stop) + MIN_RECORD_SIZE].tobytes()
         at = chunk.find(_COMMON_MAGIC, _MAGIC_POSITION)
@@ -172,7 +170,7 @@ def _looks_like_record(chunk: bytes, position: int, cut: int, start_offset: int 
 
 @dataclass(frozen=True, slots=True)
 class _Walked:
-    """What each lane found: `starts[first[k]:first[k + 1]]`, then `arrival[k]`, where it stopped."""
+    """The result of each lane: `starts[first[k]:first[k + 1]]`, and `arrival[k]`, where it stopped."""
 
     lanes: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
@@ -181,9 +179,9 @@ class _Walked:
 
 
 class _Words:
-    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy costs twice as much.
+    """Eight bytes from any positions, by two aligned loads: unaligned picking in numpy takes twice as long.
 
-    Its memory is used again by every call: that of a step is forgotten when the next one is made.
+    Every call reuses the same memory: the next one overwrites the result.
     """
 
     __slots__ = ("_aligned", "_high", "_index", "_low", "_shift", "begin", "limit")
@@ -218,7 +216,7 @@ class _Words:
 
 
 def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) -> _Walked:
-    """Let every lane follow its chain to the next lane's start, or to where the chain breaks."""
+    """Make every lane follow its chain to the next lane's start, or to where the chain breaks."""
     words = _Words(raw, lanes.size)
     stops = np.minimum(np.append(lanes[1:], limit), words.limit)
     lane = np.flatnonzero((lanes >= words.begin) & (lanes < stops))
@@ -257,7 +255,7 @@ def _collect(
     counts: npt.NDArray[np.int64],
     arrival: npt.NDArray[np.int64],
 ) -> _Walked:
-    """Bring the starts, which came step by step, into the order of lanes."""
+    """Sort the starts, which were found step by step, by lanes."""
     first = np.zeros(lanes.size + 1, np.int64)
     np.cumsum(counts, out=first[1:])
     starts = np.empty(first[-1], np.int64)
@@ -272,7 +270,7 @@ def _collect(
 
 
 def _stitch(raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Follow the chain over the lanes that start where it arrives; single steps bridge the rest."""
+    """Follow the chain over the lanes that start where it arrives; bridge the rest by single steps."""
     data = raw.data
     breaks = np.append(np.flatnonzero(walked.arrival[:-1] != walked.lanes[1:]), walked.lanes.size - 1)
     pieces: list[npt.NDArray[np.int64]] = []
@@ -300,7 +298,7 @@ def _joined(pieces: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 
 
 def _single_steps(data: memoryview, position: int, stop: int) -> tuple[list[int], int]:
-    """Follow the chain one by one until it reaches `stop` or breaks."""
+    """Follow the chain record by record until it reaches `stop` or breaks."""
     starts: list[int] = []
     last = len(data) - MIN_RECORD_SIZE
     while position < stop and position <= last:

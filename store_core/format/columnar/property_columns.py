@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties of many records as Arrow columns.
 
-Where all strings have one layout, as those of one producer do, columns of bytes are all that is needed, see
-`store_core.format.columnar.uniform_properties`. Else nearly every string is a plain run of ``name 1 value 2``; then the
-separators' positions cut all names and values out of one buffer. Rows that break the pattern (empty or missing parts, a
-separator inside a value, a name that comes twice, bytes that are not UTF-8) go through
+If all strings have one layout, as those of one producer do, columns of bytes suffice, see
+`store_core.format.columnar.uniform_properties`. Otherwise nearly every string is a plain run of ``name 1 value 2``, and
+the separators' positions cut all names and values out of one buffer. Rows that break the pattern (empty or missing
+parts, a separator inside a value, a duplicate name, bytes that are not UTF-8) go through
 `store_core.format.properties.parse_properties`, which is the definition of all three.
 """
 
@@ -31,11 +31,11 @@ _NAME_END: Final = 1
 _VALUE_END: Final = 2
 _BLANK: Final = ord(KEY_SEPARATOR)
 _MOST_PAIRS: Final = 64
-"""Rows with more properties are left to the parser: looking for a name that comes twice compares all with all."""
+"""Rows with more properties are left to the parser: the search for duplicate names compares all with all."""
 
 
 class PropertyColumns:
-    """Properties of a batch of records, as columns of `n` rows.
+    """Properties of a batch of records as columns of `n` rows.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class PropertyColumns:
             self._plain = alike
 
     def _cut_rows(self, packed: pa.BinaryArray, parser: PropertyParser) -> None:
-        """Cut all rows at their separators; leave those that are not plain to the parser."""
+        """Split all rows at their separators; leave those that are not plain to the parser."""
         rows, odd_rows = np.arange(len(packed)), np.empty(0, np.int64)
         pairs, odd = _cut(packed)
         while odd.any():
@@ -78,14 +78,14 @@ class PropertyColumns:
         return self._merge(plain, pa.array([list(row.items()) for row in self._parsed], MAP_TYPE))
 
     def value(self, name: str) -> pa.StringArray:
-        """Return one property of each row, null where it is not there."""
+        """Return one property of each row, null where it is absent."""
         plain = self._plain.value(name)
         if self._order is None:
             return plain
         return self._merge(plain, pa.array([row.get(name) for row in self._parsed], pa.string()))
 
     def _merge(self, plain: pa.Array, parsed: pa.Array) -> pa.Array:
-        """Bring plain and parsed rows back into the order of the records."""
+        """Merge plain and parsed rows in the order of the records."""
         order = np.empty(0, np.int64) if self._order is None else self._order
         return take_rows(pa.concat_arrays([plain, parsed]), order)
 
@@ -93,7 +93,7 @@ class PropertyColumns:
 def split_key_column(keys: pa.StringArray) -> pa.ListArray:
     """Split the KEYS property of each row at blanks, dropping empty keys; null stays null.
 
-    Equal to `store_core.format.properties.split_keys` of each row.
+    Each row equals `store_core.format.properties.split_keys` of its value.
     """
     offsets, data, _ = binary_parts(keys)
     data = data[: offsets[-1]]
@@ -112,7 +112,7 @@ def split_key_column(keys: pa.StringArray) -> pa.ListArray:
 
 
 def _running_count(chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """Count the chosen ones before each place, and in all: shape (n + 1,)."""
+    """Return how many are chosen before each position, and in total: shape (n + 1,)."""
     counts = np.zeros(chosen.size + 1, np.int32)
     np.cumsum(chosen, out=counts[1:])
     return counts
@@ -121,7 +121,7 @@ def _running_count(chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
 def _tokens(
     is_key: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Find the runs of key bytes within each row: their starts and stops."""
+    """Return starts and stops of the runs of key bytes within each row."""
     is_first = np.zeros(is_key.size, np.bool_)
     is_first[offsets[:-1][np.diff(offsets) > 0]] = True
     begins, ends = is_key.copy(), is_key.copy()
@@ -131,7 +131,7 @@ def _tokens(
 
 
 def _as_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """Call bytes text that are known to be UTF-8."""
+    """Return bytes that are known to be UTF-8 as text, unchecked."""
     return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
 
 
@@ -139,7 +139,7 @@ def _as_strings(array: pa.BinaryArray) -> pa.StringArray:
 class _Pairs:
     """Names and values of plain rows: row i has the pairs ``bounds[i]`` to ``bounds[i + 1]``.
 
-    `ids` number the names within `names`; they are None where every row has exactly the names of the first one.
+    `ids` number the names within `names`; None if every row has exactly the names of the first one.
     """
 
     bounds: npt.NDArray[np.int32]
@@ -168,7 +168,7 @@ _NO_PAIRS: Final = _Pairs(np.zeros(1, np.int32), pa.array([], pa.string()), pa.a
 
 
 def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
-    """Cut rows into names and values, if all are plain; and tell which rows are not."""
+    """Split rows into names and values if all are plain; also return which rows are not."""
     offsets, data, buffer = binary_parts(packed)
     marks, first = _separators(offsets, data)
     odd = _rows_out_of_turn(marks, first, data) | _rows_not_utf8(packed)
@@ -188,9 +188,9 @@ def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
 def _separators(
     offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Find the separators, and the number of each row's first one.
+    """Return the separators, and the number of each row's first one.
 
-    Rows that do not end with one (written by RocketMQ 4.9.1 to 5.1) get it behind their last byte.
+    Rows that do not end with one (written by RocketMQ 4.9.1 to 5.1) get one after their last byte.
     """
     marks = np.flatnonzero(data <= _VALUE_END)
     first = _first_marks(marks, offsets)
@@ -203,7 +203,7 @@ def _separators(
 
 
 def _first_marks(marks: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Return the number of each row's first separator; at once where all rows have equally many."""
+    """Return the number of each row's first separator; directly if all rows have equally many."""
     rows = offsets.size - 1
     each = marks.size // rows if rows else 0
     if each and each * rows == marks.size:
@@ -216,9 +216,9 @@ def _first_marks(marks: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32]) -
 def _rows_out_of_turn(
     marks: npt.NDArray[np.int64], first: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.bool_]:
-    """Report which rows' separators are not 1, 2, 1, 2 and so on.
+    """Return which rows' separators are not 1, 2, 1, 2 and so on.
 
-    The last one of a row is a 2, or stands for it: so only those before need a look.
+    The last one of a row is a 2, or stands for one, so only those before it need a check.
     """
     counts = np.diff(first)
     odd: npt.NDArray[np.bool_] = (counts & 1) != 0
@@ -240,7 +240,7 @@ def _row_numbers(
 
 
 def _rows_of(items: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Mark the rows that have any of the items."""
+    """Return which rows have any of the items."""
     marked = np.zeros(bounds.size - 1, np.bool_)
     marked[_row_numbers(items, bounds)] = True
     return marked
@@ -255,7 +255,7 @@ def _rows_not_utf8(packed: pa.BinaryArray) -> npt.NDArray[np.bool_]:
 def _cuts(
     marks: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
-    """Return start and stop of name and value of every pair, four numbers a pair."""
+    """Return start and stop of name and value of every pair, four numbers per pair."""
     cuts = np.empty(2 * marks.size, np.int32)
     cuts[1::2] = marks
     cuts[2::2] = marks[:-1] + 1
@@ -267,7 +267,7 @@ def _cuts(
 def _number_names(
     keys: pa.StringArray, bounds: npt.NDArray[np.int32]
 ) -> tuple[list[str], npt.NDArray[np.int32] | None]:
-    """Return each name a number; where all rows repeat the first row's names, those alone say it all."""
+    """Return the distinct names and each name's number; no numbers if all rows repeat the first row's names."""
     rows, pairs = bounds.size - 1, len(keys)
     width = int(bounds[1]) if rows else 0
     if width * rows == pairs and width and np.array_equal(bounds, np.arange(rows + 1) * width):
@@ -283,7 +283,7 @@ def _number_names(
 def _rows_with_twins(
     names: list[str], ids: npt.NDArray[np.int32] | None, bounds: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
-    """Mark the rows in which a name comes twice, and those with too many names to look."""
+    """Return which rows have a duplicate name, or too many names to check."""
     if ids is None:
         twice = len(set(names)) < len(names)
         return np.full(bounds.size - 1, twice)

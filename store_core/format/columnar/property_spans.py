@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the values of some properties lie, in many properties strings at once, without cutting out the rest.
+"""Positions of some properties' values in many properties strings at once, without parsing the rest.
 
-Records of one producer have properties of one layout: the same names in the same order, values of the same lengths. So
-strings of one length are compared with the layout of the first of them, all in one step; those that fit need no more.
-The others are cut at their separators. Both give what `store_core.format.properties.parse_properties` finds.
+Records of one producer have properties of one layout: the same names in the same order, with values of the same
+lengths. So strings of equal length are compared with the layout of the first of them, all in one step; those that fit
+are done. The others are split at their separators. Both find what `store_core.format.properties.parse_properties`
+finds.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ _VALUE_END_BYTE: Final = PROPERTY_SEPARATOR.encode()
 _WORD: Final = 8
 
 _BLOCK: Final = 128 << 10
-"""Bytes compared in one step: a few blocks fit the cache nearest but one."""
+"""Bytes compared in one step: a few blocks fit into the second-level cache."""
 
 _MOST_LAYOUTS: Final = 64
-"""Layouts remembered; and tried on strings of one length, an eighth of that."""
+"""Most layouts remembered; an eighth of them are tried on strings of one length."""
 
 _FEWEST_ROWS: Final = 64
-"""Fewer strings of one length are not worth a layout."""
+"""Fewest strings of one length for which a layout pays."""
 
 _CUT_BYTES: Final = 2 << 20
-"""Bytes of strings cut together: bounds the memory, which may be some forty times as much."""
+"""Bytes of strings split together: bounds the memory, which may be some forty times as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class PropertySpans:
-    """Where one property lies in each of `n` strings; positions in the buffer, int64, shape (n,).
+    """Positions of one property's value in each of `n` strings, in the buffer; int64, shape (n,).
 
-    ``starts[i] == stops[i]`` where the property is not there: its value has one byte at least.
+    ``starts[i] == stops[i]`` where the property is absent: a value has at least one byte.
     """
 
     starts: npt.NDArray[np.int64]
@@ -55,16 +56,16 @@ class PropertySpans:
 
     @property
     def present(self) -> npt.NDArray[np.bool_]:
-        """Whether each string has it."""
+        """Whether each string has the property."""
         present: npt.NDArray[np.bool_] = self.stops > self.starts
         return present
 
 
 class PropertyLayout:
-    """Names and lengths of values of a plain string: non-empty names, each once, and values without separators.
+    """Names and value lengths of a plain string: non-empty names, each once, and values without separators.
 
     A string fits if its names and separators are the same bytes, and no byte of a value is as low as a separator: each
-    byte lies between two bounds.
+    byte is between two bounds.
 
     Attributes
     ----------
@@ -102,7 +103,7 @@ class PropertyLayout:
         return cls(example, names, tuple(values))
 
     def fits(self, strings: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_] | None:
-        """Report which rows of a table (shape (n, size)) fit; None if all do."""
+        """Return which rows of a table (shape (n, size)) fit; None if all do."""
         flat = strings.reshape(-1)
         inside = np.empty(flat.size, np.bool_)
         block = self._lowest.size
@@ -113,14 +114,14 @@ class PropertyLayout:
 
 
 class PropertyFinder:
-    """Finds some properties in many strings; remembers the layouts that it has met.
+    """Finds some properties in many strings; remembers the layouts it has seen.
 
     Parameters
     ----------
     names : sequence of str
         The properties to find.
     parser : PropertyParser
-        Whose rules.
+        Whose rules apply.
     """
 
     def __init__(self, names: Sequence[str], parser: PropertyParser) -> None:
@@ -132,7 +133,7 @@ class PropertyFinder:
     def find(
         self, raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
     ) -> list[PropertySpans | None]:
-        """Find the properties; None for each that no string has.
+        """Return the positions of each property; None for one that no string has.
 
         Parameters
         ----------
@@ -156,7 +157,7 @@ class PropertyFinder:
         return found.spans()
 
     def _find_layouts(self, found: _Found, rows: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-        """Find the properties of strings of one length by layouts; gives the rows that fit none."""
+        """Find the properties of strings of one length by layouts; return the rows that fit none."""
         strings = gather(found.raw, found.starts[rows], np.dtype(f"V{size}")).view(np.uint8).reshape(-1, size)
         known = self._layouts.setdefault(size, [])
         for number in range(_MOST_LAYOUTS // _WORD):
@@ -184,7 +185,7 @@ class PropertyFinder:
         return True
 
     def _cut(self, found: _Found, rows: npt.NDArray[np.int64]) -> None:
-        """Find the properties of the rest, some at a time."""
+        """Find the properties of the other rows, some at a time."""
         ends = np.cumsum(found.stops[rows] - found.starts[rows])
         while rows.size:
             count = max(int(np.searchsorted(ends, ends[0] + _CUT_BYTES)), 1)
@@ -193,7 +194,7 @@ class PropertyFinder:
 
 
 class _Found:
-    """What has been found so far: positions of each property in each string."""
+    """The positions found so far, of each property in each string."""
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ class _Found:
         return self._spans
 
     def put(self, name: int, rows: npt.NDArray[np.int64], span: tuple[int, int]) -> None:
-        """Note that a property lies at the same place in some strings, counted from their starts."""
+        """Record that a property has the same position in some strings, relative to their starts."""
         if rows.size == self.starts.size:
             self._spans[name] = PropertySpans(self.starts + span[0], self.starts + span[1])
             return
@@ -220,7 +221,7 @@ class _Found:
         into.stops[rows] = self.starts[rows] + span[1]
 
     def at(self, name: int) -> PropertySpans:
-        """Return the positions of a property, to be written."""
+        """Return the positions of a property, for writing."""
         spans = self._spans[name]
         if spans is None:
             spans = PropertySpans(self.starts.copy(), self.starts.copy())
@@ -229,7 +230,7 @@ class _Found:
 
 
 class _Items:
-    """Strings cut at their value separators, whatever is between."""
+    """Strings split at their value separators, whatever is between."""
 
     def __init__(self, found: _Found, rows: npt.NDArray[np.int64], parser: PropertyParser) -> None:
         self._found = found
@@ -251,7 +252,7 @@ class _Items:
         self._words = gather(self._data, self._begins, np.dtype(f"V{_WORD}")).view("<u8")
 
     def find(self, names: Sequence[bytes]) -> None:
-        """Note where the properties lie; of a name that comes twice in a string, the last one with a value."""
+        """Record the positions of the properties; if a name occurs twice in a string, of the last one with a value."""
         for number, name in enumerate(names):
             hits = self._hits(name + _NAME_END_BYTE)
             if not hits.size:
@@ -267,7 +268,7 @@ class _Items:
             into.stops[rows] = ends + moved
 
     def _hits(self, prefix: bytes) -> npt.NDArray[np.int64]:
-        """Find the items that begin with a name and its separator, and go on."""
+        """Return the items that begin with a name and its separator, and have a value."""
         leading = prefix[:_WORD].ljust(_WORD, b"\0")
         mask = np.uint64((1 << 8 * min(len(prefix), _WORD)) - 1)
         hits: npt.NDArray[np.int64] = np.flatnonzero((self._words & mask) == np.frombuffer(leading, "<u8"))
@@ -279,7 +280,7 @@ class _Items:
     def _exact(
         self, owners: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Keep the values that `PropertyParser.EXACT_PAIR` takes, without the name separators at their end."""
+        """Keep the values that `PropertyParser.EXACT_PAIR` accepts, without the name separators at their end."""
         is_mark = self._data == _NAME_END
         counts = np.zeros(is_mark.size + 1, np.int64)
         np.cumsum(is_mark, out=counts[1:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of one batch, as columns: each is made when it is asked for, and what several share is made once."""
+"""The records of one batch as columns, each made on request; intermediate results are made once."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
 
 
 class Records:
-    """Records of a segment that a chain led to.
+    """Records of a segment that were found by following the chain.
 
     Parameters
     ----------
     raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the segment from its first byte to its last.
+        uint8, shape (m,), contiguous: the whole segment.
     starts : numpy.ndarray
         int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`.
     segment : str
@@ -49,7 +49,7 @@ class Records:
     start_offset : int
         Physical offset of the segment's first byte.
     parser : PropertyParser
-        How properties that are not plain are read.
+        How properties that are not plain are parsed.
     """
 
     def __init__(
@@ -66,72 +66,72 @@ class Records:
         self.start_offset = start_offset
         self.parser = parser
         self.expanded: list[bytes] | None = None
-        """Bodies to give instead of the stored ones."""
+        """Bodies to return instead of the stored ones."""
 
     def __len__(self) -> int:
-        """Count the records."""
+        """Return the number of records."""
         return self.starts.size
 
     def only(self, rows: npt.NDArray[np.bool_]) -> Records:
-        """Return some of the records; themselves if that is all."""
+        """Return some of the records; this object itself if that is all."""
         if rows.all():
             return self
         return Records(self.raw, self.starts[rows], self.segment, self.start_offset, self.parser)
 
     @cached_property
     def heads(self) -> Heads:
-        """Their fixed parts."""
+        """Fixed parts of the records."""
         return Heads(self.raw, self.starts)
 
     @cached_property
     def spans(self) -> Spans:
-        """Where their parts lie."""
+        """Positions of the records' parts."""
         return measure(self.heads, self.start_offset)
 
     @cached_property
     def packed_topics(self) -> pa.BinaryArray:
-        """Their topics as stored."""
+        """Topics as stored."""
         return take_slices(self.raw, self.spans.topic_start, self.spans.topic_stop)
 
     @cached_property
     def topics(self) -> pa.StringArray | None:
-        """Their topics as text; None if any is not UTF-8."""
+        """Topics as text; None if any is not UTF-8."""
         return as_text(self.packed_topics)
 
     @cached_property
     def packed_properties(self) -> pa.BinaryArray:
-        """Their properties as stored."""
+        """Properties as stored."""
         return take_slices(self.raw, self.spans.properties_start, self.spans.stops)
 
     @cached_property
     def properties(self) -> PropertyColumns:
-        """Their properties, cut."""
+        """Properties, split into names and values."""
         return PropertyColumns(self.packed_properties, self.parser)
 
     @cached_property
     def tags(self) -> pa.StringArray:
-        """Their property TAGS."""
+        """Property TAGS."""
         return self.properties.value(TAGS)
 
     def column(self, name: str) -> pa.Array:
-        """Make one column of `store_core.format.columns`; all records must be sound."""
+        """Return one column of `store_core.format.columns`; all records must be sound."""
         make = _MAKERS.get(name)
         return make(self) if make else fixed_array(self.heads.column(HEAD_FIELDS.get(name, name)))
 
     def body(self) -> pa.BinaryArray:
-        """Return the bodies, expanded ones if there are."""
+        """Return the bodies, the expanded ones if set."""
         if self.expanded is not None:
             return pa.array(self.expanded, pa.binary())
         return take_slices(self.raw, self.spans.body_start, self.spans.body_stop)
 
     def timestamp(self, name: str) -> pa.TimestampArray:
-        """Return milliseconds as microseconds; times beyond Arrow's range become its first or last."""
+        """Return a time column, ms converted to µs; times beyond Arrow's range are clamped to it."""
         times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND)
         times *= _MICROSECONDS
         return fixed_array(times, TIMESTAMP_TYPE)
 
     def named(self, mask: int, names: dict[int, str]) -> pa.StringArray:
-        """Name each record by some bits of its sys_flag."""
+        """Return the name for some bits of each record's sys_flag."""
         bits = fixed_array(self.heads.leading("sys_flag") & mask).dictionary_encode()
         texts = pa.array([names[value] for value in bits.dictionary.to_pylist()], pa.string())
         return texts.take(bits.indices)
@@ -142,7 +142,7 @@ _COMPRESSION_BITS: Final = int(COMPRESSION_MASK | MessageSysFlag.COMPRESSED_FLAG
 
 
 def _compression_name(bits: int) -> str:
-    """Name a compression; illegal ones are faults and need none."""
+    """Return the name of a compression; illegal ones are faults and need none."""
     try:
         return CompressionType.of(bits).name
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heads and parts of many records at once: gathered, converted once, and checked against each record's size."""
+"""Heads and parts of many records at once: gathered, converted, and checked against each record's size."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gather(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], dtype: np.
     raw : numpy.ndarray
         uint8, shape (m,), contiguous.
     starts : numpy.ndarray
-        int64, shape (n,); each item must lie inside `raw`.
+        int64, shape (n,); each item must be inside `raw`.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def gather(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], dtype: np.
 
     Notes
     -----
-    The bytes are seen as overlapping opaque items one byte apart, so that picking is one copy of memory an item;
+    The bytes are viewed as overlapping opaque items one byte apart, so that picking is one memory copy per item;
     picking from a structured dtype goes field by field and takes three times as long.
     """
     if not starts.size:
@@ -54,15 +54,15 @@ def gather(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], dtype: np.
 class Heads:
     """The fixed parts of many records.
 
-    Records with different host widths have their later fields in different places. Nearly always all are alike, and
-    then a column is one conversion; otherwise each width is a group of rows.
+    Records with different host widths have their later fields at different positions. Nearly always all widths are
+    equal, and then a column is one conversion; otherwise each width is a group of rows.
 
     Parameters
     ----------
     raw : numpy.ndarray
         uint8, shape (m,): the segment.
     starts : numpy.ndarray
-        int64, shape (n,): record starts; `MIN_HEAD_SIZE` bytes at least must follow each.
+        int64, shape (n,): record starts; at least `MIN_HEAD_SIZE` bytes must follow each.
     """
 
     __slots__ = ("_groups", "_leading", "_narrow", "raw", "starts", "widths")
@@ -79,7 +79,7 @@ class Heads:
             self._regroup(flags)
 
     def _regroup(self, flags: npt.NDArray[Any]) -> None:
-        """Gather each width by itself; records too near the file's end for theirs stay out, they can't be sound."""
+        """Gather each width separately; leave out records too near the file's end, which can't be sound."""
         self.widths = _WIDTHS[flags]
         inside = self.starts + self.widths <= self.raw.size
         for bits in np.unique(flags).tolist():
@@ -87,13 +87,13 @@ class Heads:
             self._groups.append((rows, gather(self.raw, self.starts[rows], head_dtype(bits))))
 
     def __len__(self) -> int:
-        """Count the records."""
+        """Return the number of records."""
         return self.starts.size
 
     def leading(self, name: str) -> npt.NDArray[Any]:
-        """Return a field that lies before the hosts, so in the same place in every record; native byte order.
+        """Return a field before the hosts, which has the same position in every record; native byte order.
 
-        The array is made once, and can't be written to.
+        The array is made once, and is read-only.
         """
         if name not in self._leading:
             column = self._narrow[name]
@@ -102,11 +102,11 @@ class Heads:
         return self._leading[name]
 
     def groups(self) -> list[tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.void]]]:
-        """Return (rows, heads) of each width; rows is None where all records are alike."""
+        """Return (rows, heads) of each width; rows is None if all records have the same width."""
         return [*self._groups] or [(None, self._narrow)]
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return any integer field of all records in native byte order, shape (n,); not to be written to."""
+        """Return any integer field of all records in native byte order, shape (n,); do not write to it."""
         if not self._groups:
             return self.leading(name)
         values = np.zeros(len(self), self._narrow.dtype[name].newbyteorder("="))
@@ -117,10 +117,10 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Where the parts of many records lie, as positions in the segment; int64 arrays of shape (n,).
+    """The parts of many records, as positions in the segment; int64 arrays of shape (n,).
 
-    Where `sound` is False the parts do not add up to the record's size, or the record says that it belongs elsewhere;
-    such a row's spans mean nothing and must not be used.
+    Where `sound` is False the parts do not add up to the record's size, or the record claims another offset; such a
+    row's spans are meaningless and must not be used.
     """
 
     starts: npt.NDArray[np.int64]
@@ -134,12 +134,12 @@ class Spans:
 
 
 def measure(heads: Heads, start_offset: int | None) -> Spans:
-    """Follow the three length fields of every record, as `store_core.format.record.scan.check_record` does for one.
+    """Follow the three length fields of all records, as `store_core.format.record.scan.check_record` does for one.
 
     Parameters
     ----------
     heads : Heads
-        Of records whose magic code and size are those of a message inside the segment.
+        Heads of records whose magic code and size are those of a message inside the segment.
     start_offset : int or None
         Physical offset of the segment's first byte; None leaves the records' own offsets unchecked.
     """
@@ -162,7 +162,7 @@ def measure(heads: Heads, start_offset: int | None) -> Spans:
 def _where_sound(
     sound: npt.NDArray[np.bool_], positions: npt.NDArray[np.int64], fallback: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Keep positions that are known to lie inside their record; send the others to the record's start."""
+    """Keep positions that are known to be inside their record; replace the others by the record's start."""
     return positions if sound.all() else np.where(sound, positions, fallback)
 
 
@@ -178,7 +178,7 @@ def _topic_length_sizes(heads: Heads) -> npt.NDArray[np.int64] | int:
 def _topic_lengths(
     raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], length_size: npt.NDArray[np.int64] | int
 ) -> npt.NDArray[np.int64]:
-    """Read signed topic lengths of one byte, or of two where `length_size` says so."""
+    """Read signed topic lengths of one byte, or of two where `length_size` is 2."""
     first = raw.view(np.int8).take(at).astype(np.int64)
     if isinstance(length_size, int):
         return first
@@ -187,7 +187,7 @@ def _topic_lengths(
 
 
 def _property_lengths(raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Read signed properties lengths; a negative one stands for no bytes."""
+    """Read signed properties lengths; a negative one means no bytes."""
     lengths = raw.view(np.int8).take(at).astype(np.int64)
     lengths *= _BYTE
     lengths += raw.take(at + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties strings of one layout, as Arrow columns: names and places of values are those of the first one."""
+"""Properties strings of one layout as Arrow columns: names and value positions are those of the first string."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _FIRST_NOT_ASCII: Final = 0x80
 
 
 class AlikeProperties:
-    """Properties of `n` strings that have the same names in the same order, and values of the same lengths.
+    """Properties of `n` strings with the same names in the same order, and values of the same lengths.
 
     Parameters
     ----------
     table : numpy.ndarray
         uint8, shape (n, size), contiguous: the strings, which are UTF-8.
     layout : PropertyLayout
-        That of all of them.
+        The layout of all of them.
     """
 
     __slots__ = ("_layout", "_table")
@@ -41,7 +41,7 @@ class AlikeProperties:
 
     @classmethod
     def of(cls, packed: pa.BinaryArray) -> AlikeProperties | None:
-        """See strings (shape (n,), offset 0) in this way; None if they are not alike, not plain, or not UTF-8."""
+        """Return the properties of strings (shape (n,), offset 0); None unless all are alike, plain and UTF-8."""
         offsets, data, _ = binary_parts(packed)
         size = int(offsets[1]) if len(packed) else 0
         if not size or not (np.diff(offsets) == size).all():
@@ -62,7 +62,7 @@ class AlikeProperties:
         return property_maps(bounds, keys, self._values())
 
     def value(self, name: str) -> pa.StringArray:
-        """Return one property of each row, null where it is not there."""
+        """Return one property of each row, null where it is absent."""
         rows = len(self._table)
         if name.encode() not in self._layout.names:
             return pa.nulls(rows, pa.string())
@@ -70,7 +70,7 @@ class AlikeProperties:
         return _texts(np.ascontiguousarray(_cells(self._table, start, stop)), [stop - start], rows)
 
     def _values(self) -> pa.StringArray:
-        """Return the values of all rows, those of a row side by side."""
+        """Return the values of all rows, row by row."""
         widths = [stop - start for start, stop in self._layout.values]
         joined = np.empty((len(self._table), sum(widths)), np.uint8)
         at = 0
@@ -81,18 +81,18 @@ class AlikeProperties:
 
 
 def property_maps(bounds: npt.NDArray[np.int32], keys: pa.StringArray, values: pa.StringArray) -> pa.MapArray:
-    """Make maps of names and values: row i has the pairs ``bounds[i]`` to ``bounds[i + 1]``."""
+    """Return maps of names and values: row i has the pairs ``bounds[i]`` to ``bounds[i + 1]``."""
     entries = pa.StructArray.from_arrays([keys, values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field])
     return pa.Array.from_buffers(MAP_TYPE, bounds.size - 1, [None, pa.py_buffer(bounds)], children=[entries])
 
 
 def _cells(table: npt.NDArray[np.uint8], start: int, stop: int) -> npt.NDArray[np.void]:
-    """See some neighbouring columns of a contiguous table as one column of opaque items: those are copied whole."""
+    """View adjacent columns of a contiguous table as one column of opaque items, which are copied whole."""
     return np.ndarray((len(table),), f"V{stop - start}", table, start, table.strides[:1])
 
 
 def _texts(data: bytes | npt.NDArray[np.generic], widths: Sequence[int], rows: int) -> pa.StringArray:
-    """See `data` as texts, which in each row have these widths."""
+    """Return `data` as texts, which have these widths in each row."""
     ends = np.cumsum(widths, dtype=np.int32)
     offsets = np.zeros(rows * ends.size + 1, np.int32)
     begins = np.arange(rows, dtype=np.int32) * ends[-1]

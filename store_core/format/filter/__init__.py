@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which messages a consumer wants: tags, and the language SQL92."""
+"""Filters that select messages: by tags, and in the language SQL92."""

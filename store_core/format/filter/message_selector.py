@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which messages a caller wants: those with some tags, or those that an SQL92 expression is true for.
+"""The selection of messages by tags, or by an SQL92 expression that must be true.
 
-It stands in `store_core.format`, below the store whose `get_message` takes it: a selector is a function of bytes in
-memory, and knows of no consumer. What a broker's registered consumers get is in
+It is in `store_core.format`, below the store whose `get_message` takes it: a selector is a function of bytes in memory,
+independent of consumers. The filter of a broker's registered consumers is
 `store_core.broker.expression_message_filter`.
 """
 
@@ -42,10 +42,10 @@ class TagSubscription:
     Attributes
     ----------
     text : str
-        As given, ``"*"`` for an empty one.
+        As given; ``"*"`` if empty.
     tags : frozenset of str
     codes : frozenset of int
-        Java hashes of the tags, which queue units are compared with.
+        Java hashes of the tags, with which queue units are compared.
     """
 
     text: str
@@ -54,12 +54,12 @@ class TagSubscription:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``TagA || TagB``; empty or ``*`` stands for all messages, blanks alone for none.
+        """Parse ``TagA || TagB``; empty or ``*`` means all messages, blanks alone none.
 
         Raises
         ------
         FilterError
-            If there are separators and nothing else.
+            If there are only separators.
 
         Examples
         --------
@@ -76,32 +76,32 @@ class TagSubscription:
 
     @property
     def is_all(self) -> bool:
-        """Whether every message is wanted."""
+        """Whether every message is selected."""
         return self.text == SUB_ALL
 
     def is_matched_by_code(self, tags_code: int | None) -> bool:
-        """Return whether a queue unit may belong to one of the tags: its lower 32 bits count, None always matches."""
+        """Return whether a queue unit may be of one of the tags: only its lower 32 bits count, None always matches."""
         if tags_code is None or self.is_all:
             return True
         code = tags_code % _INT
         return (code - _INT if code >= _SIGN else code) in self.codes
 
     def is_matched_by_tags(self, tags: str | None) -> bool:
-        """Return whether a message has one of the tags, which is the question that clients ask again."""
+        """Return whether a message has one of the tags, as clients check again."""
         return self.is_all or tags in self.tags
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSelector:
-    """Messages that are wanted; make it with `by_tag`, `by_sql` or `of`. It pickles, and is a `MessageFilter`.
+    """Selected messages; create it with `by_tag`, `by_sql` or `of`. It can be pickled, and is a `MessageFilter`.
 
     Attributes
     ----------
     tags : TagSubscription
     sql : Sql92Expression or None
-        If it is there, the tags are not looked at.
+        If given, the tags are ignored.
     parser : PropertyParser
-        How the properties of records are read.
+        How the properties of records are parsed.
 
     Examples
     --------
@@ -116,19 +116,19 @@ class MessageSelector:
     parser: PropertyParser = field(default=PropertyParser.FIRST_SEPARATOR)
 
     NONE: ClassVar[MessageSelector]
-    """Every message is wanted."""
+    """Selects every message."""
 
     @classmethod
     def by_tag(cls, subscription: str) -> Self:
-        """Select messages with one of some tags, or all with ``*``.
+        """Select messages with any of some tags, or all with ``*``.
 
-        As in RocketMQ the store compares hashes, so that `get_message` may also give messages of tags that share
-        theirs; `matches` compares the tags.
+        As in RocketMQ the store compares hashes, so `get_message` may also return messages whose tags have the same
+        hash; `matches` compares the tags.
 
         Raises
         ------
         FilterError
-            If there is no tag in it, but separators.
+            If it has only separators.
         """
         return cls(TagSubscription.parse(subscription))
 
@@ -139,18 +139,18 @@ class MessageSelector:
         Raises
         ------
         FilterError
-            If it does not compile by the rules of the release, one of `RELEASES`.
+            If it does not compile under the rules of the release, one of `RELEASES`.
         """
         return cls(sql=Sql92Expression(expression, release), parser=PropertyParser.of_release(release))
 
     @classmethod
     def of(cls, filter_type: str, text: str, release: str = DEFAULT_RELEASE) -> Self:
-        """Select by the name of the language: one of `FILTER_TYPES`.
+        """Select by an expression in the named language, one of `FILTER_TYPES`.
 
         Raises
         ------
         FilterError
-            If there is no such language, or the text is not in it.
+            If there is no such language, or the text is not valid in it.
         """
         if filter_type not in FILTER_TYPES:
             raise FilterError(f"expected a filter type of {', '.join(FILTER_TYPES)}, found {filter_type!r}")
@@ -158,38 +158,38 @@ class MessageSelector:
 
     @property
     def is_all(self) -> bool:
-        """Whether every message is wanted, so that nothing of it need be looked at."""
+        """Whether every message is selected, so that no message need be read."""
         return self.sql is None and self.tags.is_all
 
     def matches(self, properties: Mapping[str, str]) -> bool | None:
-        """Return whether a consumer gets a message with these properties: if the answer is True.
+        """Return whether a message with these properties is selected: only if the result is True.
 
         Returns
         -------
         bool or None
-            None where SQL92 has null: the expression asks for a property that is absent.
+            None where SQL92 has null: the expression refers to a property that is absent.
 
         Raises
         ------
         FilterError
-            Where RocketMQ has an evaluation error, and leaves the message out.
+            Where RocketMQ has an evaluation error, and omits the message.
         """
         if self.sql is not None:
             return self.sql.evaluate(properties)
         return self.tags.is_matched_by_tags(properties.get(TAGS))
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
-        """Return whether the message of a queue unit may match; of an expression the unit knows nothing."""
+        """Return whether the message of a queue unit may match; a unit never rules out an expression."""
         del ext
         return self.sql is not None or self.tags.is_matched_by_code(tags_code)
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
-        """Return whether a record matches that its queue unit did not rule out.
+        """Return whether a record, which its queue unit did not rule out, matches.
 
         Raises
         ------
         CorruptRecordError
-            If the bytes are no record.
+            If the bytes are not a record.
         """
         return self.sql is None or self.sql.is_match(record_properties(record, self.parser))
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL92 expressions on many messages at once.
+"""Evaluation of SQL92 expressions on many messages at once.
 
 The program of the expression runs once, on columns instead of values. A column is a list of distinct values and, for
-each row, the number of its value; a step is done once for each distinct value, or for each distinct pair of values, by
-the very functions that `store_core.format.filter.sql92_expression` evaluates one message with. Truths have four values:
-True, False, null, and that the evaluation failed. Where a property meets a literal,
-`store_core.format.filter.sql92_kernels` spares the search for distinct values.
+each row, the number of its value; a step runs once per distinct value, or per distinct pair of values, with the same
+functions with which `store_core.format.filter.sql92_expression` evaluates one message. Truths have four values: True,
+False, null, and failed. For a property and a literal, `store_core.format.filter.sql92_kernels` saves the search for
+distinct values.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _FAILED: Final = object()
 _TRUTHS: Final = [False, True, None, _FAILED]
 _TRUTH_CODES: Final = {False: _FALSE, True: _TRUE, None: _NULL, _FAILED: _ERROR}
 _SMALL_TABLE: Final = 64
-"""Up to so many pairs of values are all tried, also those that no row has."""
+"""Up to this many pairs of values are all evaluated, even those that no row has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What an expression gives for each row.
+    """The result of an expression for each row.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Verdicts:
 
     @property
     def error_count(self) -> int:
-        """For how many rows the evaluation failed; RocketMQ logs these, and they do not match."""
+        """Number of rows for which the evaluation failed; RocketMQ logs these, and they do not match."""
         return int(np.count_nonzero(self.codes == _ERROR))
 
     @property
@@ -81,7 +81,7 @@ def evaluate_maps(expression: Sql92Expression, properties: pa.MapArray) -> Verdi
     ----------
     expression : Sql92Expression
     properties : pyarrow.MapArray
-        Strings by string, shape (rows,); a null has no properties. Of a name that comes twice the last value counts.
+        Maps of strings, shape (rows,); null has no properties. If a name occurs twice the last value counts.
     """
     return evaluate_columns(expression, property_columns(properties, expression.names), len(properties))
 
@@ -93,7 +93,7 @@ def evaluate_columns(expression: Sql92Expression, columns: Mapping[str, pa.Strin
     ----------
     expression : Sql92Expression
     columns : mapping of str to pyarrow.StringArray
-        One of `expression.names` each, shape (rows,), null where a message lacks it.
+        A column for each of `expression.names`, shape (rows,), null where a message lacks it.
     rows : int
     """
     stack: list[_Column | _Strings] = []
@@ -106,7 +106,7 @@ def evaluate_columns(expression: Sql92Expression, columns: Mapping[str, pa.Strin
 
 
 def property_columns(properties: pa.MapArray, names: Sequence[str]) -> dict[str, pa.StringArray]:
-    """Pick single properties out of maps: columns of the same length, null where a map lacks the name."""
+    """Return single properties of maps, as columns of the same length, null where a map lacks the name."""
     if properties.type != MAP_TYPE:
         properties = properties.cast(MAP_TYPE)
     bounds = properties.offsets.to_numpy()
@@ -129,14 +129,14 @@ def property_columns(properties: pa.MapArray, names: Sequence[str]) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Distinct values, `_FAILED` among them, and the number of each row's value; no numbers if all rows have one."""
+    """Distinct values, possibly `_FAILED`, and the number of each row's value; None if all rows have the same."""
 
     values: list[Any]
     codes: _Codes | None
 
 
 class _Strings:
-    """A property, whose distinct values are found only if an operation has no kernel."""
+    """A property, whose distinct values are computed only if an operation has no kernel."""
 
     def __init__(self, strings: pa.StringArray) -> None:
         self.strings = strings
@@ -157,14 +157,14 @@ class _Strings:
         return plain_numbers(self.strings)
 
     def truths(self, mask: npt.NDArray[np.bool_], of_null: object) -> _Column:
-        """Make a column of what holds for each string, and of what nulls give."""
+        """Return a column of the truth for each string, and of the truth for nulls."""
         codes = mask.astype(np.intp)
         codes[self.is_null] = _TRUTH_CODES[of_null]
         return _Column(_TRUTHS, codes)
 
 
 def _run(step: Step, stack: list[_Column | _Strings], loaded: Mapping[str, _Strings]) -> None:
-    """Do one step; `StopIf` only saves work, and what it leads around `_pair` knows."""
+    """Run one step; `StopIf` only saves work, since `_pair` handles what it skips."""
     match step:
         case Load(name):
             stack.append(loaded[name])
@@ -206,7 +206,7 @@ def _result(function: Callable[[Any], Any], value: object) -> object:
 
 
 def _pair(step: Join, left: object, right: object) -> object:
-    """Join two values; where the left one decides alone, a failure on the right does not count."""
+    """Join two values; if the left one decides alone, a failure on the right does not count."""
     if left is _FAILED or (left is step.stop and step.stop is not NEVER):
         return left
     if right is _FAILED:
@@ -218,7 +218,7 @@ def _pair(step: Join, left: object, right: object) -> object:
 
 
 def _joined(step: Join, left: _Column | _Strings, right: _Column | _Strings) -> _Column:
-    """Join two columns: by a kernel if a property meets a literal, else by distinct pairs."""
+    """Join two columns: a property and a literal by a kernel, others by distinct pairs."""
     if isinstance(left, _Strings) and isinstance(right, _Column) and right.codes is None:
         found = _with_literal(step, left, right.values[0], literal_is_left=False)
     elif isinstance(right, _Strings) and isinstance(left, _Column) and left.codes is None:
@@ -244,7 +244,7 @@ def _joined_pairs(step: Join, left: _Column, right: _Column) -> _Column:
 
 
 def _with_literal(step: Join, operand: _Strings, literal: object, *, literal_is_left: bool) -> _Column | None:
-    """Join a property and a literal by kernels; None if there are none."""
+    """Join a property and a literal by kernels; None if there is no kernel."""
 
     def join(value: object) -> object:
         return _pair(step, literal, value) if literal_is_left else _pair(step, value, literal)
@@ -267,7 +267,7 @@ def _with_literal(step: Join, operand: _Strings, literal: object, *, literal_is_
 
 
 def _truths(results: list[Any], codes: _Codes | None) -> _Column:
-    """Make a column of results; if they are truths, of the four that there are."""
+    """Return a column of results; if they are truths, with the four values of truths."""
     if codes is None or not all(result is None or result is _FAILED or isinstance(result, bool) for result in results):
         return _Column(results, codes)
     truths = np.array([_TRUTH_CODES[result] for result in results], np.intp)

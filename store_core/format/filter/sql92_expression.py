@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A compiled expression of RocketMQ's SQL92 filter language.
 
-The language is a pure function of a message's properties, and the store, the rows of the reader and the broker all use
-it: so it lives in `store_core.format`, below them.
+An expression is a pure function of a message's properties, used by the store, the reader and the broker: so it is in
+`store_core.format`, below them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["Sql92Expression"]
 
 
 class Sql92Expression:
-    """An expression, parsed once and evaluated on the properties of many messages. It pickles.
+    """An expression, parsed once and evaluated on the properties of many messages; can be pickled.
 
     Parameters
     ----------
     text : str
-        What follows the expression in the text is ignored, as RocketMQ does.
+        Text after the expression is ignored, as in RocketMQ.
     release : str
-        One of `RELEASES`; CONTAINS, STARTSWITH and ENDSWITH came with 5.1.3 and are names before.
+        One of `RELEASES`; CONTAINS, STARTSWITH and ENDSWITH are keywords since 5.1.3, and names before.
 
     Attributes
     ----------
     program : tuple of Step
     names : tuple of str
-        Properties that it looks at, in the order of the text.
+        Properties that it reads, in the order of the text.
 
     Raises
     ------
@@ -75,12 +75,12 @@ class Sql92Expression:
         return f"Sql92Expression({self.text!r}, {self.release!r})"
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """Evaluate it on the properties of a message; the message matches if that is True.
+        """Evaluate it on a message's properties; the message matches if the result is True.
 
         Raises
         ------
         FilterError
-            Where RocketMQ has an evaluation error, as when a property that is no number is compared with one.
+            Where RocketMQ has an evaluation error, as when a property that is not a number is compared with one.
         """
         found = run(self.program, properties)
         if found is None or isinstance(found, bool):
@@ -88,7 +88,7 @@ class Sql92Expression:
         raise FilterError(f"expected a truth, found {found!r}", self.text)
 
     def is_match(self, properties: Mapping[str, str]) -> bool:
-        """Return whether a broker gives the message to a consumer with this filter: an error does not match either."""
+        """Return whether a broker delivers the message to a consumer with this filter: an error counts as no match."""
         try:
             return self.evaluate(properties) is True
         except FilterError:

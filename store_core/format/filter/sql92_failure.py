@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why an SQL92 expression fails on a message: which property, and what it is."""
+"""The reason why an SQL92 expression fails on a message: which property, and its value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["failure_of"]
 
 
 def failure_of(expression: Sql92Expression, properties: Mapping[str, str]) -> str:
-    """Return why an expression fails on the properties of a message; empty if it does not.
+    """Return why an expression fails on a message's properties; empty if it does not.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def failure_of(expression: Sql92Expression, properties: Mapping[str, str]) -> st
 
 
 def _follow(step: Step, names: list[str]) -> None:
-    """Do to the names of properties what a step does to their values; other values have an empty name."""
+    """Apply to the names of properties what a step does to their values; other values have an empty name."""
     match step:
         case Load(name):
             names.append(name)
@@ -61,7 +61,7 @@ def _follow(step: Step, names: list[str]) -> None:
 
 
 def _told(operands: list[tuple[str, Value]], error: FilterError) -> str:
-    """Name the operand that an error shows; a decimal beside a whole number gets the way out."""
+    """Return an error's text with the property it is about, and advice if a decimal meets a whole number."""
     for name, value in operands:
         if isinstance(value, str) and error.problem.endswith(f"found {value[:40]!r}"):
             is_decimal = "whole number" in error.problem and reads_as_double(value)

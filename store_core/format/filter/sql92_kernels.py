@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of SQL92 expressions on a column of strings, by Arrow and numpy: no Python object a string.
+"""Operations of SQL92 expressions on a column of strings by Arrow and numpy, without a Python object per string.
 
-Each equals the function of `store_core.format.filter.sql92_values` for which it stands. A function that none stands
-for, and strings that are no plain numbers where numbers are compared, are left to that function.
+Each equals the function of `store_core.format.filter.sql92_values` that it replaces. Functions without a kernel, and
+strings that are not plain numbers where numbers are compared, are left to those functions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["compare_numbers", "compare_texts", "match_strings", "plain_numbers"]
 
 _MOST_DIGITS: Final = 9
-"""So many digits fit into a Java int, and convert to a double without rounding."""
+"""Most digits that always fit into a Java int, and convert to a double without rounding."""
 
 _ZERO: Final = ord("0")
 _NINE: Final = ord("9")
@@ -53,12 +53,12 @@ _COMPARISONS: Final[dict[object, Callable[[Any, Any], Any]]] = {
 
 
 def match_strings(function: Callable[[Value], Value], strings: pa.StringArray) -> _Mask | None:
-    """Apply a function of one string; None if there is no kernel for it.
+    """Return a function of one string, applied to all; None if there is no kernel for it.
 
     Returns
     -------
     numpy.ndarray or None
-        bool, shape (n,); of a null nothing is said.
+        bool, shape (n,); undefined for null.
     """
     if function in (values.is_null, values.is_not_null, values.boolean_cast):
         return np.full(len(strings), function is values.is_not_null, np.bool_)
@@ -70,7 +70,7 @@ def match_strings(function: Callable[[Value], Value], strings: pa.StringArray) -
 
 
 def compare_texts(function: Callable[[Value, Value], Value], strings: pa.StringArray, text: str) -> _Mask | None:
-    """Return whether strings equal a text, or do not; None if the function asks for something else."""
+    """Return whether strings equal a text, or differ from it; None for any other function."""
     if function not in (values.equal, values.not_equal):
         return None
     found: _Mask = true_mask(pc.equal(strings, text)) == (function is values.equal)
@@ -84,16 +84,16 @@ def compare_numbers(
     *,
     constant_is_left: bool,
 ) -> _Mask:
-    """Compare numbers of at most nine digits with a literal of any of the number types."""
+    """Compare numbers of at most nine digits with a literal of any number type."""
     compare = _COMPARISONS[function]
     found: _Mask = compare(constant, numbers) if constant_is_left else compare(numbers, constant)
     return found
 
 
 def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask]:
-    """Read the strings that are a number of up to nine digits, perhaps with a minus sign before them.
+    """Parse the strings that are a number of up to nine digits, optionally after a minus sign.
 
-    Every type of the language reads such a string as the same number.
+    Every type of the language parses such a string as the same number.
 
     Returns
     -------

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the text of an SQL92 expression to its program.
+"""The compiler from the text of an SQL92 expression to its program.
 
 RocketMQ: ``SelectorParser.jj``, and the checks of ``ComparisonExpression``. Binary operators associate to the left, in
 levels: OR, AND, equality (``=``, ``<>``, IS NULL), comparison (orderings, BETWEEN, IN, CONTAINS ...), and tightest the
-signs and NOT. Operators that wait for their right operand are kept in a list, not in Python's call stack, so that
-nesting has no limit; time and memory grow with the length of the text alone.
+signs and NOT. Operators that wait for their right operand are kept in a list, not on Python's call stack, so that
+nesting has no limit; time and memory grow only with the length of the text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["parse"]
 
 _PARENTHESIS, _OR, _AND, _EQUALITY, _COMPARISON, _PREFIX = range(6)
-"""Levels, loosest first."""
+"""Levels of binding, loosest first."""
 
 _LOGIC: Final = {"OR": (_OR, logical_or, True), "AND": (_AND, logical_and, False)}
 """Level, function, and the left operand that decides alone."""
@@ -66,7 +66,7 @@ _NEGATABLE: Final = STRING_PREDICATES | {"BETWEEN", "IN"}
 _OF_COMPARISON: Final = _NEGATABLE | {"NOT", *_ORDERINGS}
 _OF_EQUALITY: Final = frozenset({*_EQUALITIES, "IS"})
 _TO_SECOND_STOP: Final = 2
-"""From the stop behind the first comparison of BETWEEN to that before its upper bound."""
+"""Steps from the stop after the first comparison of BETWEEN to the one before its upper bound."""
 
 
 class _Kind(Enum):
@@ -78,9 +78,9 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What has been parsed: which steps make it, and what checks want to know.
+    """A parsed operand: the steps that compute it, and what checks need.
 
-    `start` is the first of its steps, `level` how loosely it is bound.
+    `start` is the first of its steps, `level` its level of binding.
     """
 
     kind: _Kind
@@ -107,7 +107,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """An operator without its right operand; `stop` is the step that may lead around that operand."""
+    """An operator that waits for its right operand; `stop` is the step that may skip that operand."""
 
     token: Token
     level: int
@@ -123,9 +123,9 @@ def parse(text: str, *, has_string_predicates: bool = True) -> Program:
     Parameters
     ----------
     text : str
-        Text behind an expression is ignored, as RocketMQ does.
+        Text after an expression is ignored, as in RocketMQ.
     has_string_predicates : bool
-        Whether CONTAINS, STARTSWITH and ENDSWITH are in the language, as since RocketMQ 5.1.3.
+        Whether CONTAINS, STARTSWITH and ENDSWITH are keywords, as since RocketMQ 5.1.3.
 
     Raises
     ------
@@ -155,7 +155,7 @@ class _Parser:
     # ------------------------------------------------------------------------------------------------------- operands
 
     def _primary(self) -> _Operand:
-        """Take signs, NOTs and parentheses, and the name or literal behind them."""
+        """Take signs, NOTs and parentheses, and the name or literal after them."""
         tokens, start = self._tokens, len(self._steps)
         while tokens.current.kind in ("+", "-", "NOT", "("):
             token = tokens.take()
@@ -173,21 +173,21 @@ class _Parser:
         return _Operand(_Kind.LITERAL, start, token)
 
     def _as_boolean(self, operand: _Operand) -> None:
-        """Make sure that the operand, whose steps are the last ones, is a truth."""
+        """Convert the operand, whose steps are the last ones, to a truth, or refuse it."""
         if operand.kind is _Kind.PROPERTY:
             self._steps.append(Apply(boolean_cast))
         elif not operand.is_boolean:
             raise self._tokens.error("expected a truth: a comparison, a name, TRUE, FALSE or NULL", operand.token)
 
     def _check_ordered(self, operand: _Operand) -> None:
-        """Refuse to order what is plainly no number."""
+        """Refuse to order what is plainly not a number."""
         if operand.kind is _Kind.BOOLEAN or (operand.kind is _Kind.LITERAL and not operand.is_number):
             raise self._tokens.error("expected a name or a number to compare", operand.token)
 
     # ------------------------------------------------------------------------------------------------------ operators
 
     def _goes_on(self, operand: _Operand) -> bool:
-        """Return whether the next word continues the expression; if not, it and all behind it are ignored."""
+        """Return whether the next token continues the expression; if not, it and all after it are ignored."""
         kind = self._tokens.current.kind
         if kind in _OF_COMPARISON:
             return operand.level == _COMPARISON
@@ -215,7 +215,7 @@ class _Parser:
         return self._compared(operand, token)
 
     def _compared(self, operand: _Operand, token: Token) -> _Operand | None:
-        """Go on behind an operator of the level of comparisons."""
+        """Continue after an operator of the level of comparisons."""
         wanted = token.kind != "NOT"
         if not wanted:
             token = self._tokens.take()
@@ -235,12 +235,12 @@ class _Parser:
         raise self._tokens.error(f"expected {', '.join(sorted(_NEGATABLE))} behind NOT", token)
 
     def _stop_if(self, value: Value) -> int:
-        """Make room for a step that leads around the operand to come."""
+        """Reserve a step that skips the operand to come; return its position."""
         self._steps.append(StopIf(value, 0))
         return len(self._steps) - 1
 
     def _join(self, function: Callable[[Value, Value], Value], stop: int) -> None:
-        """Join two operands; the step at `stop`, if there is one, leads to behind this."""
+        """Join two operands; the step at `stop`, if any, skips to after this one."""
         placeholder = self._steps[stop] if stop >= 0 else None
         if isinstance(placeholder, StopIf):
             self._steps.append(Join(function, placeholder.value))
@@ -271,7 +271,7 @@ class _Parser:
         return _Operand(_Kind.BOOLEAN, operand.start, token)
 
     def _predicate(self, operand: _Operand, token: Token, *, wanted: bool) -> _Operand:
-        """Test a string for another; with an empty one nothing is looked at, so nothing can fail either."""
+        """Test whether a string contains another; with an empty one nothing is evaluated, so nothing can fail."""
         text = str(self._tokens.expect(STRING).value)
         if text:
             self._steps.append(Apply(partial(_PREDICATES[token.kind], text, wanted)))
@@ -282,7 +282,7 @@ class _Parser:
     # ------------------------------------------------------------------------------- operators that have both operands
 
     def _settled(self, operand: _Operand) -> _Operand | None:
-        """Apply the signs and comparisons that waited for this operand; None if yet another must follow."""
+        """Apply the signs and comparisons that waited for this operand; None if another must follow."""
         while self._waiting and self._waiting[-1].level >= _COMPARISON:
             waiting = self._waiting.pop()
             if waiting.token.kind == "BETWEEN" and waiting.low is None:
@@ -323,7 +323,7 @@ class _Parser:
         return _Operand(_Kind.BOOLEAN if token.kind == "NOT" else _Kind.OTHER, operand.start, token)
 
     def _check_equated(self, left: _Operand, right: _Operand) -> None:
-        """Refuse the literal NULL, and TRUE or FALSE on the left of a string or number."""
+        """Refuse the literal NULL, and TRUE or FALSE to the left of a string or number."""
         for operand in (left, right):
             if operand.is_null:
                 raise self._tokens.error("expected IS NULL or another operand", operand.token)
@@ -331,7 +331,7 @@ class _Parser:
             raise self._tokens.error(f"expected a boolean to compare with {left.token.kind}", right.token)
 
     def _between(self, waiting: _Waiting, low: _Operand) -> None:
-        """Compare with the lower bound, and go on to the upper one: the value lies below the first verdict."""
+        """Compare with the lower bound, and continue with the upper one: the value is below the first result."""
         self._check_ordered(low)
         self._tokens.expect("AND")
         self._join(greater_equal if waiting.wanted else less, waiting.stop)
@@ -349,6 +349,6 @@ class _Parser:
         self._steps.append(DropBelow())
 
     def _check_bounds(self, low: _Operand, high: _Operand) -> None:
-        """Refuse two literals of which the upper one is the smaller."""
+        """Refuse two literal bounds of which the upper one is smaller."""
         if low.is_number and high.is_number and greater(low.literal, high.literal):
             raise self._tokens.error(f"expected an upper bound of at least {low.literal}", high.token)

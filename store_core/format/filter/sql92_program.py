@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that an SQL92 expression is compiled to: a program for a machine with a stack.
+"""The steps that an SQL92 expression is compiled to: a program for a stack machine.
 
-A program instead of a tree, because no depth of nesting can then exhaust Python's own stack, and because the same
-steps run on one message's values and on columns of them (`store_core.format.filter.sql92_columns`).
+It is a program and not a tree, so that deep nesting can't exhaust Python's own stack, and the same steps run on one
+message's values and on columns of them (`store_core.format.filter.sql92_columns`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["NEVER", "Apply", "Copy", "DropBelow", "Join", "Load", "Program", "Push", "Step", "StopIf", "run"]
 
 NEVER: Final = object()
-"""The left operand at which `Join` needs no right one, where there is no such."""
+"""Value of `Join.stop` if no left operand decides alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Put a literal on the stack."""
+    """Push a literal on the stack."""
 
     value: Value
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Do the step; give how many steps on the next one is."""
+        """Run the step; return the distance to the next one, in steps."""
         del properties
         stack.append(self.value)
         return 1
@@ -36,24 +36,24 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Put a property on the stack, null where it is absent."""
+    """Push a property on the stack, null if it is absent."""
 
     name: str
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Do the step."""
+        """Run the step."""
         stack.append(properties.get(self.name))
         return 1
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Put a copy of a value on the stack that lies `depth` below its top."""
+    """Push a copy of the value that is `depth` below the top of the stack."""
 
     depth: int
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Do the step."""
+        """Run the step."""
         del properties
         stack.append(stack[-1 - self.depth])
         return 1
@@ -61,10 +61,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class DropBelow:
-    """Take away the value below the top."""
+    """Remove the value below the top."""
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Do the step."""
+        """Run the step."""
         del properties
         del stack[-2]
         return 1
@@ -77,7 +77,7 @@ class Apply:
     function: Callable[[Value], Value]
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Do the step."""
+        """Run the step."""
         del properties
         stack[-1] = self.function(stack[-1])
         return 1
@@ -85,32 +85,32 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class StopIf:
-    """Go on `skip` steps further if the top is this very value, so that the right operand is not evaluated."""
+    """Skip to `skip` steps further on if the top is exactly this value, so the right operand is not evaluated."""
 
     value: Value
     skip: int
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Do the step; give how many steps on the next one is."""
+        """Run the step; return the distance to the next one, in steps."""
         del properties
         return self.skip if stack[-1] is self.value else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Replace the two on top by a function of them.
+    """Replace the two topmost values by a function of them.
 
     Attributes
     ----------
     stop : Value or NEVER
-        The left operand at which a `StopIf` leads around this step; it is the result, whatever the right one.
+        The left operand at which a `StopIf` skips this step; it is the result, whatever the right one.
     """
 
     function: Callable[[Value, Value], Value]
     stop: Any = NEVER
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Do the step."""
+        """Run the step."""
         del properties
         right = stack.pop()
         stack[-1] = self.function(stack[-1], right)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of RocketMQ's SQL92 filter language.
+"""The tokens of RocketMQ's SQL92 filter language.
 
-RocketMQ: ``SelectorParser.jj`` of 4.1.0 and later. The longest match wins; of equal length the keyword wins over the
-identifier. The text behind an expression is never looked at, so words are cut off one by one, when they are asked for.
+RocketMQ: ``SelectorParser.jj`` of 4.1.0 and later. The longest match wins; at equal length the keyword wins over the
+identifier. The text after an expression is never read, so tokens are read one by one, on demand.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NUMBER: Final = "a number"
 STRING: Final = "a string"
 END: Final = "the end of the text"
 STRING_PREDICATES: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
-"""Keywords since 5.1.3, names before."""
+"""Keywords since 5.1.3, before that names."""
 
 MOST_CHARACTERS: Final = 1 << 20
-"""Longer expressions are refused, so that time and memory are bounded. RocketMQ's bound is the size of a request."""
+"""Longer expressions are refused, to bound time and memory. RocketMQ's bound is the size of a request."""
 
 _KEYWORDS: Final = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
 _LITERALS: Final[dict[str, Value]] = {"TRUE": True, "FALSE": False, "NULL": None}
@@ -43,14 +43,14 @@ _MOST_INT: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word of an expression.
+    """One token of an expression.
 
     Attributes
     ----------
     kind : str
         A keyword in capitals, a symbol, or `NAME`, `NUMBER`, `STRING`, `END`.
     value : Value
-        Of a literal, its value; of a name, the name; of a number that `Tokens.take_literal` has not read yet, its text.
+        The value of a literal, the name, or the text of a number that `Tokens.take_literal` has not read yet.
     position : int
         Where it starts in the text, in characters.
     """
@@ -61,12 +61,12 @@ class Token:
 
     @property
     def is_literal(self) -> bool:
-        """Whether it is a value by itself."""
+        """Whether it is a literal value."""
         return self.kind in (NUMBER, STRING) or self.kind in _LITERALS
 
 
 class Tokens:
-    """The words of an expression, one after the other.
+    """The tokens of an expression, one after the other.
 
     Parameters
     ----------
@@ -77,12 +77,13 @@ class Tokens:
     Attributes
     ----------
     current : Token
-        The word that comes next.
+        The next token.
 
     Raises
     ------
     FilterError
-        If the text is longer than `MOST_CHARACTERS` or no text, or no word begins where the next one is looked for.
+        If the text is longer than `MOST_CHARACTERS` or has unpaired surrogates, or no token begins where the next one
+        must.
     """
 
     __slots__ = ("_keywords", "_last_line", "_position", "current", "text")
@@ -99,18 +100,18 @@ class Tokens:
         self.current = self._next()
 
     def take(self) -> Token:
-        """Return the word that comes next, and go on to the one behind it."""
+        """Return the next token, and advance to the one after it."""
         taken = self.current
         self.current = self._next()
         return taken
 
     def take_literal(self) -> Token:
-        """Take the next word, which is a literal, with its value.
+        """Take the next token, which is a literal, with its value.
 
         Raises
         ------
         FilterError
-            If it is a number that its type can't hold; no such number behind an expression is ever looked at.
+            If it is a number that its type can't hold; such a number after an expression is never read.
         """
         token = self.take()
         if token.kind != NUMBER:
@@ -120,19 +121,19 @@ class Tokens:
         return Token(NUMBER, read(text, token.position), token.position)
 
     def expect(self, kind: str) -> Token:
-        """Take the word that comes next, which must be of this kind.
+        """Take the next token, which must be of this kind.
 
         Raises
         ------
         FilterError
-            If it is another one.
+            If it is of another kind.
         """
         if self.current.kind != kind:
             raise self.error(f"expected {kind}")
         return self.take()
 
     def error(self, expected: str, found: Token | None = None) -> FilterError:
-        """Make the error that a word, the next one if none is given, is not what is expected."""
+        """Return the error that a token, by default the next one, is not what is expected."""
         found = found or self.current
         shown = repr(found.value) if found.kind in (NAME, NUMBER, STRING) else found.kind
         return FilterError(f"{expected}, found {shown}", self.text, found.position)
@@ -150,7 +151,7 @@ class Tokens:
         raise FilterError(f"expected a word of the language, found {text[start]!r}", text, start)
 
     def _skip(self) -> None:
-        """Go over white space and comments; two dashes in the last line are minus signs."""
+        """Skip white space and comments; two dashes in the last line are minus signs."""
         while True:
             match = _BLANK.match(self.text, self._position)
             if match is None and self._position < self._last_line:
@@ -175,7 +176,7 @@ class Tokens:
         return Token(NUMBER, text, start)
 
     def _integer(self, text: str, start: int) -> int:
-        """Read an int, or a long if it needs one; the letter L says nothing."""
+        """Return an int, or a long if needed; the letter L has no effect."""
         digits = text.rstrip("lL")
         value = int(digits) if len(digits) <= _MOST_DIGITS else _MOST_LONG + 1
         if value > _MOST_LONG:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of RocketMQ's SQL92 filter language, and what its operators make of them.
+"""Values and operators of RocketMQ's SQL92 filter language.
 
 A property is a string, or None where it is absent; the other types come from literals. RocketMQ 4.3.0, 4.9.7, 5.3.3:
 ``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``, which agree.
@@ -46,11 +46,11 @@ Value: TypeAlias = bool | int | float | str | None
 
 
 JAVA_BLANKS: Final = "".join(map(chr, range(33)))
-"""What ``String.trim`` takes away."""
+"""The characters that ``String.trim`` removes."""
 
 
 class Long(int):
-    """A Java long; a plain int is a Java int. Only what a string is read as tells the two apart."""
+    """A Java long; a plain int is a Java int. They differ only in how a string compared with them is parsed."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ _MOST_DIGITS: Final = 19
 
 
 def _parse_integer(text: str, bits: int) -> int:
-    """Read a string as ``Integer.valueOf`` or ``Long.valueOf`` do: a sign, digits of any script, no blanks."""
+    """Parse a string as ``Integer.valueOf`` or ``Long.valueOf`` do: a sign, digits of any script, no blanks."""
     is_number = _INTEGER.fullmatch(text) is not None and (text.isascii() or max(text) <= _LAST_UTF16_UNIT)
     number = _read_digits(text) if is_number else None
     bound = 1 << (bits - 1)
@@ -79,7 +79,7 @@ def _parse_integer(text: str, bits: int) -> int:
 
 
 def _read_digits(text: str) -> int | None:
-    """Read a number of any length; None if it is beyond 64 bits."""
+    """Parse a number of any length; None if it exceeds 64 bits."""
     if len(text) <= _SAFE_DIGITS:
         return int(text)
     digits = "".join(str(unicodedata.decimal(digit)) for digit in text.lstrip("+-")).lstrip("0")
@@ -96,7 +96,7 @@ def _parse_long(text: str) -> int:
 
 
 def _parse_double(text: str) -> float:
-    """Read a string as ``Double.valueOf`` does: blanks around it, a suffix ``d`` or ``f``, hexadecimal too."""
+    """Parse a string as ``Double.valueOf`` does: surrounding blanks, a suffix ``d`` or ``f``, hexadecimal too."""
     trimmed = text.strip(JAVA_BLANKS)
     if _DECIMAL.fullmatch(trimmed) is not None:
         return float(trimmed.rstrip("fFdD"))
@@ -109,7 +109,7 @@ def _parse_double(text: str) -> float:
 
 
 def reads_as_double(text: str) -> bool:
-    """Whether a string is a number beside a decimal."""
+    """Return whether a string is read as a number when compared with a decimal."""
     try:
         _parse_double(text)
     except FilterError:
@@ -160,12 +160,12 @@ def _compare_doubles(left: float, right: float) -> int:
 
 
 def _double_rank(value: float) -> tuple[bool, float]:
-    """Order what ``<`` and ``>`` take for equal."""
+    """Return a rank that orders what ``<`` and ``>`` treat as equal."""
     return math.isnan(value), 0 if math.isnan(value) else math.copysign(1, value)
 
 
 def equal(left: Value, right: Value) -> bool | None:
-    """Return ``left = right``; with one null on the left null, with one on the right False."""
+    """Return ``left = right``; null if only the left is null, False if only the right is."""
     if left is None:
         return True if right is None else None
     return right is not None and _compare(left, right) == 0
@@ -177,7 +177,7 @@ def not_equal(left: Value, right: Value) -> bool | None:
 
 
 def _order(left: bool | float | str, right: bool | float | str) -> int:  # noqa: FBT001 -- values of the language
-    """Compare for an ordering: two strings are numbers, or an error."""
+    """Compare for an ordering: two strings must be numbers."""
     if isinstance(left, str) and isinstance(right, str):
         return _compare_doubles(_parse_double(left), _parse_double(right))
     return _compare(left, right)
@@ -226,7 +226,7 @@ def logical_not(value: Value) -> bool | None:
 
 
 def boolean_cast(value: Value) -> bool | None:
-    """Take a bare property for a truth: null where it is absent, else False, for it is never a boolean."""
+    """Return a bare property as a truth: null if absent, else False, since it is never a boolean."""
     return None if value is None else value is True
 
 
@@ -241,19 +241,19 @@ def is_not_null(value: Value) -> bool:
 
 
 def negate(value: Value) -> int | float | None:
-    """Negate a number; anything else becomes null, a numeric property too."""
+    """Return a negated number; null for anything else, even a numeric property."""
     if value is None or isinstance(value, bool | str):
         return None
     return Long(-value) if isinstance(value, Long) else -value
 
 
 def is_in(items: frozenset[str], wanted: bool, value: Value) -> bool | None:  # noqa: FBT001 -- False for NOT IN
-    """Return whether a property is one of some strings (not `wanted`: none of them); null where it is absent."""
+    """Return whether a property is one of some strings (if not `wanted`: none of them); null if it is absent."""
     return (value in items) is wanted if isinstance(value, str) else None
 
 
 def contains(text: str, wanted: bool, value: Value) -> bool:  # noqa: FBT001 -- False for NOT CONTAINS
-    """Return whether a string has `text` in it; also not `wanted`, what is no string gives False."""
+    """Return whether a string contains `text` (if not `wanted`: does not); always False if it is not a string."""
     return isinstance(value, str) and (text in value) is wanted
 
 
