@@ -198,10 +198,11 @@ def index_limit(rules: QueueRules) -> int:
 def index_refusal(queue_offset: int, rules: QueueRules) -> str | None:
     """Return why a unit can't be stored at an index of a simple queue; None if it can.
 
-    Indexes come from the log, where anything may be written. RocketMQ computes the position of such a unit with
-    overflow: 2**62 becomes byte 0 of an empty queue, and in other queues the unit is silently left out; a negative
-    index makes an empty file. All other indexes are accepted, however large: a queue that begins with one gets a single
-    file, filled up to it.
+    Indexes come from the log, where anything may be written. A valid one may be large: a queue that begins with it gets
+    a single file, filled up to it. No consumer gets the record at any other index from RocketMQ (4.3.0, 4.9.7, 5.3.3:
+    ``ConsumeQueue.putMessagePositionInfo``), which indexes it all the same, unlike here: up to 2**63 // 20 in a file
+    that ends beyond Java's ``long``, above that at a position that has overflowed, such as byte 0 for 2**62. A negative
+    position makes an empty file, or one of a negative name, and then release 5.3 can't load the store.
     """
     limit = index_limit(rules)
     if 0 <= queue_offset < limit:
