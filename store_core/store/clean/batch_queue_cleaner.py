@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a batch consume queue has to find its min offset anew."""
+"""Deciding whether the min offset of a batch consume queue has to be corrected."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["needs_correction"]
 def needs_correction(queue: BatchConsumeQueue, min_physical_offset: int, *, is_deep: bool) -> bool:
     """Return whether a queue begins before the log does (RocketMQ 5.x: ``CorrectLogicOffsetService.needCorrect``).
 
-    So it is where a deletion of its first file hangs, and where all its units point below the log's start but it does
-    not say that it is empty. A deep check also looks at its first unit.
+    That is so if the deletion of its first file is stuck, or if all its units point below the log's start although it
+    is not marked empty. A deep check also examines its first unit.
 
     Parameters
     ----------
     queue : BatchConsumeQueue
     min_physical_offset : int
-        Where the commit log starts; -1 without a file.
+        Where the commit log starts; -1 if there is no file.
     is_deep : bool
     """
     first = queue.mapped_file_queue.first_mapped_file

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How full the disks of a store are, and what follows from it."""
+"""Disk usage of a store, and what follows from it: deleting files and refusing messages."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _NEVER_MEASURED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """Percentages of a disk from above which something happens.
+    """Disk usage percentages above which the store takes action.
 
     Attributes
     ----------
     warning : int
-        The store takes no more messages, and files are deleted whatever their age.
+        The store refuses messages, and files are deleted regardless of age.
     forcible : int
-        Files are deleted whatever their age, and a directory gets no new segments.
+        Files are deleted regardless of age, and a directory gets no new segments.
     delete : int
-        Files that are old enough are deleted, at any hour.
+        Expired files are deleted, at any hour.
     """
 
     warning: int
@@ -43,10 +43,10 @@ class DiskLimits:
 
     @classmethod
     def of(cls, config: MessageStoreConfig) -> Self:
-        """Take the limits of a configuration, within the bounds that RocketMQ sets.
+        """Return the limits of a configuration, within RocketMQ's bounds.
 
-        ``diskMaxUsedSpaceRatio`` is kept in 10 to 95 by every release, ``diskSpaceWarningLevelRatio`` in 35 to 90 and
-        ``diskSpaceCleanForciblyRatio`` in 30 to 85 by 5.x. In 4.x these two are properties of the JVM, without bounds.
+        Every release limits ``diskMaxUsedSpaceRatio`` to 10 to 95; 5.x limits ``diskSpaceWarningLevelRatio`` to 35 to
+        90 and ``diskSpaceCleanForciblyRatio`` to 30 to 85. In 4.x these two are JVM properties, without bounds.
         """
         warning, forcible = config.disk_space_warning_level_ratio, config.disk_space_clean_forcibly_ratio
         if config.features.bounds_disk_ratios:
@@ -54,28 +54,28 @@ class DiskLimits:
         return cls(warning, forcible, _within(config.disk_max_used_space_ratio, _DELETE_BOUNDS))
 
     def is_full(self, percent: int) -> bool | None:
-        """Say what the disk-full flag becomes; None leaves it as it is, so that it does not flap at one limit."""
+        """Return the new disk-full flag; None leaves it unchanged, so that it does not flap at one limit."""
         if percent > self.warning:
             return True
         return None if percent > self.forcible else False
 
     def wants_deletion(self, percent: int) -> bool:
-        """Return whether old files should go: also where nothing can be measured (-1)."""
+        """Return whether expired files should be deleted; also true if usage can't be measured (-1)."""
         return percent < 0 or percent > self.delete
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceVerdict:
-    """What is to be done about the space on the disks.
+    """Actions that the current disk usage requires.
 
     Attributes
     ----------
     wants_deletion : bool
-        Files that are old enough should go now.
+        Whether expired files should be deleted now.
     at_once : bool
-        Whatever their age.
+        Whether to delete files regardless of age.
     is_full : bool or None
-        What the flag DISK_FULL becomes; None leaves it.
+        New value of the flag DISK_FULL; None leaves it unchanged.
     """
 
     wants_deletion: bool
@@ -86,10 +86,10 @@ class SpaceVerdict:
     def of(cls, limits: DiskLimits, features: ReleaseRules, log_percent: int, queue_percent: int) -> Self:
         """Judge the disks of commit log and queues (RocketMQ: ``CleanCommitLogService.isSpaceToDelete``).
 
-        The log is looked at first. What 5.x decides there for good is a disk over the forcible limit; what 4.x decides
-        there for good is one over the limit of deletion, which as a rule is the lower one. Else the queues' disk has
-        the last word on the flag, which they share: in 4.x with ``diskMaxUsedSpaceRatio`` above the warning level, a
-        queue disk with room clears the flag that a full log disk has just set.
+        The log's disk is judged first. Its verdict is final in 5.x if it is over the forcible limit, in 4.x if it is
+        over the deletion limit, which is usually lower. Otherwise the queues' disk decides the flag, which they share:
+        in 4.x with ``diskMaxUsedSpaceRatio`` above the warning level, a queue disk with room clears the flag that a
+        full log disk has just set.
         """
         by_forcible = features.judges_disk_by_forcible_ratio
         log_full = limits.is_full(log_percent)
@@ -106,14 +106,15 @@ class SpaceVerdict:
 class DiskSpace:
     """Measures the disks of a store.
 
-    Two things are not followed: ``replicasPerDiskPartition``, by which 5.x lets several brokers share a disk; and how
-    4.3 measures, which divides by all blocks, those included that only root may use, and does not round.
+    Two things differ from RocketMQ: ``replicasPerDiskPartition``, by which 5.x lets several brokers share a disk, is
+    ignored; and 4.3 measures differently: it divides by all blocks, including those reserved for root, and does not
+    round.
 
     Parameters
     ----------
     config : MessageStoreConfig
     log_paths : collection of Path
-        Directories that take new segments of the commit log; those that are only read do not count.
+        Directories for new segments of the commit log; read-only directories are not included.
     queue_path : Path
         Directory of the consume queues.
     file_system : FileSystem
@@ -130,11 +131,11 @@ class DiskSpace:
         self._full_paths: frozenset[Path] = frozenset()
 
     def full_paths(self) -> Collection[Path]:
-        """Return the log directories that were too full for a new segment at the last `check`, for `SegmentPaths`."""
+        """Return the log directories too full for a new segment at the last `check`; used by `SegmentPaths`."""
         return self._full_paths
 
     def check(self) -> SpaceVerdict:
-        """Measure, note which directories are full, and judge.
+        """Measure the disks, note which directories are full, and return the verdict.
 
         Of several log directories the emptiest one counts; one that is missing counts as -1, the emptiest of all.
         """

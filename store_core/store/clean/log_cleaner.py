@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_MANUAL_DELETE_FILE_TIMES", "CleanCommitLogService", "parse_delete_when"]
 
 MAX_MANUAL_DELETE_FILE_TIMES: Final = 20
-"""Rounds for which a request by hand counts."""
+"""Rounds for which a manual request stays in effect."""
 
 _LOG: Final = logging.getLogger("store_core")
 _HOUR_MS: Final = 3_600_000
@@ -36,12 +36,12 @@ _HOUR: Final = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 def parse_delete_when(text: str) -> frozenset[int]:
-    """Read ``deleteWhen``: hours of the day, separated by semicolons.
+    """Parse ``deleteWhen``: hours of the day, separated by semicolons.
 
     Raises
     ------
     InvalidOptionError
-        If an hour is no number. RocketMQ fails on it every ten seconds, and never deletes anything.
+        If an hour is not a number. RocketMQ fails on it every ten seconds, and never deletes anything.
 
     Examples
     --------
@@ -61,10 +61,9 @@ def parse_delete_when(text: str) -> frozenset[int]:
 class CleanCommitLogService(CleanService):
     """Deletes the oldest segments of the commit log (RocketMQ: ``DefaultMessageStore.CleanCommitLogService``).
 
-    Something is deleted in the hours of ``deleteWhen``, when a disk fills up, or when somebody asked for it. Only a
-    disk over the forcible limit makes files go that are younger than ``fileReservedTime``, and only while
-    ``cleanFileForciblyEnable`` is on. See `delete_expired_file_by_time` for which files and how many,
-    `store_core.store.clean.disk_space` for the limits.
+    Files are deleted in the hours of ``deleteWhen``, when a disk fills up, or on a manual request. Files younger than
+    ``fileReservedTime`` are deleted only if a disk is over the forcible limit and ``cleanFileForciblyEnable`` is on.
+    See `delete_expired_file_by_time` for which files and how many, `store_core.store.clean.disk_space` for the limits.
 
     Parameters
     ----------
@@ -72,18 +71,18 @@ class CleanCommitLogService(CleanService):
     queue : MappedFileQueue
         The commit log's files.
     flags : RunningFlags
-        Where DISK_FULL is set and cleared.
+        Flags of which DISK_FULL is set and cleared.
     space : DiskSpace
     clock : Clock
     time_zone : tzinfo, optional
-        Whose hours ``deleteWhen`` means; None stands for the machine's, as in Java.
+        Time zone of ``deleteWhen``; None means the machine's, as in Java.
     on_error : callable, optional
-        Gets what the system refused.
+        Called with errors of the system.
 
     Raises
     ------
     InvalidOptionError
-        If ``deleteWhen`` or ``cleanResourceInterval`` can't be used.
+        If ``deleteWhen`` or ``cleanResourceInterval`` is invalid.
     """
 
     def __init__(  # noqa: PLR0913 -- what is deleted, why, and when
@@ -114,21 +113,21 @@ class CleanCommitLogService(CleanService):
         self._last_retry: float | None = None
 
     def execute_delete_files_manually(self) -> None:
-        """Ask for old files to be deleted in the next twenty rounds, at any hour; young ones stay."""
+        """Request that expired files be deleted in the next twenty rounds, at any hour; others stay."""
         self._manual_rounds = MAX_MANUAL_DELETE_FILE_TIMES
 
     def run_once(self) -> None:
-        """Do one round: delete what is old, then what a reader held the last time."""
+        """Do one round: delete expired files, then retry files that readers held last time."""
         self.delete_expired_files()
         self._retry_hung_file()
 
     def delete_expired_files(self) -> int:
-        """Delete old files if there is a reason to, and give their number.
+        """Delete expired files if there is a reason to, and return their number.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         verdict = self._space.check()
         self._note_fullness(verdict)
@@ -145,11 +144,11 @@ class CleanCommitLogService(CleanService):
 
     @property
     def _is_time(self) -> bool:
-        """Whether it is one of the hours of ``deleteWhen``, by the clock on the wall."""
+        """Return whether it is one of the hours of ``deleteWhen``, by wall clock."""
         return datetime.fromtimestamp(self._clock.now_ms() // 1000, self._time_zone).hour in self._hours
 
     def _note_fullness(self, verdict: SpaceVerdict) -> None:
-        """Set or clear the flag by which puts are refused (RocketMQ: ``getAndMakeDiskFull``, ``getAndMakeDiskOK``)."""
+        """Set or clear the flag that refuses puts (RocketMQ: ``getAndMakeDiskFull``, ``getAndMakeDiskOK``)."""
         if verdict.is_full is None:
             return
         if verdict.is_full and self._flags.set(RunningFlag.DISK_FULL):
@@ -158,7 +157,7 @@ class CleanCommitLogService(CleanService):
             _LOG.info("the disks have room again: the store takes messages")
 
     def _retry_hung_file(self) -> None:
-        """Try again to delete the first file if readers hold it, every ``redeleteHangedFileInterval``."""
+        """Retry deleting the first file if readers hold it, every ``redeleteHangedFileInterval``."""
         now = self._clock.monotonic()
         interval = self._config.redelete_hanged_file_interval / _MS
         if self._last_retry is None or now - self._last_retry > interval:

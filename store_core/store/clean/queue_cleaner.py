@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service that deletes what points at deleted segments of the commit log."""
+"""The service that deletes queue and index files that point at deleted segments of the commit log."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["CleanConsumeQueueService", "ExpiringFiles", "ExpiringQueues"]
 
 _MS: Final = 1000.0
 _DEEP_EVERY: Final = 300.0
-"""Seconds between two looks at the first units of batch consume queues (``correctLogicMinOffsetForceInterval``)."""
+"""Seconds between deep checks of batch consume queues (``correctLogicMinOffsetForceInterval``)."""
 
 
 class ExpiringFiles(Protocol):
     """Files that point into the log: a consume queue's, or the index's."""
 
     def delete_expired_file(self, min_offset: int, /) -> int | None:
-        """Delete the leading files that only point below a physical offset; give their number, if it is counted."""
+        """Delete the leading files that only point below a physical offset; return their number, or None."""
         ...
 
 
@@ -34,30 +34,31 @@ class ExpiringQueues(Protocol):
     """All consume queues."""
 
     def queues(self) -> Iterable[ExpiringFiles]:
-        """Return each of them."""
+        """Return all consume queues."""
         ...
 
 
 class CleanConsumeQueueService(CleanService):
-    """Deletes files of queues and index behind the commit log (RocketMQ: ``CleanConsumeQueueService``).
+    """Deletes files of queues and index that point below the commit log (RocketMQ: ``CleanConsumeQueueService``).
 
-    Whenever the log's min offset has grown: each queue loses its leading files whose **last** unit points below it, and
-    finds its new min offset; the index loses its leading files that end below it. The last file of each stays.
+    Whenever the log's min offset has grown, each queue's leading files whose **last** unit points below it are deleted,
+    and the queue's min offset is updated; so are the index's leading files that end below it. The last file of each
+    stays.
 
-    In 5.x batch consume queues that begin before the log are put right in every round, too, and looked at more closely
-    every five minutes (RocketMQ: ``CorrectLogicOffsetService``).
+    In 5.x, batch consume queues that begin before the log are also corrected in every round, with a deep check every
+    five minutes (RocketMQ: ``CorrectLogicOffsetService``).
 
     Parameters
     ----------
     config : MessageStoreConfig
     min_offset : callable
-        Gives the commit log's min offset; -1 without a file.
+        Returns the commit log's min offset; -1 if there is no file.
     queues : ExpiringQueues
     index : ExpiringFiles or None
         None if there is no index.
     clock : Clock
     on_error : callable, optional
-        Gets what the system refused.
+        Called with errors of the system.
     """
 
     def __init__(  # noqa: PLR0913 -- what is deleted, and why
@@ -79,18 +80,18 @@ class CleanConsumeQueueService(CleanService):
         self._last_deep: float | None = None
 
     def run_once(self) -> None:
-        """Put batch queues right; delete what points below the log, if the log has become shorter at its start."""
+        """Correct batch queues; delete what points below the log if the log's min offset has grown."""
         if self._corrects:
             self.correct_batch_queues()
         self.delete_expired_files()
 
     def correct_batch_queues(self) -> int:
-        """Let batch consume queues that begin before the log find their start, and give their number.
+        """Correct the start of batch consume queues that begin before the log, and return their number.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         now = self._clock.monotonic()
         is_deep = self._last_deep is None or now - self._last_deep > _DEEP_EVERY
@@ -105,13 +106,13 @@ class CleanConsumeQueueService(CleanService):
         return corrected
 
     def delete_expired_files(self) -> int:
-        """Delete files of queues and index behind the log, and give the number of queue files.
+        """Delete files of queues and index that point below the log; return the number of queue files.
 
         Raises
         ------
         OSError
-            As the system says. The next call begins again with the first queue, where RocketMQ waits for the log's
-            min offset to grow once more.
+            If a system call fails. The next call starts again with the first queue, whereas RocketMQ waits for the
+            log's min offset to grow again.
         """
         min_offset = self._min_offset()
         if min_offset <= self._last_min_offset:

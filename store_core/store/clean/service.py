@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that clears away, in the rhythm that RocketMQ clears away in."""
+"""The base of the cleaning services, which run at RocketMQ's intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MS: Final = 1000.0
 
 
 class CleanService(ServiceThread):
-    """Does its step first after a minute, then every ``cleanResourceInterval``.
+    """Runs its step first after a minute, then every ``cleanResourceInterval``.
 
     (RocketMQ: ``DefaultMessageStore.addScheduleTask``.)
 
@@ -30,12 +30,12 @@ class CleanService(ServiceThread):
     config : MessageStoreConfig
     clock : Clock
     on_error : callable, optional
-        Gets what the system refused.
+        Called with errors of the system.
 
     Raises
     ------
     InvalidOptionError
-        If the interval is not positive, which Java's scheduler refuses, too.
+        If the interval is not positive, which Java's scheduler also refuses.
     """
 
     def __init__(
@@ -49,6 +49,6 @@ class CleanService(ServiceThread):
         self._next_pause = _FIRST_AFTER
 
     def pause(self) -> None:
-        """Wait for the next step; only a shutdown cuts it short."""
+        """Wait for the next step; only a shutdown interrupts the wait."""
         seconds, self._next_pause = self._next_pause, self._interval
         self.wait_until_stopped(seconds)

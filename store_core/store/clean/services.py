@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clears away in a store that is open for writing."""
+"""The cleaning services of a store open for writing."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = ["CleanServices"]
 
 
 class CleanServices:
-    """Both services of a store, started and ended together.
+    """Both cleaning services of a store, started and stopped together.
 
     Parameters
     ----------
     config : MessageStoreConfig
     commit_log : CommitLog
     space : DiskSpace
-        The one whose `full_paths` the commit log's `SegmentPaths` ask.
+        The one whose `full_paths` the commit log's `SegmentPaths` call.
     queues : ExpiringQueues
     index : ExpiringFiles or None
     clock : Clock
     time_zone : tzinfo, optional
-        Whose hours ``deleteWhen`` means; None stands for the machine's.
+        Time zone of ``deleteWhen``; None means the machine's.
     on_error : callable, optional
-        Gets what the system refused.
+        Called with errors of the system.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class CleanServices:
     Raises
     ------
     InvalidOptionError
-        If ``deleteWhen`` or ``cleanResourceInterval`` can't be used.
+        If ``deleteWhen`` or ``cleanResourceInterval`` is invalid.
     """
 
     def __init__(  # noqa: PLR0913 -- what is cleaned, why, and when
@@ -75,20 +75,20 @@ class CleanServices:
         )
 
     def start(self) -> None:
-        """Start both threads; their first round comes after a minute."""
+        """Start both threads; their first round is after a minute."""
         self.commit_log_service.start()
         self.queue_service.start()
 
     def shutdown(self) -> bool:
-        """End both; False if one hangs. To be called before the log is shut down."""
+        """Stop both; return False if one hangs. To be called before the log is shut down."""
         ended = self.commit_log_service.shutdown()
         return self.queue_service.shutdown() and ended
 
     def execute_delete_files_manually(self) -> None:
-        """Ask for old files to be deleted in the next rounds, see `CleanCommitLogService`."""
+        """Request that expired files be deleted in the next rounds, see `CleanCommitLogService`."""
         self.commit_log_service.execute_delete_files_manually()
 
     def run_once(self) -> None:
-        """Do one round of each at once: the log first, so that queues and index follow it."""
+        """Do one round of each now: the log first, so that queues and index follow it."""
         self.commit_log_service.run_once()
         self.queue_service.run_once()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a broker's configuration concerns its store."""
+"""The part of a broker's own configuration that affects its store."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["BrokerConfig"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """The broker around a store (RocketMQ: ``BrokerConfig``), immutable.
+    """Configuration of the broker of a store (RocketMQ: ``BrokerConfig``), immutable.
 
     Names and defaults are those of RocketMQ 5.3.3; intervals in ms, unless said otherwise.
 
     Attributes
     ----------
     broker_ip1, listen_port : str and int
-        The broker's address: the store host of messages that have none.
+        The broker's address: the store host of messages without one.
     broker_permission : int
-        What all topics together may be used for: 4 to read, 2 to write (``PermName``).
+        Permissions for all topics, as a sum: 4 to read, 2 to write (``PermName``).
     auto_create_subscription_group : bool
-        Whether the first pull of an unknown group makes it.
+        Whether the first pull of an unknown group creates it.
     filter_data_clean_time_span : int
         ms.
     flush_consumer_offset_interval : int
@@ -65,5 +65,5 @@ class BrokerConfig:
 
     @property
     def store_host(self) -> tuple[str, int]:
-        """Address and port that records get as their store host."""
+        """Address and port used as the store host of records."""
         return self.broker_ip1, self.listen_port

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration keys of RocketMQ brokers that change nothing here, so that a broker's file is read without a warning.
+"""RocketMQ configuration keys that have no effect here, listed so that a broker's file is read without a warning.
 
 They are the keys of ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``, ``NettyClientConfig`` and
 ``AuthConfig`` of 4.3.0, 4.9.7 and 5.3.3, spelled as `store_core.store.config.config_values.snake_case` does.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration values: from a broker's file to the fields of a frozen dataclass, each checked."""
+"""Reading and checking configuration values, from a broker's file into the fields of a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _I32_LIMIT: Final = 1 << 31
 
 
 def snake_case(name: str) -> str:
-    """Spell a name of RocketMQ as this package does.
+    """Return a RocketMQ name in this package's spelling.
 
     Examples
     --------
@@ -45,27 +45,27 @@ def load_fields(
     Parameters
     ----------
     kind : type
-        The dataclass. Its fields are the names that count, in snake_case or as RocketMQ spells them.
+        The dataclass. Keys that name its fields are read, in snake_case or RocketMQ's spelling.
     path : path-like
         A properties file, e.g. ``broker.conf``.
     aliases : mapping
-        Further names of fields, in snake_case.
+        Other names of fields, in snake_case.
 
     Returns
     -------
     values : dict
         Field to value.
     others : tuple of str
-        The keys that are no field, as they stand in the file.
+        The keys that name no field, as spelled in the file.
 
     Raises
     ------
     InvalidOptionError
-        If a value is not of its field's type; file, key and value are named.
+        If a value is not of its field's type; the message names file, key and value.
     StoreNotFoundError
         If there is no such file.
     StoreAccessError
-        If it is something else than a file.
+        If it is not a file.
     """
     if not Path(path).exists():
         raise StoreNotFoundError(f"there is no configuration file {path}")
@@ -88,7 +88,7 @@ def load_fields(
 
 
 def _parse(text: str, hint: object, where: str) -> object:
-    """Turn the text of a file into a field's type; what that may hold is checked by `check_fields`."""
+    """Convert text from a file to a field's type; `check_fields` checks the value."""
     kinds = get_args(hint) or (hint,)
     if bool in kinds:
         if text.lower() not in _BOOLEANS:
@@ -105,12 +105,12 @@ def _parse(text: str, hint: object, where: str) -> object:
 
 
 def check_fields(config: DataclassInstance) -> None:
-    """Check that every field holds what its annotation says, and integers fit into Java's.
+    """Check that every field matches its annotation, and that integers fit into Java's.
 
     Raises
     ------
     InvalidOptionError
-        Naming class, field, what is expected and what was found.
+        If not; the message names class, field, and what was expected and found.
     """
     hints = get_type_hints(type(config))
     for field in fields(config):
@@ -129,5 +129,5 @@ def check_fields(config: DataclassInstance) -> None:
 
 
 def _is_one_of(value: object, kinds: tuple[type, ...]) -> bool:
-    """Do as ``isinstance``, but a bool is no int here."""
+    """Return what ``isinstance`` does, except that a bool is not an int."""
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes that a store's files were made with, told by the files themselves."""
+"""The configured sizes of a store's queue and index files, inferred from the files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["DerivedSizes"]
 
 @dataclass(frozen=True, slots=True)
 class DerivedSizes:
-    """Sizes of files, None where no file tells.
+    """Configured file sizes; None if they can't be inferred.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class DerivedSizes:
     batch_topics : frozenset of str
         Topics with batch queues.
     has_ext, has_light : bool
-        Whether there is an extension, and a light queue.
+        Whether there is a queue extension, and a light queue.
     """
 
     consume_queue_file_size: int | None = None
@@ -47,7 +47,7 @@ class DerivedSizes:
 
     @classmethod
     def find(cls, root: Path, file_system: FileSystem | None = None) -> DerivedSizes:
-        """Look at the files of a store, few of each kind."""
+        """Infer sizes from the files of a store, examining a few of each kind."""
         files = file_system or OsFileSystem()
         index = IndexSizes.find(root / INDEX_DIRECTORY, files)
         return cls(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes that files of a kind have, one vote a file and one a distance between names."""
+"""The configured size of one kind of file, inferred by one vote per file and one per distance between file names."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["FileSizes"]
 
 _QUEUES_LOOKED_AT: Final = 200
-"""Queues that are asked for the size of their files: all have the same."""
+"""Maximum queues whose files are examined: all have the same size."""
 
 _LARGEST: Final = 2**31 - 1
-"""Bytes; RocketMQ's configuration has 32 bits for it."""
+"""Bytes; RocketMQ configures it as a 32-bit integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """What files of one kind tell of their configured size.
+    """The sizes of files of one kind.
 
     Attributes
     ----------
     usual : int
-        Bytes: what most files have and most distances between their names are.
+        Bytes: the most common value of file sizes and of distances between file names.
     example : Path
         A file of the usual size, or the first one if none has it.
     example_size : int
@@ -48,17 +48,17 @@ class FileSizes:
 
     @classmethod
     def of(cls, directories: Iterable[Iterable[Path]], file_system: FileSystem, smallest: int) -> Self | None:
-        """Look at files; None if they tell nothing.
+        """Infer the size from files; None if that is not possible.
 
-        Empty files, and those whose names are no offsets, do not count.
+        Empty files, and files whose names are not offsets, are ignored.
 
         Parameters
         ----------
         directories : iterable of iterable of Path
-            Each the directories of one log or queue, whose files follow each other.
+            For each log or queue, its directories, whose files together form one sequence.
         file_system : FileSystem
         smallest : int
-            Bytes that a file has at least.
+            Minimum bytes of a file.
         """
         votes: Counter[int] = Counter()
         files: dict[Path, int] = {}
@@ -76,13 +76,13 @@ class FileSizes:
 
     @classmethod
     def of_queues(cls, directory: Path, file_system: FileSystem, unit_size: int) -> Self | None:
-        """Look at the queues of one kind, few of many."""
+        """Infer the size from the queues of one kind, examining only some if there are many."""
         queues = islice(queues_in(directory, file_system), _QUEUES_LOOKED_AT)
         return cls.of(([queue] for queue in queues), file_system, unit_size)
 
 
 def queues_in(directory: Path, file_system: FileSystem) -> Iterator[Path]:
-    """Iterate over what may be queues: ``TOPIC/NUMBER`` below a directory."""
+    """Yield directories that may be queues: ``TOPIC/NUMBER`` below a directory."""
     for topic in names_in(directory, file_system):
         for number in names_in(directory / topic, file_system):
             yield directory / topic / number

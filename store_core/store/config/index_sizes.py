@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of slots and entries that index files were made with, told by what is in them."""
+"""The configured slot and entry counts of index files, inferred from their contents."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["IndexSizes"]
 
 _LARGEST: Final = 2**31 - 1
 _WORD: Final = np.dtype(">i4")
-"""A slot; headers and entries are made of as many bytes."""
+"""A slot; headers and entries consist of units of the same size."""
 
 _HEADER_WORDS: Final = INDEX_HEADER_SIZE // _WORD.itemsize
 _ENTRY_WORDS: Final = INDEX_DTYPE.itemsize // _WORD.itemsize
 _SAMPLE: Final = 64
-"""Entries that are enough to see that a file has the numbers it is thought to have."""
+"""How many entries suffice to confirm assumed counts."""
 
 
 class IndexSizes(NamedTuple):
-    """How index files are divided.
+    """Slot and entry counts of index files.
 
     Attributes
     ----------
     slots, entries : int
         ``maxHashSlotNum`` and ``maxIndexNum``.
     example : Path
-        The file that tells.
+        The file from which they were inferred.
     """
 
     slots: int
@@ -49,10 +49,11 @@ class IndexSizes(NamedTuple):
     def find(
         cls, directory: Path, file_system: FileSystem, expected: tuple[int, int] | None = None
     ) -> IndexSizes | None:
-        """Look into index files until one tells; None if none does.
+        """Examine index files until one shows the counts; None if none does.
 
-        The length alone does not tell: it is the sum of both. But every file except the last is full, so its count is
-        the number of entries; and in the last one every slot leads to an entry whose hash leads to the slot.
+        The length alone is not enough, as it depends on both. But every file except the last is full, so the count in
+        its header is the number of entries; and in the last one every slot leads to an entry whose hash maps to the
+        slot.
 
         Parameters
         ----------
@@ -60,8 +61,7 @@ class IndexSizes(NamedTuple):
             ``index`` of a store.
         file_system : FileSystem
         expected : tuple of int, optional
-            Slots and entries that are likely: they are tried first, by few entries, which spares reading a file of
-            400 MB.
+            Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of 400 MB.
         """
         paths = [directory / name for name in names_in(directory, file_system) if name.isdecimal()]
         told = (cls.of_file(path, file_system, expected, is_full=path != paths[-1]) for path in paths)
@@ -71,7 +71,7 @@ class IndexSizes(NamedTuple):
     def of_file(
         cls, path: Path, file_system: FileSystem, expected: tuple[int, int] | None = None, *, is_full: bool
     ) -> IndexSizes | None:
-        """Look into one index file, as `find` does; `is_full` says whether there is a newer one."""
+        """Examine one index file as `find` does; `is_full` says whether there is a newer one."""
         words = _words_of(path, file_system)
         if words is None:
             return None
@@ -83,7 +83,7 @@ class IndexSizes(NamedTuple):
 
 
 def _words_of(path: Path, file_system: FileSystem) -> npt.NDArray[np.int32] | None:
-    """Map a file; None if no index file has its length, or it is gone."""
+    """Map a file; None if it can't be an index file by its length, or is gone."""
     status = file_system.status(path)
     size = status.size if status is not None and not status.is_directory else 0
     if not INDEX_HEADER_SIZE < size <= _LARGEST or size % _WORD.itemsize:
@@ -99,7 +99,7 @@ def _index_count(words: npt.NDArray[np.int32]) -> int:
 
 
 def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> int | None:
-    """Find the number of entries with which a file makes sense; None if there is none, or more than one."""
+    """Find the number of entries with which a file is consistent; None unless there is exactly one."""
     if is_full and _fits(table, count, count):
         return count
     most = (len(table) - 1) // _ENTRY_WORDS
@@ -110,7 +110,7 @@ def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> i
 
 
 def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int) -> bool:
-    """Return whether a file has these numbers, by its length and its last entries; without one, by its length."""
+    """Return whether a file has these counts, by its length and its last entries, if it has any."""
     if len(table) != slots + _ENTRY_WORDS * number or count > number:
         return False
     last = np.arange(max(count - _SAMPLE, 1), count)
@@ -120,7 +120,7 @@ def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int
 
 
 def _candidates(table: npt.NDArray[np.int32], count: int, most: int) -> list[int]:
-    """Return the numbers of entries with which the slot of the last entry leads to it."""
+    """Return the entry counts with which the last entry's slot leads to it."""
     numbers = np.arange(count, most + 1)
     slots = len(table) - _ENTRY_WORDS * numbers
     hashes = table[slots + _ENTRY_WORDS * (count - 1)].astype(np.int64)
@@ -130,7 +130,7 @@ def _candidates(table: npt.NDArray[np.int32], count: int, most: int) -> list[int
 
 
 def _fits(table: npt.NDArray[np.int32], number: int, count: int) -> bool:
-    """Return whether every slot in use leads to an entry whose hash leads to that slot."""
+    """Return whether every slot in use leads to an entry whose hash maps to that slot."""
     slots = len(table) - _ENTRY_WORDS * number
     if slots <= 0 or count <= 1:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a store is laid out and behaves: RocketMQ's own names and defaults."""
+"""The configuration of a store's layout and behaviour, with RocketMQ's own names and defaults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ALIASES: Final = {
     "maped_file_size_commit_log": "mapped_file_size_commit_log",
     "maped_file_size_consume_queue": "mapped_file_size_consume_queue",
 }
-"""Names of 4.x, as ours are spelled."""
+"""Names used by 4.x, in this package's spelling."""
 
 _POSITIVE: Final = (
     "mapped_file_size_commit_log",
@@ -49,13 +49,13 @@ _POSITIVE: Final = (
     "transient_store_pool_size",
 )
 SMALLEST_SEGMENT: Final = 128
-"""Bytes of a log file that holds a message."""
+"""Minimum bytes of a log file that can hold a message."""
 
 
 class DefaultSize(int):
-    """A size that nobody gave: RocketMQ's default, for a new store. An existing one keeps the sizes it has.
+    """A size not set explicitly: RocketMQ's default, for a new store; an existing store keeps its sizes.
 
-    It is an integer like any other, and ``dataclasses.replace`` hands it on, so that what was given stays known.
+    It is an ordinary integer that ``dataclasses.replace`` preserves, so it stays known which sizes are explicit.
     """
 
 
@@ -63,27 +63,27 @@ class DefaultSize(int):
 class MessageStoreConfig:
     """Configuration of a store (RocketMQ: ``MessageStoreConfig``), immutable.
 
-    Names and defaults are those of RocketMQ 5.3.3; what 4.x sets otherwise follows from `release`. Sizes are in bytes,
-    intervals and time-outs in ms, unless said otherwise. `from_properties` reads a broker's file. Every field changes
-    what a store does; RocketMQ's other settings have no field, and a file that sets them is read as if it did not.
+    Names and defaults are those of RocketMQ 5.3.3; defaults that differ in 4.x follow from `release`. Sizes are in
+    bytes, intervals and timeouts in ms, unless noted otherwise. `from_properties` reads a broker's file. Every field
+    affects what a store does; RocketMQ's other settings have no field and are ignored when a file is read.
 
-    Sizes of log, queue and index files that are not given are taken from the files of the store that is opened; one
-    that is given and contradicts them is refused, see `store_core.store.checked_config`.
+    Sizes of log, queue and index files that are not set are taken from the files of the opened store; a size that is
+    set and contradicts them is refused, see `store_core.store.checked_config`.
 
     Attributes
     ----------
     release : str
-        Whose behaviour is followed; one of `RELEASES`.
+        The RocketMQ release whose behaviour is followed; one of `RELEASES`.
     store_path_commit_log : str or None
-        The commit log's directory, or several with commas; None stands for ``commitlog`` below the store's root.
+        The commit log's directory, or several separated by commas; None means ``commitlog`` below the store's root.
     flush_commit_log_timed, use_reentrant_lock_when_put_message : bool
-        None stands for what the release does, see `ReleaseRules`.
+        None means the release's default, see `ReleaseRules`.
     file_reserved_time : int
         Hours.
     timer_max_delay_sec : int
         Seconds.
     unknown_keys : tuple of str
-        What `from_properties` found and no broker knows.
+        Keys that `from_properties` found and no broker knows.
     """
 
     release: Release = DEFAULT_RELEASE
@@ -183,7 +183,7 @@ class MessageStoreConfig:
     unknown_keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.release in RELEASES:  # any other is refused with the fields below
+        if self.release in RELEASES:  # any other is refused by the check of fields below
             self._take_defaults_of_release()
         check_fields(self)
         for name in _POSITIVE:
@@ -200,14 +200,14 @@ class MessageStoreConfig:
     def from_properties(cls, path: str | os.PathLike[str], release: Release = DEFAULT_RELEASE) -> Self:
         """Read a broker's configuration file.
 
-        Keys are RocketMQ's (``flushDiskType``, 4.x spellings too) or ours (``flush_disk_type``). Keys of the broker's
-        other configuration classes are passed over, and those that no broker knows are logged and kept in
+        Keys are spelled as in RocketMQ (``flushDiskType``, including 4.x spellings) or as fields (``flush_disk_type``).
+        Keys of the broker's other configuration classes are ignored; keys that no broker knows are logged and kept in
         `unknown_keys`.
 
         Raises
         ------
         InvalidOptionError
-            If a value can't be what its key needs; RocketMQ silently takes the default then.
+            If a value is invalid for its key; RocketMQ would silently use the default.
         StoreNotFoundError
             If there is no such file.
         """
@@ -222,7 +222,7 @@ class MessageStoreConfig:
 
     @property
     def features(self) -> ReleaseRules:
-        """What the release does."""
+        """The rules of the release."""
         return rules_of(self.release)
 
     def _take_defaults_of_release(self) -> None:
@@ -238,7 +238,7 @@ class MessageStoreConfig:
 
     @property
     def encode_rules(self) -> EncodeRules:
-        """What of this decides the bytes of records."""
+        """The settings that determine the bytes of records."""
         return EncodeRules(
             self.release,
             self.max_message_size,
@@ -252,12 +252,12 @@ class MessageStoreConfig:
         return self.features.has_light_queues and (self.enable_lmq if by_lmq_switch else self.enable_multi_dispatch)
 
     def queue_rules(self, batch_topics: Collection[str] = ()) -> QueueRules:
-        """Return what of this decides queues, index and dispatch.
+        """Return the settings that determine queues, index and dispatch.
 
         Parameters
         ----------
         batch_topics : collection of str
-            Topics with the attribute ``queue.type=BatchCQ``; left out if the release has none.
+            Topics with the attribute ``queue.type=BatchCQ``; ignored if the release does not support it.
         """
         return QueueRules(
             release=self.release,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java's properties files, which is what a broker's configuration is."""
+"""Parsing Java properties files, the format of a broker's configuration."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties_file(data: bytes) -> dict[str, str]:
-    r"""Read a properties file as ``java.util.Properties.load`` does; of a key that comes twice the last value wins.
+    r"""Parse a properties file as ``java.util.Properties.load`` does; for a repeated key the last value wins.
 
-    Values keep their trailing blanks, as in Java. The encoding is ISO 8859-1 with ``\uXXXX`` for the rest.
+    Values keep trailing blanks, as in Java. The encoding is ISO 8859-1, with ``\uXXXX`` for other characters.
 
     Examples
     --------

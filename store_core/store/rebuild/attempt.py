@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory of one task that writes, and how what it wrote comes to its place."""
+"""The private directory of one writing task, and moving what it wrote into place."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["ATTEMPTS", "RebuildAttempt"]
 
 ATTEMPTS: Final = ".attempts"
-"""Below the target: a directory for each task that writes."""
+"""Directory below the target with one directory per writing task."""
 
 _ALREADY_THERE: Final = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 class RebuildAttempt:
-    """Where one attempt of a task writes, alone; `settle` moves each queue to its place when all are on disk.
+    """The private directory of one attempt of a task; `settle` moves each queue into place when all are on disk.
 
-    So a task that fails, or runs twice, leaves each queue as it should be or not at all. Which attempt comes first
-    makes no difference: all write the same bytes.
+    So a task that fails, or runs twice, leaves each queue either complete or absent. Which attempt comes first makes no
+    difference: all write the same bytes.
 
     Attributes
     ----------
@@ -48,19 +48,19 @@ class RebuildAttempt:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def new_root(self) -> Path:
-        """Return a directory for one queue alone."""
+        """Create and return a directory for a single queue."""
         self._roots.append(self.root / str(len(self._roots)))
         return self._roots[-1]
 
     def settle(self) -> None:
-        """Bring all files to disk, then move queues and index to their places.
+        """Sync all files, then move queues and index into place.
 
-        Names are not yet on disk afterwards: whoever started the tasks syncs the directories, once.
+        Directory entries are not durable afterwards: whoever started the tasks syncs the directories, once.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         sync_files(self.root)
         for root in self._roots:
@@ -71,14 +71,14 @@ class RebuildAttempt:
         target = self._target_root / place
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.rename(root / place, target)  # noqa: PTH104 -- Path.rename would replace a file without a word
+            os.rename(root / place, target)  # noqa: PTH104 -- Path.rename would silently replace a file
         except OSError as error:
             if error.errno not in _ALREADY_THERE:
                 raise
 
 
 def _places(root: Path) -> Iterator[str]:
-    """List the directories that move as one: those of queues, and the index."""
+    """Yield the directories that are moved as a unit: those of queues, and the index."""
     for kind in QUEUE_KINDS:
         for topic in _names(root / kind):
             for queue_id in _names(root / kind / topic):

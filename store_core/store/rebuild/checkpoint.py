@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checkpoint may say once queues and index are rebuilt."""
+"""Updating the checkpoint after queues and index were rebuilt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["update_checkpoint"]
 
 
-def update_checkpoint(  # noqa: PLR0913 -- one argument a fact
+def update_checkpoint(  # noqa: PLR0913 -- one argument per fact
     root: Path,
     file_system: FileSystem,
     release: Release,
@@ -25,27 +25,27 @@ def update_checkpoint(  # noqa: PLR0913 -- one argument a fact
     are_queues_whole: bool,
     index_timestamp: int | None,
 ) -> StoreCheckpoint:
-    """Write the checkpoint of a store whose queues or index were rebuilt and are on disk.
+    """Write the checkpoint of a store whose rebuilt queues or index are on disk.
 
-    A broker that comes back after a crash begins to recover at a segment that is older than the checkpoint, so a time
-    that is too late would have it miss records, and one that is too early only costs time. The log's own time is never
-    raised, as nothing was written to the log; no time may be later than the log's last record.
+    After a crash a broker starts recovery at a segment older than the checkpoint, so a time that is too late would make
+    it miss records, and one that is too early only costs time. The log's own time is never raised, as nothing was
+    written to the log; no time may be later than the log's last record.
 
     Parameters
     ----------
     last_store_timestamp : int
-        Of the log's last record, ms.
+        Store time of the log's last record, ms.
     are_queues_whole : bool
-        Whether all queues were rebuilt to the log's end: then their time is that of its last record, as after a
+        Whether all queues were rebuilt to the log's end; their time is then that of its last record, as after a
         broker's flush.
     index_timestamp : int or None
-        End time of the last full index file, ms, 0 without one; a broker deletes the files after it when it comes back
-        from a crash, and builds them anew. None if the index was not rebuilt.
+        End time of the last full index file, ms, or 0 if there is none; after a crash a broker deletes and rebuilds the
+        files after it. None if the index was not rebuilt.
 
     Raises
     ------
     OSError
-        As the system says.
+        If a system call fails.
     """
     checkpoint = StoreCheckpoint(root, file_system, release).load()
     checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, last_store_timestamp)

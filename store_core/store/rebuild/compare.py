@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what a rebuild gives with what a store has: queues index by index, the index as a set of entries."""
+"""Comparing rebuilt queues with those of a store, index by index."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _COMPARED: Final = np.dtype([("physical_offset", "<i8"), ("size", "<i8"), ("tags
 
 
 class LogBounds(NamedTuple):
-    """What of a log counts in a comparison.
+    """The part of a log that counts in a comparison.
 
     Attributes
     ----------
     min_offset : int
-        Physical offset where it starts: units below it point to what is gone.
+        Physical offset where the log starts; units below it point to deleted records.
     is_live : bool
-        Whether a broker may be writing: units behind all that was read are no difference then.
+        Whether a broker may be writing; units after all that was read are then not a difference.
     """
 
     min_offset: int
@@ -51,15 +51,15 @@ class LogBounds(NamedTuple):
 
 
 class UnitDifference(NamedTuple):
-    """A place where two queues differ.
+    """A position where two queues differ.
 
     Attributes
     ----------
     kind : str
-        ``"missing"`` from the store, ``"extra"`` in it, or ``"different"``.
+        ``"missing"`` from the store, ``"extra"`` in the store, or ``"different"``.
     queue_offset : int
     physical_offset : int
-        Of the unit that the log gives; of an extra one that of the store.
+        From the unit derived from the log; for an extra unit, from the store's.
     """
 
     kind: str
@@ -69,14 +69,14 @@ class UnitDifference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueDifferences:
-    """How a queue of the store differs from what its log gives.
+    """Differences between a store's queue and the one derived from its log.
 
     Attributes
     ----------
     topic : str
     queue_id : int
     missing, extra, different : int
-        Units.
+        Numbers of units.
     first : tuple of UnitDifference
         The first of them.
     problem : str
@@ -96,12 +96,12 @@ class QueueDifferences:
 
 
 class StoredQueues:
-    """The queues of a directory as a broker finds them when it starts; nothing is written.
+    """Reads the queues of a directory as a broker finds them at its start; nothing is written.
 
     Parameters
     ----------
     root : Path
-        Has ``consumequeue`` and so on.
+        Directory with ``consumequeue`` and so on.
     """
 
     def __init__(self, root: Path, rules: QueueRules, file_system: FileSystem, clock: Clock) -> None:
@@ -111,7 +111,7 @@ class StoredQueues:
         self._clock = clock
 
     def units(self, topic: str, queue_id: int, min_offset: int) -> Iterator[tuple[npt.NDArray[np.int64], _Compared]]:
-        """Yield the units that point at or behind an offset of the log, file by file, with their indexes.
+        """Yield the units that point at or after an offset of the log, file by file, with their indexes.
 
         Raises
         ------
@@ -150,7 +150,7 @@ _Compared = np.ndarray[Any, np.dtype[np.void]]
 
 
 def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> _Compared:
-    """Make units comparable: what stands in an extension is taken from there, as addresses need not be the same."""
+    """Make units comparable: values in an extension are taken from there, as their addresses may differ."""
     compared = np.zeros(len(units), _COMPARED)
     compared["physical_offset"] = units["physical_offset"]
     compared["size"] = units["store_size"]
@@ -173,7 +173,7 @@ def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], 
 
 
 def _live(indexes: npt.NDArray[np.int64], units: _Compared, min_offset: int) -> tuple[npt.NDArray[np.int64], _Compared]:
-    """Leave out units below the log's start, and those that fill a file up to the first."""
+    """Leave out units below the log's start, and filler units before a file's first real one."""
     is_blank = (units["physical_offset"] == 0) & (units["size"] == _BLANK_SIZE)
     kept = (units["physical_offset"] >= min_offset) & ~is_blank
     return indexes[kept], units[kept]
@@ -182,7 +182,7 @@ def _live(indexes: npt.NDArray[np.int64], units: _Compared, min_offset: int) -> 
 def compare_queues(
     topic: str, queue_id: int, rebuilt: StoredQueues, stored: StoredQueues, bounds: LogBounds
 ) -> QueueDifferences:
-    """Compare one queue of two directories; what is below the log's start is passed over."""
+    """Compare one queue of two directories; units below the log's start are ignored."""
     ours = _joined(rebuilt.units(topic, queue_id, bounds.min_offset))
     try:
         theirs = _joined(stored.units(topic, queue_id, bounds.min_offset))

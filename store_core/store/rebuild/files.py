@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the queues and the index of a rebuild, each by one process, into a directory of that process alone."""
+"""Writing the queues and the index of a rebuild, each by one process into its own directory."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ __all__ = ["QUEUE_KINDS", "IndexReport", "IndexWriter", "QueueReport", "QueueWri
 _REFUSED_KEPT: Final = 100
 
 QUEUE_KINDS: Final = (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
-"""Directories with queues, below a store."""
+"""Directories with queues below a store's root."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """A queue that was rebuilt.
+    """Result of rebuilding a queue.
 
     Attributes
     ----------
     topic : str
     queue_id : int
     units : int
-        Records that were indexed in it.
+        Number of records indexed in it.
     min_offset, max_offset : int
-        Its bounds now.
+        Its bounds after the rebuild.
     gap_count : int
-        Where the queue offsets of the log do not go on by one; a broker files such records as is done here.
+        Places where the log's queue offsets do not increase by one; such records are queued as a broker does.
     gaps : tuple of UnitGap
-        The first of them.
+        The first of these.
     missing_count : int
-        Queue offsets whose records are lost in damage.
+        Number of queue offsets whose records are lost to damage.
     missing : tuple of MissingOffsets
-        The first ranges of them.
+        The first ranges of these.
     refused_count : int
-        Records that the queue could not take, because it ends in the last file that a queue can have.
+        Number of records that did not fit, because the queue ends in the last file that a queue can have.
     refused : tuple of RefusedUnit
-        The first of them.
+        The first of these.
     """
 
     topic: str
@@ -83,14 +83,14 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """An index that was rebuilt.
+    """Result of rebuilding the index.
 
     Attributes
     ----------
     files, entries : int
-        Files there are, and entries that were put.
+        Number of files, and of entries put.
     full_timestamp : int
-        End time of the last full file, ms, as the checkpoint notes it; 0 without one.
+        End time of the last full file, ms, as noted in the checkpoint; 0 if there is none.
     """
 
     files: int
@@ -104,15 +104,15 @@ class QueueWriter:
     Parameters
     ----------
     store_root : Path
-        The store; with `since_offset` its queue is taken over up to there.
+        The store; with `since_offset` its queue is copied up to there.
     root : Path
-        Gets the queue, below ``consumequeue`` and so on. Of no other writer with `since_offset`.
+        Where the queue is written, below ``consumequeue`` and so on. With `since_offset` for this writer only.
     budget : FillBudget, optional
-        Of a log that is read across damage: what is lost of it. Without, a unit after a gap comes to stand at the end
-        of the queue, as in a broker.
+        For a log read across damage: what is lost of it. If not given, a unit after a gap is put at the end of the
+        queue, as in a broker.
     """
 
-    def __init__(  # noqa: PLR0913 -- which queue, by what rules, and where
+    def __init__(  # noqa: PLR0913 -- which queue, by which rules, and where
         self,
         topic: str,
         queue_id: int,
@@ -137,7 +137,7 @@ class QueueWriter:
         self._gaps = UnitGaps(expected or None)
         queue = self._queue
         self._filler: GapFiller | None = None
-        if budget is not None and isinstance(queue, ConsumeQueue):  # units of batch queues say their own index
+        if budget is not None and isinstance(queue, ConsumeQueue):  # units of batch queues hold their own index
             self._filler = GapFiller(queue, budget)
 
     def _fail(self) -> None:
@@ -148,7 +148,7 @@ class QueueWriter:
         return self._queues.find_or_create(self._topic, self._queue_id)
 
     def _take_over(self, store_root: Path, file_system: FileSystem, since_offset: int) -> None:
-        """Copy the queue that is there, and end it before the first record that is put anew."""
+        """Copy the existing queue, truncated before the first record that is put again."""
         for kind in QUEUE_KINDS:
             source = queue_path(store_root / kind, self._topic, self._queue_id)
             if source.is_dir():
@@ -162,7 +162,7 @@ class QueueWriter:
         self._queues.clear_tails()
 
     def add(self, units: UnitRows) -> None:
-        """Put units behind those before."""
+        """Append units."""
         self._units += len(units.row)
         begin = 0
         for place in self._filler.places(units) if self._filler is not None else ():
@@ -181,12 +181,12 @@ class QueueWriter:
             self._gaps.expect(queue_offset)
 
     def finish(self) -> QueueReport:
-        """Let go of the queue's files, which are whole now, and tell what is in them.
+        """Close the completed files of the queue, and report what is in them.
 
         Raises
         ------
         OSError
-            If they could not be written.
+            If the files could not be written.
         """
         if self._failed:
             raise OSError(errno.EIO, f"queue {self._topic}-{self._queue_id} could not be written", str(self._root))
@@ -205,13 +205,13 @@ class QueueWriter:
 
 
 def _ignore(_store_timestamp: int) -> None:
-    """Nobody keeps a checkpoint while queues are rebuilt."""
+    """Ignore the time: no checkpoint is kept while queues are rebuilt."""
 
 
 class IndexWriter:
     """Writes the index: `add` entries in log order, then `finish`; parameters as of `QueueWriter`."""
 
-    def __init__(  # noqa: PLR0913 -- by what rules, and where
+    def __init__(  # noqa: PLR0913 -- by which rules, and where
         self,
         rules: RebuildRules,
         store_root: Path,
@@ -237,7 +237,7 @@ class IndexWriter:
         self._full_timestamp = end_timestamp
 
     def add(self, entries: IndexEntries) -> None:
-        """Put entries behind those before."""
+        """Append entries."""
         rows, hashes = entries.rows, entries.hashes
         if self._skipped:
             again = np.flatnonzero(entries.physical_offsets[rows] == self._kept_end)[: self._skipped]
@@ -247,12 +247,12 @@ class IndexWriter:
         self._index.put_entries(entries.physical_offsets, entries.store_timestamps, rows, hashes, write_back=False)
 
     def finish(self) -> IndexReport:
-        """Let go of the files, which are whole now, and tell what is in them.
+        """Close the completed files, and report what is in them.
 
         Raises
         ------
         OSError
-            If they could not be written.
+            If the files could not be written.
         """
         self._index.flush()
         if self._index.failure is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where records of a queue are lost in damage, and what keeps the records after them at their own queue offsets."""
+"""Filling gaps that lost records leave in a queue, so that later records keep their own queue offsets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class MissingOffsets(NamedTuple):
     first, last : int
         Queue offsets, both included.
     stand_in : str
-        What a get finds there: ``"repeated"``, the record before them once more for each; ``"skipped"``, nothing;
-        ``"below"``, nothing, for the queue begins after them.
+        What a get finds there: ``"repeated"``, the preceding record once for each; ``"skipped"``, nothing; ``"below"``,
+        nothing, because the queue begins after them.
     """
 
     first: int
@@ -39,10 +39,10 @@ class MissingOffsets(NamedTuple):
 
 
 class FillBudget:
-    """How many stand-ins a task may write, so that a log made for it can't fill the disk.
+    """Limits the stand-ins a task may write, so that a crafted log can't fill the disk.
 
-    A record takes 91 bytes or more, so damage can't have held more records than that; but the same record may be in
-    many light queues, so some are free.
+    A record takes at least 91 bytes, which bounds the records that damage can have held; but the same record may be in
+    many light queues, so some stand-ins are free.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class FillBudget:
         self._left = _FREE_UNITS + lost.total // MIN_RECORD_SIZE
 
     def take(self, count: int) -> bool:
-        """Take so many if they are left."""
+        """Use up `count` stand-ins if that many are left; return whether they were."""
         if count > self._left:
             return False
         self._left -= count
@@ -62,7 +62,7 @@ class FillBudget:
 
 
 class GapFiller:
-    """Writes stand-ins into one queue wherever damage explains that queue offsets are missing.
+    """Writes stand-ins into one queue wherever damage explains missing queue offsets.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ class GapFiller:
     Attributes
     ----------
     count : int
-        Missing queue offsets.
+        Number of missing queue offsets.
     first : list of MissingOffsets
-        The first ranges of them.
+        The first ranges of these.
     """
 
     def __init__(self, queue: ConsumeQueue, budget: FillBudget) -> None:
@@ -84,7 +84,7 @@ class GapFiller:
         self._budget = budget
 
     def places(self, units: UnitRows) -> list[int]:
-        """Find the units before which queue offsets are missing, with lost bytes between their records."""
+        """Find units before which queue offsets are missing, with lost bytes between the records."""
         if not len(units.row):
             return []
         last, lost = self._queue.last_unit, self._budget.lost
@@ -96,7 +96,7 @@ class GapFiller:
         return found
 
     def bridge(self, queue_offset: int, physical_offset: int) -> bool:
-        """Fill the queue up to an index, if lost bytes explain that it ends before.
+        """Fill the queue up to an index, if lost bytes explain that it ends earlier.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class GapFiller:
         Returns
         -------
         bool
-            Whether the record's unit comes to stand at its index; else nothing was written.
+            Whether the record's unit will be at its own index; if not, nothing was written.
         """
         last, lost = self._queue.last_unit, self._budget.lost
         first = self._queue.max_offset_in_queue
@@ -115,7 +115,7 @@ class GapFiller:
         bytes_lost = int(lost.between(np.array([begin]), np.array([physical_offset]))[0])
         if not 0 < count <= bytes_lost // MIN_RECORD_SIZE:
             return False
-        if last is None:  # the queue begins with the record; what is below was there only if the log is whole
+        if last is None:  # the queue begins with the record; earlier offsets existed only if the log is whole
             if not lost.log_start:
                 self._note(first, queue_offset, "below")
             return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares index entries that a part of the log gives with those that a store's index has of these records."""
+"""Comparing the index entries derived from a part of the log with those in a store's index."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ["IndexComparison"]
 
 _HASH_BITS: Final = 31
 _MOST_BYTES: Final = 1 << 32
-"""Of the log that one comparison is about: positions in it and hashes go into one number of 64 bits."""
+"""Maximum bytes of log in one comparison: a position and a hash are packed into one 64-bit number."""
 
 
 class IndexComparison:
-    """Compares as a multiset of (hash, physical offset), whatever the files' sizes; `add` batches, then `finish`.
+    """Compares multisets of (hash, physical offset), whatever the files' sizes; `add` batches, then `finish`.
 
-    Which slots and chains lead to the entries is not looked at, nor are their times.
+    The slots and chains that lead to the entries, and the entries' times, are not compared.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ class IndexComparison:
         The store's.
     rules : QueueRules
     begin, end : int
-        Physical offsets: the records that are compared start in this range.
+        Physical offsets of the range in which the compared records start.
     """
 
-    def __init__(  # noqa: PLR0913 -- what is compared, and the services it stands on
+    def __init__(  # noqa: PLR0913 -- what is compared, and the services needed
         self, root: Path, rules: QueueRules, begin: int, end: int, file_system: FileSystem, clock: Clock
     ) -> None:
         if end - begin > _MOST_BYTES:
@@ -61,7 +61,7 @@ class IndexComparison:
         self._ours: list[npt.NDArray[np.int64]] = []
 
     def add(self, batch: DispatchBatch) -> None:
-        """Note the entries that a batch gives."""
+        """Add the entries derived from a batch."""
         keys = batch.index_hashes()
         self._ours.append(self._numbers(keys.hashes, batch.physical_offset[keys.rows]))
 
@@ -70,12 +70,12 @@ class IndexComparison:
         return (offsets[inside] - self._begin << _HASH_BITS) | positive_hashes(hashes[inside]).astype(np.int64)
 
     def finish(self, end: int) -> tuple[int, int]:
-        """Count the entries that the store's index does not have, and those that it has and the log does not give.
+        """Return the numbers of entries missing from the store's index, and of extra ones in it.
 
         Parameters
         ----------
         end : int
-            Physical offset where the log ended here: extra entries behind it do not count. They may be newer than
+            Physical offset where the log ended here; extra entries after it do not count, as they may be newer than
             what was read.
         """
         ours = np.sort(np.concatenate([np.empty(0, np.int64), *self._ours]))
@@ -87,7 +87,7 @@ class IndexComparison:
         return len(ours) - shared, len(theirs) - shared
 
     def _stored(self, end: int) -> list[npt.NDArray[np.int64]]:
-        """Take the entries of this range out of the files whose headers say that they may have some."""
+        """Read the entries of this range from files that may have some according to their headers."""
         index = IndexFiles(self._directory, self._rules, self._file_system, self._clock, is_writable=False)
         index.load(last_exit_ok=True, index_msg_timestamp=0)
         found = []

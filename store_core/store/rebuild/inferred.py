@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild inferred from records where neither options nor files said it, and what nothing could tell."""
+"""Notes on what a rebuild inferred from records in the absence of options and files, and on what it assumed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["inference_notes"]
 
 
 def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
-    """Say what was inferred and why, and what was taken without any evidence; a line each."""
+    """Return notes on what was inferred and why, and on what was assumed without evidence; one line each."""
     return [*_light(plan, report), *_batch(report), *plan.assumptions] if plan.rules.has_queues else []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What records tell of the kinds of queues that their store had, where no directory is left to tell it."""
+"""Inferring from records which kinds of queues their store had, if no directory is left that shows it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 
 
 class ToldKinds:
-    """Looks for records that only a store with light queues, or with batch topics, can have written.
+    """Finds records that only a store with light queues, or with batch topics, can have written.
 
     Parameters
     ----------
@@ -32,16 +32,16 @@ class ToldKinds:
     Attributes
     ----------
     light_record : int
-        Physical offset of the first record that is in light queues; -1 without any.
+        Physical offset of the first record that is in light queues; -1 if there is none.
     batch_topics : set of str
-        Topics with an inner batch that the rules do not call batch topics.
+        Topics with an inner batch that are not batch topics by the rules.
 
     Notes
     -----
     RocketMQ 4.9.7 and 5.3.3 write indexes into INNER_MULTI_QUEUE_OFFSET with ``enableLmq`` only. 5.3.3 refuses a
     message with the flag of an inner batch unless its topic has ``queue.type=BatchCQ`` (``HookUtils.checkInnerBatch``).
-    A batch topic of which the log has only single messages can't be told from others. Records hold nothing of a queue
-    extension.
+    A batch topic of which the log has only single messages can't be recognised. Records do not show whether there was a
+    queue extension.
     """
 
     def __init__(self, rules: RebuildRules) -> None:
@@ -51,7 +51,7 @@ class ToldKinds:
         self._with_light = replace(rules.queue_rules, is_multi_dispatch_enabled=True, is_lmq_enabled=True)
 
     def look_at(self, batch: DispatchBatch) -> None:
-        """Look at the next records."""
+        """Examine the next records."""
         features = self._rules.queue_rules.features
         if features.has_light_queues and self.light_record < 0:
             requests = map(batch.request, batch.multi_dispatch_rows.tolist())

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job that rebuilds: read parts of segments; then write queues and the index, or compare them.
+"""The rebuild job: read parts of segments, then write queues and the index, or compare them.
 
-Between the two, an engine carries runs of units, each with thousands of them, and brings those of one queue together in
-log order.
+Between the two steps an engine transports runs of thousands of units, and groups those of one queue in log order.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "PartOutcome", "RebuildJob", "Run", "RunKey", "RunKind"]
 
 _FIRST_BUCKET = 0
-"""Its task gets the outcomes, and the index if that is to be written; it starts first, and takes longest then."""
+"""Its task gets the outcomes, and the index if that is to be written; it then takes longest, so it starts first."""
 
 _FIRST_SEQUENCE = -1
 
@@ -55,7 +54,7 @@ _QUEUE_NAME = attrgetter("topic", "queue_id")
 
 
 class RunKind(IntEnum):
-    """What a run is; in this order a task gets them."""
+    """The kind of a run; a task gets its runs in this order."""
 
     LOST = -1
     OUTCOME = 0
@@ -64,17 +63,17 @@ class RunKind(IntEnum):
 
 
 class RunKey(NamedTuple):
-    """What a run is of; in this order a task gets its runs.
+    """The key of a run; a task gets its runs in key order.
 
     Attributes
     ----------
     bucket : int
-        Number of the task that gets it.
+        Number of the task that gets the run.
     kind : RunKind
     topic : str
     queue_id : int
     part, sequence : int
-        Its place in the log.
+        The run's position in the log.
     """
 
     bucket: int
@@ -93,12 +92,12 @@ class PartOutcome(NamedTuple):
 
 
 Run: TypeAlias = bytes | SpilledRun | PartOutcome
-"""Units or entries, or where they are; and what is only handed on."""
+"""Units or entries, or where they are; or an outcome, which is only passed on."""
 
 _ReadRun: TypeAlias = tuple[RunKey, bytes | PartOutcome]
 
 Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | QueueDifferences
-"""What comes of tasks."""
+"""A result of a task."""
 
 
 @dataclass(frozen=True)
@@ -108,19 +107,19 @@ class RebuildJob:
     Attributes
     ----------
     parts : tuple of SegmentPart
-        Of the log, in order.
+        The parts of the log, in order.
     rules : RebuildRules
     store_root, target_root : Path
-        Without anything to write, the target is not used.
+        The store, and where files are written; if nothing is written, the target is not used.
     queue_buckets : int
-        Tasks that write queues; if the index is to be written, one more writes that.
+        Number of tasks that write queues; one more writes the index, if that is to be written.
     compared : LogBounds, optional
-        Compare with what the store has, and write nothing but scratch files.
+        Compare with what the store has, writing nothing but scratch files.
     spill_root : Path, optional
-        Runs go through files below this directory, and the engine carries where they are. On one machine that spares
-        what it takes to carry them, as through Spark's JVM and back. Without, the engine carries the runs.
+        Runs are passed in files below this directory, and the engine transports only their locations. On one machine
+        that saves the cost of transport, e.g. through Spark's JVM and back. If None, the engine transports the runs.
     scratch_root : Path, optional
-        Where the scratch files of a comparison go; by default where the system has its temporary files.
+        Directory for scratch files of a comparison; by default the system's directory for temporary files.
     clock : Clock
         Names the files of an index.
     """
@@ -137,7 +136,7 @@ class RebuildJob:
 
     @property
     def groups(self) -> int:
-        """Tasks that write."""
+        """Number of tasks that write."""
         return self.queue_buckets + (self.rules.has_index and self.compared is None)
 
     def plan(self) -> Sequence[int]:
@@ -145,7 +144,7 @@ class RebuildJob:
         return range(len(self.parts))
 
     def merge(self, findings: Iterable[Finding]) -> RebuildReport | None:
-        """Make one report; None if the parts of a segment do not fit together, so that it has to be read whole."""
+        """Make one report; None if parts of a segment do not fit together, so that segments have to be read whole."""
         listed = list(findings)
         by_part = sorted((each for each in listed if isinstance(each, PartOutcome)), key=itemgetter(0))
         outcomes = merge_outcomes(self.parts, [outcome for _, outcome in by_part])
@@ -163,7 +162,7 @@ class RebuildJob:
     # ---- reading
 
     def run(self, part: int) -> Iterator[tuple[RunKey, Run]]:
-        """Read the part of this number, and return its runs and how reading it ended."""
+        """Read the part with this number; yield its runs and how reading it ended."""
         if self.spill_root is None:
             yield from self._scan(part)
             return
@@ -184,7 +183,7 @@ class RebuildJob:
                 yield RunKey(bucket, RunKind.LOST, "", 0, number, 0), scan.lost.packed()
 
     def _first_runs(self) -> Iterator[tuple[RunKey, bytes]]:
-        """Yield empty runs for what is taken over from the store, whether or not more comes: each queue, the index."""
+        """Yield an empty run for each queue and the index copied from the store, whether or not more is added."""
         if self.rules.has_index and self.compared is None:
             yield RunKey(_FIRST_BUCKET, RunKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
         is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
@@ -210,7 +209,7 @@ class RebuildJob:
     # ---- writing
 
     def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[Finding]:
-        """Write what runs belong to, which come in the order of their keys; return what there is to say of it."""
+        """Write the queues and index of runs, which come in key order; yield reports."""
         with RunReader() as reader:
             yield from self._gather((key, reader.read(run)) for key, run in runs)
 
@@ -229,7 +228,7 @@ class RebuildJob:
                 yield from findings
 
     def _budget(self, lost: Iterable[bytes]) -> FillBudget | None:
-        """Return what a queue's writer must know of damage, which comes before all else."""
+        """Return the fill budget for queue writers, from the runs on damage, which come first."""
         if not self.rules.is_salvaged:
             return None
         segments = {part.segment.start_offset: part.segment for part in self.parts}

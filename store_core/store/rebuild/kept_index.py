@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of an index stay as they are when it is rebuilt from a physical offset on."""
+"""The files of an index that are kept unchanged when it is rebuilt from a physical offset on."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = ["KeptIndex"]
 
 @dataclass(frozen=True, slots=True)
 class KeptIndex:
-    """Leading index files that are full, and end before the offset from which records count anew.
+    """Leading index files that are full, and end before the offset from which records are put again.
 
-    An entry can't be taken out of a file, so a file is kept whole or not at all.
+    An entry can't be removed from a file, so a file is kept whole or not at all.
 
     Attributes
     ----------
     paths : tuple of Path
     end_physical_offset : int
-        Of the last entry's record: the index goes on with this record, because further keys of it may be missing. 0
-        without files.
+        Offset of the last entry's record; the index continues with this record, because more keys of it may be missing.
+        0 if there are no files.
     end_timestamp : int
-        Of that record, ms.
+        Store time of that record, ms.
     end_entries : int
-        How many entries of that record there are.
+        Number of entries of that record.
     """
 
     paths: tuple[Path, ...] = ()
@@ -50,12 +50,12 @@ class KeptIndex:
 
     @classmethod
     def find(cls, store_root: Path, rules: QueueRules, last_offset: int, file_system: FileSystem, clock: Clock) -> Self:
-        """Find those of which no record starts behind `last_offset`.
+        """Find the files of which no record starts after `last_offset`.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         if last_offset <= 0:
             return cls()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bytes of a log give no record, and how many of them lie between two records."""
+"""Ranges of a log without a readable record, and how many bytes of them lie between two records."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["LostBytes", "LostRange", "LostRanges"]
 
 _SHOWN: Final = 1000
-"""Ranges of a segment that are named one by one."""
+"""Maximum ranges of a segment that are listed individually."""
 
 _CARRIED: Final = 10_000
-"""Ranges of a segment whose ends are known exactly; a segment with more was made to have them."""
+"""Maximum ranges of a segment whose bounds are kept exactly; a segment with more was crafted."""
 
 
 class LostRange(NamedTuple):
-    """Bytes of a segment that give no record.
+    """Bytes of a segment without a readable record.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class LostRanges:
     Attributes
     ----------
     count, size : int
-        Ranges, and bytes in them.
+        Number of ranges, and bytes in them.
     first : list of LostRange
-        The first of them.
+        The first ranges.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class LostRanges:
         self._bounds: list[tuple[int, int]] = []
 
     def add(self, begin: int, end: int, reason: str) -> None:
-        """Add a range that begins at or after the end of the one before."""
+        """Add a range that begins at or after the end of the previous one."""
         self.count += 1
         self.size += end - begin
         if len(self.first) < _SHOWN:
@@ -68,24 +68,24 @@ class LostRanges:
             self._bounds[-1] = (self._bounds[-1][0], end)
 
     def packed(self) -> bytes:
-        """Pack the bounds of all ranges for `LostBytes`; after 10,000 of them, what lies between ranges counts too."""
+        """Pack the bounds of all ranges for `LostBytes`; after 10,000 ranges the bytes in between are included."""
         return np.array(self._bounds, np.int64).tobytes()
 
 
 class LostBytes:
-    """Says how much of a log is lost between two of its places: in damaged ranges, and in segments that are missing.
+    """Computes how many bytes of a log are lost between two offsets: in damaged ranges and missing segments.
 
     Parameters
     ----------
     segments : sequence of Segment
-        Those of the log, in order.
+        The log's segments, in order.
     packed : iterable of bytes
-        As of `LostRanges.packed`.
+        Results of `LostRanges.packed`.
 
     Attributes
     ----------
     total : int
-        Bytes lost in all.
+        Total bytes lost.
     """
 
     def __init__(self, segments: Sequence[Segment], packed: Iterable[bytes] = ()) -> None:
@@ -117,6 +117,6 @@ class LostBytes:
         return int(self._starts[0]) if self._starts.size else 0
 
     def segment_start(self, offset: int) -> int:
-        """Return the physical offset of the first byte of the segment that holds a place."""
+        """Return the physical offset of the first byte of the segment that holds an offset."""
         number = int(np.searchsorted(self._starts, offset, "right"))
         return int(self._starts[max(number - 1, 0)]) if self._starts.size else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be said of a rebuild: the options of the commands, as values."""
+"""The options of a rebuild, as for the commands."""
 
 from __future__ import annotations
 
@@ -20,58 +20,58 @@ _LARGEST: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildOptions:
-    """What is to be rebuilt, by which rules, and what becomes of it.
+    """What to rebuild, by which rules, and what to do with the result.
 
-    The command ``commitlog-rebuild-consume-queue`` has the same options, and errors and reports name them as it does:
+    The command ``commitlog-rebuild-consume-queue`` has the same options, and errors and reports use its names:
     ``--accept-damage`` is `accept_damage`.
 
     Attributes
     ----------
     with_queues, with_index : bool
-        What is to be rebuilt, in one pass over the log.
+        What to rebuild, in one pass over the log.
     output : path, optional
-        Where the new files go; ``rebuilt`` in the store without.
+        Directory for the new files; by default ``rebuilt`` in the store.
     replace : bool
-        Whether they take the places of the old files, which are kept in ``replaced-N`` in the store.
+        Whether they replace the old files, which are kept in ``replaced-N`` in the store.
     discard_old : bool
-        Whether the kept files are deleted, if what is in their places is what the log gives.
+        Whether to delete the kept files if those in their places match the log.
     accept_damage : bool
-        Whether to go on after damage with the next sound record, and to replace all the same.
+        Whether to continue after damage with the next sound record, and to replace despite damage.
     verify : bool
-        Compare what is there with the log, and change nothing.
+        Whether to compare the existing files with the log, changing nothing.
     topic : sequence of str, optional
-        Only queues of these topics; the others stay as they are.
+        Rebuild only queues of these topics; others stay as they are.
     queue_id : int, optional
-        Only queues of this id.
+        Rebuild only queues of this id.
     since_offset : int
-        Only from this physical offset on, bytes; what the store has of the records before is kept.
+        Rebuild only from this physical offset on, bytes; what the store has for earlier records is kept.
     release : str
-        Whose rules, one of `store_core.format.releases.release.RELEASES`.
+        RocketMQ release whose rules apply, one of `store_core.format.releases.release.RELEASES`.
     broker_config : path, optional
-        The broker's configuration file, for all sizes and switches.
+        The broker's configuration file, for sizes and switches.
     consume_queue_file_size : int, optional
-        Bytes (RocketMQ: ``mappedFileSizeConsumeQueue``); by default, as for the next two, what the files that are there
-        tell, else RocketMQ's own default.
+        Bytes (RocketMQ: ``mappedFileSizeConsumeQueue``); by default, as for the next two, inferred from the existing
+        files, or else RocketMQ's own default.
     hash_slot_num, index_num : int, optional
-        Of an index file (RocketMQ: ``maxHashSlotNum``, ``maxIndexNum``).
+        Slots and entries of an index file (RocketMQ: ``maxHashSlotNum``, ``maxIndexNum``).
     batch_topic : sequence of str
-        Topics whose queues are batch queues (``queue.type=BatchCQ``), beside those that the store's files name.
+        Topics whose queues are batch queues (``queue.type=BatchCQ``), besides those in the store's files.
     ext : bool
-        With queue extensions (RocketMQ: ``enableConsumeQueueExt``), also where no file tells of them.
+        Whether to write queue extensions (RocketMQ: ``enableConsumeQueueExt``) even if no file shows them.
     light : bool, optional
-        With light queues (RocketMQ: ``enableLmq``, ``enableMultiDispatch``), or without; by default if records name
+        Whether to rebuild light queues (RocketMQ: ``enableLmq``, ``enableMultiDispatch``); by default if records name
         any.
     batch_inference : bool
-        Whether a topic is also taken for a batch topic because its records can be of no other.
+        Whether to treat a topic as a batch topic if its records can only be of one.
     check_crc : bool
-        Whether the log ends at a body that its checksum does not fit.
+        Whether the log ends at a body that does not match its checksum.
     max_queues : int, optional
-        A log that names more queues is refused; 1,000,000 without.
+        A log that names more queues is refused; by default 1,000,000.
 
     Raises
     ------
     InvalidOptionError
-        If options can't be, or do not go together.
+        If options are invalid or contradict each other.
     """
 
     with_queues: bool = True

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes over a log that rebuild its consume queues and index, or compare them with what the log gives.
+"""Passes over a log that rebuild its consume queues and index, or compare them with the log.
 
-One is enough, unless reading shows what could not be known before: where the log ends, or which topics are batch
-topics.
+One pass is enough, unless reading shows something unknown before: where the log ends, or which topics are batch topics.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ __all__ = ["clear", "rebuild_by"]
 _PARTS_A_SLOT: Final = 4
 _BUCKETS_A_SLOT: Final = 1
 _BYTES_A_BUCKET: Final = 4 << 30
-"""Of the log: its units, some 5 %, are sorted by one task."""
+"""Bytes of log per task: its units, some 5 %, are sorted by one task."""
 
 
-def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, and by what rules
+def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and by which rules
     engine: Engine,
     store: Path,
     target: Path,
@@ -62,20 +61,20 @@ def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, an
     engine : Engine
         Runs the parts.
     store : Path
-        A store root that every part sees, wherever it runs.
+        A store root that is accessible wherever parts run.
     target : Path
-        Gets ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``; parts write there. What it has
-        of these is deleted first, if they are to be made, and also if it comes to nothing.
+        Where parts write ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``. Those to be
+        rebuilt are deleted there first, and also after a failure.
     rules : RebuildRules
     compared : LogBounds, optional
-        Write nothing there, and compare with what the store has.
+        Compare with what the store has, and write nothing to the target.
     clock : Clock, optional
-        Names the files of the index; the system's without.
+        Names the files of the index; by default the system's clock.
 
     Raises
     ------
     StoreNotFoundError
-        If there is no log.
+        If the store has no log.
     UnsafeSizeError
         If there are more queues than `RebuildRules.max_queues`.
     """
@@ -97,22 +96,22 @@ def rebuild_by(  # noqa: PLR0913 -- who runs it, what is read, where it goes, an
 
 @contextmanager
 def _cleared_on_failure(job: RebuildJob) -> Iterator[None]:
-    """Delete what was made if that is not all, as after ^C."""
+    """Delete incomplete results on failure, including ^C."""
     try:
         yield
     except BaseException:
         if job.compared is None:
-            with suppress(OSError):  # what happened is worth more than what is left of it
+            with suppress(OSError):  # the original error matters more
                 clear(job.target_root, job.rules)
         raise
 
 
 @contextmanager
 def _places_for_runs(engine: Engine, job: RebuildJob) -> Iterator[RebuildJob]:
-    """Say where runs wait to be gathered: in files, where all parts run on one machine.
+    """Set where runs wait to be gathered: in files, if all parts run on one machine.
 
-    A comparison writes nothing beside the store. So its runs wait in scratch files, if this process would have to keep
-    them in memory else.
+    A comparison writes nothing beside the store, so its runs wait in scratch files if this process would otherwise have
+    to keep them in memory.
     """
     if job.compared is None:
         yield replace(job, spill_root=job.target_root / ATTEMPTS) if engine.is_one_machine else job
@@ -132,9 +131,9 @@ def _check_count(report: RebuildReport, store: Path, rules: RebuildRules) -> Non
 
 
 def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:
-    """Plan whole segments up to the log's end, as a read in mode DROPMALFORMED does; none for a log without records.
+    """Plan whole segments up to the log's end, like a read in mode DROPMALFORMED; none for a log without records.
 
-    After damage only the walk from a segment's first byte knows which records count.
+    After damage, only a walk from a segment's first byte shows which records count.
     """
     options = ReadOptions(mode=ReadMode.DROPMALFORMED, verify_crc=rules.check_crc, release=rules.queue_rules.release)
     plan = plan_ranges(str(store), options)
@@ -146,7 +145,7 @@ def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:
 
 
 def _run_as_told(engine: Engine, job: RebuildJob) -> RebuildReport:
-    """Run the job; once more if records say that topics are batch topics, of which each record has another unit."""
+    """Run the job; run it again if records show that topics are batch topics, which changes all their units."""
     report = _run_to_end(engine, job)
     topics = report.told_topics if job.rules.infers_batch_topics else ()
     if not topics:
@@ -156,7 +155,7 @@ def _run_as_told(engine: Engine, job: RebuildJob) -> RebuildReport:
 
 
 def _judged(report: RebuildReport, job: RebuildJob) -> RebuildReport:
-    """Add to a report where the log ends, and what was checked."""
+    """Add where the log ends, and what was checked, to a report."""
     segments = list({part.segment.path: part.segment for part in job.parts}.values())
     is_live = job.compared is not None and job.compared.is_live
     outcomes = settle(segments, report.outcomes) if is_live else report.outcomes
@@ -166,7 +165,7 @@ def _judged(report: RebuildReport, job: RebuildJob) -> RebuildReport:
 
 
 def _run_to_end(engine: Engine, job: RebuildJob) -> RebuildReport:
-    """Run the job; once more if it turns out that segments have no part in the log, or can't be cut into parts."""
+    """Run the job; run it again if segments turn out not to belong to the log, or can't be split into parts."""
     report = _run(engine, job)
     if report is None:
         whole = {part.segment.path: SegmentPart(part.segment, 0, part.segment.size) for part in job.parts}
@@ -174,7 +173,7 @@ def _run_to_end(engine: Engine, job: RebuildJob) -> RebuildReport:
     end = _end(report.outcomes)
     if job.rules.is_salvaged or end == len(report.outcomes):
         return report
-    # Units of segments behind the log's end are in the files: once more, without these segments.
+    # The files have units of segments after the log's end, so run again without these segments.
     last = report.outcomes[end - 1]
     kept = {outcome.path for outcome in report.outcomes[:end]}
     again = _run_to_end(engine, replace(job, parts=tuple(p for p in job.parts if p.segment.path in kept)))
@@ -190,14 +189,14 @@ def _run_to_end(engine: Engine, job: RebuildJob) -> RebuildReport:
 
 
 def _end(outcomes: Sequence[SegmentOutcome]) -> int:
-    """Count the segments up to the end of the log; those behind it without a record count too: they change nothing."""
+    """Count the segments up to the end of the log, and later ones without a record, which change nothing."""
     last = next((number for number, found in enumerate(outcomes) if not found.is_continued), len(outcomes) - 1)
     is_empty_behind = not any(found.records for found in outcomes[last + 1 :])
     return len(outcomes) if is_empty_behind else last + 1
 
 
 def _run(engine: Engine, job: RebuildJob) -> RebuildReport | None:
-    """Run the job once; None if the parts of a segment do not fit together."""
+    """Run the job once; return None if the parts of a segment do not fit together."""
     if job.compared is not None:
         return engine.run_grouped(job)
     clear(job.target_root, job.rules)
@@ -208,7 +207,7 @@ def _run(engine: Engine, job: RebuildJob) -> RebuildReport | None:
 
 
 def clear(target: Path, rules: RebuildRules) -> None:
-    """Delete what a rebuild by these rules makes anew, and what an interrupted one left."""
+    """Delete what a rebuild by these rules recreates, and what an interrupted one left."""
     kinds = [*QUEUE_KINDS * rules.has_queues, *[INDEX_DIRECTORY] * rules.has_index, ATTEMPTS]
     for kind in kinds:
         if (target / kind).is_dir():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild is going to do: its options, checked and completed from what the store has."""
+"""The plan of a rebuild: its options, checked and completed from the store."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT", "RebuildPlan"]
 
 OUTPUT: Final = "rebuilt"
-"""Below the store: where rebuilt files go without `--output`."""
+"""Default directory, below the store, for rebuilt files."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """What a rebuild is going to do.
+    """The plan of a rebuild.
 
     Attributes
     ----------
     store, output : Path
     rules : RebuildRules
     size : int
-        Bytes of the segments that are read.
+        Bytes of the segments to be read.
     min_offset : int
         Physical offset where the log starts.
     is_replaced : bool
-        Whether the new files take the places of the old ones.
+        Whether the new files replace the old ones.
     is_discarded : bool
-        Whether old files are deleted, once the new ones are compared with the log.
+        Whether old files are deleted after the new ones were compared with the log.
     is_verified : bool
-        Whether what is there is compared with the log, and nothing written.
+        Whether existing files are compared with the log, and nothing is written.
     is_damage_accepted : bool
         Whether old files are replaced although the log is damaged.
     light_source : str
-        What decided whether light queues are rebuilt; empty if the records do, where they name any.
+        What decided whether light queues are rebuilt; empty if that depends on whether records name any.
     assumptions : tuple of str
-        What neither options nor files nor records tell, and what was taken instead.
+        What was assumed because neither options nor files nor records show it.
     """
 
     store: Path
@@ -78,7 +78,7 @@ class RebuildPlan:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], options: RebuildOptions, configured: ConfiguredTopics) -> Self:
-        """Check and complete options.
+        """Make a plan by checking and completing options.
 
         Parameters
         ----------
@@ -86,16 +86,16 @@ class RebuildPlan:
             The store root.
         options : RebuildOptions
         configured : callable
-            Returns the topics that a broker's configuration in a store calls batch topics, by the rules of a release.
+            Returns the batch topics in a store's broker configuration, by the rules of a release.
 
         Raises
         ------
         InvalidOptionError
-            If they do not fit together, or can't be.
+            If options are invalid or contradict each other.
         StoreNotFoundError
-            If there is no log.
+            If the store has no log.
         UnsupportedStoreError
-            If the store is of a kind with which this can't be done, see `store_core.files.store_kind`.
+            If the store is of an unsupported kind, see `store_core.files.store_kind`.
         """
         store = Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links
         check_is_root(store, OsFileSystem())
@@ -116,7 +116,7 @@ class RebuildPlan:
         )  # fmt: skip
 
     def describe(self) -> list[str]:
-        """Say what is going to be done, a line each."""
+        """Return lines that describe what will be done."""
         rules = self.rules.queue_rules
         what = [name for name, wanted in (("queues", self.rules.has_queues), ("index", self.rules.has_index)) if wanted]
         done = "compare with the log:" if self.is_verified else "rebuild"
@@ -137,7 +137,7 @@ class RebuildPlan:
 
 
 def _use_of(options: RebuildOptions) -> StoreUse:
-    """Say what becomes of the queues that are there: of single ones, only their own directories are replaced."""
+    """Return how existing queues are used: for single queues, only their own directories are replaced."""
     is_whole = options.topic is None and options.queue_id is None
     if options.with_queues and options.replace and is_whole:
         return StoreUse.REPLACE_QUEUES
@@ -177,7 +177,7 @@ def _rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured
 
 
 def _queue_rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured: ConfiguredTopics) -> QueueRules:
-    """Put together what the options say, else the broker's configuration, else the files that are there."""
+    """Combine settings from the options, else the broker's configuration, else the existing files."""
     config = _config(options)
     rules = config.queue_rules()
     explicit: dict[str, Any] = {
@@ -199,12 +199,12 @@ def _queue_rules(store: Path, options: RebuildOptions, found: DerivedSizes, conf
 
 
 def _light_switches(*, is_on: bool) -> dict[str, Any]:
-    """Make the two switches alike: a store with only one of them has no light queues, see `lmq_units`."""
+    """Set both switches alike: a store with only one of them has no light queues, see `lmq_units`."""
     return {"is_multi_dispatch_enabled": is_on, "is_lmq_enabled": is_on}
 
 
 def _light_source(options: RebuildOptions, found: DerivedSizes) -> str:
-    """Say what decides on light queues; empty if the records do, which name them one by one."""
+    """Return what decides whether light queues are rebuilt; empty if the records do, by naming them."""
     if options.light is not None:
         return "--light" if options.light else "--no-light"
     if options.broker_config is not None:
@@ -213,7 +213,7 @@ def _light_source(options: RebuildOptions, found: DerivedSizes) -> str:
 
 
 def _assumptions(options: RebuildOptions, found: DerivedSizes) -> Iterator[str]:
-    """Name what a store without queues does not tell."""
+    """Yield assumptions about what a store without queues does not show."""
     if options.broker_config is not None or found.consume_queue_file_size is not None:
         return
     if not options.ext and not found.has_ext:
@@ -236,6 +236,6 @@ def _config(options: RebuildOptions) -> MessageStoreConfig:
 
 
 def _size(size: int) -> str:
-    """Write a number of bytes with a unit that leaves something to see."""
+    """Format a number of bytes with a suitable unit."""
     unit, name = (1 << 30, "GiB") if size >= 1 << 30 else (1 << 20, "MiB") if size >= 1 << 20 else (1 << 10, "KiB")
     return f"{size / unit:.1f} {name}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a queue's files before the first unit of a record that is going to be put anew."""
+"""Truncating a queue's files before the first unit of a record that will be put again."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _BLANK_SIZE: Final = 2**31 - 1
 
 
 def cut_queue(directory: Path, since_offset: int, *, is_batch: bool) -> None:
-    """Zero what follows the units of records before `since_offset`, and delete files that have none.
+    """Zero everything after the units of records before `since_offset`, and delete files without any.
 
-    Units of a queue stand in log order, so those that stay are its beginning. A broker's own truncation
-    (``truncateDirtyLogicFiles``) is no help here: it takes the first unit of a file for one, whatever it is.
+    A queue's units are in log order, so the ones kept are at its beginning. A broker's own truncation
+    (``truncateDirtyLogicFiles``) is not usable here: it takes whatever a file begins with for a unit.
 
     Parameters
     ----------
     directory : Path
-        A queue's own, not in use.
+        The queue's directory, not in use.
     since_offset : int
         Physical offset.
     is_batch : bool
-        Whether its units are those of a batch queue.
+        Whether it is a batch queue.
     """
     dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
     is_over = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a rebuild has read a log, beside where the log ends; and what it has checked on the way."""
+"""How far a rebuild has read a log, where that log ends, and what was checked."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["find_rebuilt_end", "read_end", "rebuild_coverage", "settle", "withou
 
 
 def read_end(outcomes: Sequence[SegmentOutcome]) -> int:
-    """Return the physical offset one past the last record that was read; where the log starts if there is none."""
+    """Return the physical offset one past the last record read; the log's start if there is none."""
     first = outcomes[0].start_offset if outcomes else 0
     return next((found.end_offset for found in reversed(outcomes) if found.records), first)
 
 
 def find_rebuilt_end(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome], *, is_live: bool) -> FoundEnd:
-    """Find where a log ends that was read already.
+    """Find the end of a log that has already been read.
 
-    Of a live log the end is as far as was read, unless there is damage before it: what is there by now has been written
-    since, or is being written.
+    For a live log that is as far as was read, unless there is damage before: later bytes have been written since, or
+    are being written.
 
     Raises
     ------
@@ -47,9 +47,9 @@ def find_rebuilt_end(segments: Sequence[Segment], outcomes: Sequence[SegmentOutc
 
 
 def settle(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> list[SegmentOutcome]:
-    """Look again at what seemed to be damage in a live log: it may have been a record that was being written.
+    """Recheck apparent damage in a live log: it may have been a record that was being written.
 
-    Damage is only what a sound record follows, and what still is no record then.
+    It is damage only if a sound record follows it and it is still not a record by then.
     """
     by_path = {segment.path: segment for segment in segments}
     end_offset = find_end(segments).end_offset if any(found.ends_in_damage for found in outcomes) else 0
@@ -63,19 +63,19 @@ def settle(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> l
 
 
 def _without_end(outcome: SegmentOutcome) -> SegmentOutcome:
-    """Take an outcome's end for one that is not written yet."""
+    """Return an outcome whose end counts as not written yet."""
     after = {lost.begin for lost in outcome.lost if lost.begin >= outcome.end_offset}
     return _without_lost(replace(outcome, is_unwritten=True, left_out=0), after)
 
 
 def without_tails(outcomes: Sequence[SegmentOutcome], tails: Sequence[TornTail]) -> list[SegmentOutcome]:
-    """Take what lies after the log's end out of the lost ranges: it is told apart from damage inside the log."""
+    """Remove what follows the log's end from the lost ranges: it is reported separately from damage inside the log."""
     begins = {tail.begin for tail in tails}
     return [_without_lost(found, begins) for found in outcomes]
 
 
 def _without_lost(outcome: SegmentOutcome, begins: set[int]) -> SegmentOutcome:
-    """Return an outcome without the lost ranges that begin at some places."""
+    """Return an outcome without the lost ranges that begin at given offsets."""
     dropped = [lost for lost in outcome.lost if lost.begin in begins]
     kept = tuple(lost for lost in outcome.lost if lost.begin not in begins)
     size = sum(lost.end - lost.begin for lost in dropped)
@@ -89,7 +89,7 @@ def _is_written(segment: Segment, offset: int) -> bool:
 
 
 def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:
-    """Say what a rebuild or a comparison by these rules checks."""
+    """Return what a rebuild or a comparison by these rules checks."""
     queue_rules = rules.queue_rules
     has_property_crc = rules.check_crc and queue_rules.features.has_property_crc and queue_rules.verify_property_crc
     earlier = {Check.LENGTHS_OF_EARLIER_SEGMENTS: False} if rules.first_offset else {}

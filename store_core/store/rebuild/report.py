@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild, or a comparison with the log, has found and made; as text and as JSON."""
+"""The report of a rebuild, or of a comparison with the log, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ _STAND_INS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What a rebuild found and made.
+    """The report of a rebuild or a comparison.
 
     Attributes
     ----------
     outcomes : tuple of SegmentOutcome
-        Of the segments up to the log's end, in order.
+        Outcomes for the segments up to the log's end, in order.
     queues : tuple of QueueReport
-        By topic and id.
+        Sorted by topic and id.
     index : IndexReport or None
     differences : tuple of QueueDifferences
-        Of a comparison, queues that are not as the log says.
+        For a comparison: queues that differ from the log.
     problems : tuple of str
-        What is damaged of the log, other than where a segment ends.
+        Damage to the log, other than at a segment's end.
     notes : tuple of str
         What an operator should know.
     unlogged : tuple of (str, int)
-        Queues that the store has, and of which the log has no record.
+        Queues that the store has but the log has no record of.
     excess_index : int
-        Of a comparison: index files that point behind the log's end.
+        For a comparison: number of index files that point past the log's end.
     inferred_topics : tuple of str
-        Topics whose queues are batch queues because their records say so, and nothing else did.
+        Topics whose queues are batch queues only because their records show it.
     end : FoundEnd
-        Where the log ends, and what lies after that; the same in all reports, see ADR 0005.
+        Where the log ends, and what follows; the same in all reports, see ADR 0005.
     coverage : Coverage
         What was checked, and what was not.
     left_out_after : int
-        Records in the segments behind the log's end.
+        Number of records in segments after the log's end.
     """
 
     outcomes: tuple[SegmentOutcome, ...]
@@ -75,94 +75,94 @@ class RebuildReport:
 
     @property
     def records(self) -> int:
-        """Records of the log."""
+        """Number of records in the log."""
         return sum(outcome.records for outcome in self.outcomes)
 
     @property
     def end_offset(self) -> int:
-        """Physical offset one past the last sound record, whatever damage lies before it."""
+        """Physical offset one past the last sound record, whatever damage precedes it."""
         return self.end.end_offset
 
     @property
     def read_end_offset(self) -> int:
-        """Physical offset one past the last record that counts here."""
+        """Physical offset one past the last record included here."""
         return read_end(self.outcomes)
 
     @property
     def last_store_timestamp(self) -> int:
-        """Of the last record, ms; 0 without any."""
+        """Store time of the last record, ms; 0 if there is none."""
         return next((found.last_store_timestamp for found in reversed(self.outcomes) if found.records), 0)
 
     @property
     def missing_entries(self) -> int:
-        """Of a comparison: index entries that are not there."""
+        """For a comparison: number of index entries missing."""
         return sum(outcome.missing_entries for outcome in self.outcomes)
 
     @property
     def extra_entries(self) -> int:
-        """Of a comparison: index entries that the log does not give."""
+        """For a comparison: number of index entries that do not come from the log."""
         return sum(outcome.extra_entries for outcome in self.outcomes)
 
     @property
     def light_record(self) -> int:
-        """Physical offset of the first record that is in light queues; -1 without any."""
+        """Physical offset of the first record in light queues; -1 if there is none."""
         return next((found.light_record for found in self.outcomes if found.light_record >= 0), -1)
 
     @property
     def told_topics(self) -> tuple[str, ...]:
-        """Topics whose records only a batch topic can have, and that were not rebuilt as such."""
+        """Topics with records that only a batch topic can have, but that were not rebuilt as such."""
         return tuple(sorted({topic for outcome in self.outcomes for topic in outcome.batch_topics}))
 
     @property
     def passed_over(self) -> set[tuple[str, int]]:
-        """Topic and id of queues that were not asked for, the first that each part of the log named."""
+        """Topic and id of queues not requested: the first that each part of the log named."""
         return {queue for outcome in self.outcomes for queue in outcome.passed_over}
 
     @property
     def refused_count(self) -> int:
-        """Units that can't be, as of topics whose names are no directories."""
+        """Number of impossible units, e.g. of topics whose names can't be directories."""
         in_segments = sum(outcome.refused_count for outcome in self.outcomes)
         return in_segments + sum(queue.refused_count for queue in self.queues)
 
     @property
     def refused(self) -> list[RefusedUnit]:
-        """The first units that can't be, of each part of the log and of each queue."""
+        """The first impossible units of each part of the log and of each queue."""
         in_segments = [unit for outcome in self.outcomes for unit in outcome.refused]
         return in_segments + [unit for queue in self.queues for unit in queue.refused]
 
     @property
     def gap_count(self) -> int:
-        """Where queue offsets do not go on by one."""
+        """Number of places where queue offsets do not increase by one."""
         return sum(queue.gap_count for queue in self.queues)
 
     @property
     def left_out(self) -> int:
-        """Sound records after damage that were not taken."""
+        """Number of sound records after damage that were left out."""
         return self.left_out_after + sum(outcome.left_out for outcome in self.outcomes)
 
     @property
     def lost_count(self) -> int:
-        """Ranges of bytes that give no record, but for what lies after the log's end."""
+        """Number of byte ranges without a record, not including what follows the log's end."""
         return sum(outcome.lost_count for outcome in self.outcomes)
 
     @property
     def missing_count(self) -> int:
-        """Queue offsets whose records are lost in damage."""
+        """Number of queue offsets whose records are lost to damage."""
         return sum(queue.missing_count for queue in self.queues)
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the log is not whole: it ends in bytes that are no record, lacks a segment, or goes on behind."""
+        """Whether the log ends in bytes that are not a record, lacks a segment, or continues after its end."""
         return bool(self.problems or self.lost_count or _damage(self))
 
     @property
     def has_differences(self) -> bool:
-        """Of a comparison: whether anything differs."""
+        """For a comparison: whether anything differs."""
         return bool(self.differences or self.missing_entries or self.extra_entries or self.excess_index)
 
 
 def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
-    """Return everything as values for JSON; times are in ISO 8601, and null where there is none."""
+    """Return the report as values for JSON; times are in ISO 8601, or null if there is none."""
     gaps = [
         {"topic": queue.topic, "queue_id": queue.queue_id, **gap._asdict(), "kind": gap.kind}
         for queue in report.queues
@@ -212,7 +212,7 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
-    values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # together elsewhere
+    values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # listed elsewhere
     del values["passed_over"]
     return values
 
@@ -223,7 +223,7 @@ def _with_time(found: SegmentOutcome | IndexReport, name: str) -> dict[str, Any]
 
 
 def as_text(report: RebuildReport, *, is_comparison: bool) -> str:
-    """Return what an operator reads, in a few lines; what is long is cut."""
+    """Return the report as a few lines for an operator; long lists are cut."""
     return "\n".join(_lines(report, is_comparison=is_comparison))
 
 
@@ -250,7 +250,7 @@ def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
 
 
 def _damage(report: RebuildReport) -> list[str]:
-    """Name the places where the log is damaged: in segments, and after its end."""
+    """Return the places where the log is damaged: in segments, and after its end."""
     tails = {tail.begin for tail in report.end.tails}
     broken = [
         f"{found.path} has bytes that are not a record at offset {found.end_offset}"
@@ -277,7 +277,7 @@ def _missing(report: RebuildReport) -> list[str]:
 
 
 def _verdict(report: RebuildReport) -> Iterator[str]:
-    """Say where the log ends, and what that rests on."""
+    """Yield lines that say where the log ends, and what was checked to find that."""
     yield f"the log ends at offset {report.end_offset}{'' if report.is_damaged else '; no damage in what was checked'}"
     yield from report.coverage.lines
     if Check.BODY_CHECKSUMS in report.coverage.not_checked:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a rebuild, or a comparison, ended."""
+"""The result of a rebuild or a comparison."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class RebuildOutcome(Enum):
     DONE
         The work is done; of a comparison, nothing differs.
     FINDINGS
-        What is there is not what the log gives.
+        The existing files differ from the log.
     REFUSED
         Nothing was replaced, because the log is damaged.
     DAMAGED
-        The work is done as far as the log is whole, or across its damage; but the log is damaged.
+        The work is done, up to the damage or across it; but the log is damaged.
     """
 
     DONE = "done"
@@ -38,14 +38,14 @@ class RebuildOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """How a rebuild ended, and what it found and made.
+    """How a rebuild ended, and its report.
 
     Attributes
     ----------
     outcome : RebuildOutcome
     report : RebuildReport
     actions : tuple of str
-        What was done besides, in order: what was replaced, what was deleted, and where the new files are.
+        Further actions, in order: what was replaced, what was deleted, and where the new files are.
     is_comparison : bool
         Whether queues and index were compared with the log.
     """
@@ -56,9 +56,9 @@ class RebuildResult:
     is_comparison: bool = False
 
     def to_json(self, **more: object) -> dict[str, Any]:
-        """Return everything as values for JSON, after `more`; the commands write it for ``--json``."""
+        """Return the result as values for JSON, after `more`; the commands write it for ``--json``."""
         return as_json(self.report, **more, actions=list(self.actions))
 
     def to_text(self) -> str:
-        """Return what an operator reads, in a few lines; what is long is cut."""
+        """Return the result as a few lines for an operator; long lists are cut."""
         return as_text(self.report, is_comparison=self.is_comparison)

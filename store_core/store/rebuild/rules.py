@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebuild of queues and index is asked to make, and by whose rules."""
+"""The rules of a rebuild: which queues and index to make, and by which release."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ __all__ = ["RebuildRules"]
 
 @dataclass(frozen=True, slots=True)
 class RebuildRules:
-    """What is to be rebuilt, and by whose rules.
+    """What to rebuild, and by which release's rules.
 
     Attributes
     ----------
     queue_rules : QueueRules
     topics : frozenset of str, optional
-        Only their queues; all without.
+        Only queues of these topics; None for all.
     queue_id : int, optional
-        Only queues of this id.
+        Only queues of this id; None for all.
     since_offset : int
-        Physical offset from which records count; queues keep what they have of those before. 0 for all.
+        Physical offset from which records count; queues keep what they have for earlier records. 0 for all.
     index_since_offset : int
         The same for the index, which keeps whole files.
     check_crc : bool
-        Take a record whose body does not match its checksum for the log's end, as recovery does. Dispatching does not
-        look at bodies, nor does this by default.
+        Whether a record whose body does not match its checksum ends the log, as in recovery. Dispatching does not check
+        bodies, nor does this by default.
     has_queues, has_index : bool
-        What is wanted.
+        What to rebuild.
     max_queues : int
-        How many queues there may be.
+        Maximum number of queues.
     infers_batch_topics : bool
         Whether a topic with records that only a batch topic can have is rebuilt as one, even if `queue_rules` do not
         name it.
     is_salvaged : bool
-        Go on after damage with the next record that proves itself, as reading in mode DROPMALFORMED does. Otherwise the
-        log ends at the first bytes that are no record, as for a broker.
+        Whether to continue after damage with the next record that proves itself, as reading in mode DROPMALFORMED does.
+        Otherwise the log ends at the first bytes that are not a record, as for a broker.
     """
 
     queue_rules: QueueRules
@@ -60,18 +60,18 @@ class RebuildRules:
 
     @property
     def first_offset(self) -> int:
-        """Physical offset before which no record is needed."""
+        """Physical offset of the first record needed."""
         wanted = [self.since_offset] * self.has_queues + [self.index_since_offset] * self.has_index
         return min(wanted, default=0)
 
     @property
     def is_partial(self) -> bool:
-        """Whether queues are left out, or taken over in part, so that others must stay where they are."""
+        """Whether queues are left out or partly copied, so that others must stay in place."""
         return self.topics is not None or self.queue_id is not None or self.since_offset > 0
 
     @property
     def is_plain(self) -> bool:
-        """Whether all queues are simple ones without an extension, whose units need no more than 20 bytes each."""
+        """Whether all queues are simple ones without an extension, whose units take only 20 bytes each."""
         return not self.queue_rules.is_ext_enabled and not self.queue_rules.batch_topics
 
     def wants(self, topic: str, queue_id: int) -> bool:
@@ -79,10 +79,10 @@ class RebuildRules:
         return (self.topics is None or topic in self.topics) and self.queue_id in (None, queue_id)
 
     def with_batch_topics(self, topics: Iterable[str]) -> RebuildRules:
-        """Return rules by which these are batch topics, too."""
+        """Return rules by which these topics are also batch topics."""
         known = self.queue_rules.batch_topics | frozenset(topics)
         return replace(self, queue_rules=replace(self.queue_rules, batch_topics=known))
 
     def is_whole(self, topic: str) -> bool:
-        """Return whether the units of a topic's queues need more than their 20 bytes."""
+        """Return whether the units of a topic's queues need more than 20 bytes each."""
         return self.queue_rules.is_ext_enabled or topic in self.queue_rules.batch_topics

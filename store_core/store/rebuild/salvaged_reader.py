@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a segment of the log for those who index it, across damage."""
+"""Reading a segment of the log for dispatch, continuing after damage."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["SalvagedReader"]
 
 _RETRIES: Final = 16
-"""Records of a run that can't be dispatched before the rest of it is asked one by one."""
+"""Records of a run that may fail to dispatch before the rest of it is tried one by one."""
 
 _BATCH_ROWS: Final = 1 << 14
 _BAD_BODY: Final = StopReason.BAD_CRC.value
 
 
 class SalvagedReader:
-    """Iterates over the records of one segment that prove themselves, `DispatchBatch` by `DispatchBatch`.
+    """Iterates over the records of one segment that prove themselves, as `DispatchBatch` objects.
 
-    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.damage.salvage.Salvage`), without
+    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.damage.salvage.Salvage`), except
     those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
 
     Parameters
@@ -45,9 +45,9 @@ class SalvagedReader:
         The segment up to the log's end.
     rules : QueueRules
     check_crc : bool
-        Leave out records whose bodies do not match their checksums.
+        Whether to leave out records whose bodies do not match their checksums.
     is_last : bool
-        Whether the log ends here, so that bytes of an earlier time may lie in it.
+        Whether the log ends in this segment, so that it may hold older bytes.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class SalvagedReader:
     is_continued : bool
         After the iteration: whether a blank record leads to the next segment.
     lost : LostRanges
-        What gave no record, before `position`.
+        Ranges without a record before `position`.
     """
 
     def __init__(self, segment: SegmentView, rules: QueueRules, *, check_crc: bool, is_last: bool) -> None:
@@ -87,7 +87,7 @@ class SalvagedReader:
         return DispatchReader(self._raw[:stop], self._start_offset, position, self._rules, check_crc=crc, read_body=crc)
 
     def _dispatched(self, run: Run) -> Iterator[DispatchBatch]:
-        """Yield the records of a run, but for those that can't be dispatched."""
+        """Yield the records of a run, except those that can't be dispatched."""
         starts = run.starts
         for _ in range(_RETRIES):
             reader = self._reader(int(starts[0]), run.stop)
@@ -118,7 +118,7 @@ class SalvagedReader:
                 yield RequestBatch(requests, kept)
 
     def _lose_record(self, begin: int, end: int) -> None:
-        """Note a whole record that is not dispatched, and why."""
+        """Add a whole record that is not dispatched, with the reason, to the lost ranges."""
         is_bad = self._check_crc and check_record(self._raw.data, begin, None, verify_crc=True).reason is not None
         why = _BAD_BODY if is_bad else f"a broker of release {self._rules.release} takes the record for damaged"
         self._lose(begin, end, why)

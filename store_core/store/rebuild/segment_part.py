@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of segments, so that few large segments keep many tasks busy; and how the reading of each ended."""
+"""Parts of segments, which let a few large segments keep many tasks busy, and the outcome of reading each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["SegmentOutcome", "SegmentPart", "merge_outcomes", "split_segments"]
 
 _SMALLEST_PART: Final = 64 << 20
-"""Bytes: below, a task costs more than it saves."""
+"""Bytes; for a smaller part a task costs more than it saves."""
 
 _PROBES: Final = (64 << 10, 1 << 20)
-"""Bytes in which a record is looked for at a cut: nearly always the first will do."""
+"""Bytes searched for a record at a cut; the first size nearly always suffices."""
 
 _REFUSED_KEPT: Final = 100
 
@@ -39,7 +39,7 @@ class SegmentPart:
     begin, end : int
         Positions in the file; its first record starts at `begin`.
     is_last : bool
-        Whether the log ends in this segment, as far as that is known beforehand.
+        Whether the log ends in this segment, as far as known beforehand.
     """
 
     segment: Segment
@@ -56,34 +56,34 @@ class SegmentOutcome:
     ----------
     path : str
     start_offset, end_offset : int
-        Physical offsets of its first record, or where one should be, and behind its last record.
+        Physical offsets of its first record, or where one should be, and one past its last record.
     records : int
     is_continued : bool
         Whether a blank record leads to the next file.
     is_unwritten : bool
-        Whether zeros follow the last record, as in the file that is being written. Otherwise, and unless it goes on,
+        Whether zeros follow the last record, as in the file that is being written. If not, and unless it is continued,
         it is damaged there.
     last_store_timestamp : int
-        Of its last record, ms; 0 without any.
+        Store time of its last record, ms; 0 if there is none.
     is_at_limit : bool
         Whether a part ended where the next one begins.
     refused_count : int
-        Units that can't be, see `ConsumeQueueStore.put`.
+        Number of impossible units, see `ConsumeQueueStore.put`.
     refused : tuple of RefusedUnit
-        The first of them.
+        The first of these.
     missing_entries, extra_entries : int
-        Of a comparison: index entries of these records that the index does not have, and the other way round.
+        For a comparison: index entries of these records that the store's index lacks, or has in excess.
     light_record : int
     batch_topics : tuple of str
-        What its records tell of kinds of queues, see `store_core.store.rebuild.inferred_kinds.ToldKinds`.
+        Kinds of queues shown by its records, see `store_core.store.rebuild.inferred_kinds.ToldKinds`.
     passed_over : tuple of (str, int)
-        Topic and id of the first queues that were not asked for.
+        Topic and id of the first queues that were not requested.
     lost_count, lost_bytes : int
-        Ranges that give no record, and bytes in them.
+        Number of ranges without a record, and bytes in them.
     lost : tuple of LostRange
-        The first of them.
+        The first of these.
     left_out : int
-        Sound records after damage that were not taken, because the log ends at damage by the rules asked for.
+        Number of sound records after damage that were left out because, by the rules, the log ends at damage.
     """
 
     path: str
@@ -108,20 +108,20 @@ class SegmentOutcome:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether there are bytes that are no record, no blank and no zeros, between records or after the last."""
+        """Whether there are bytes that are not a record, a blank or zeros, between records or after the last."""
         return self.lost_count > 0 or self.ends_in_damage
 
     @property
     def ends_in_damage(self) -> bool:
-        """Whether the last record is followed by bytes that are no record, no blank and no zeros."""
+        """Whether the last record is followed by bytes that are not a record, a blank or zeros."""
         return not (self.is_continued or self.is_unwritten or self.is_at_limit)
 
 
 def split_segments(segments: Iterable[Segment], tasks: int) -> tuple[SegmentPart, ...]:
-    """Cut segments so that about `tasks` parts come of them; never smaller ones than pay.
+    """Split segments into about `tasks` parts, none too small to be worth a task.
 
-    A cut is made where a record seems to start; reading the part before it then proves that one does, or that none
-    does, see `merge_outcomes`. Where none is near, as in what is not written yet, there is no cut.
+    A cut is made where a record seems to start; reading the preceding part then proves whether one really does, see
+    `merge_outcomes`. If none is near, as in an unwritten region, there is no cut.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _split(segment: Segment, count: int) -> list[SegmentPart]:
 
 
 def _seeming_start(segment: SegmentView, cut: int) -> int | None:
-    """Find what looks like a record and claims its own place, near a position; None without."""
+    """Find what looks like a record with its own physical offset, near a position; None if there is none."""
     for probe in _PROBES:
         found = CandidateFinder(segment.up_to(cut + probe)).next(cut)
         if found is not None:
@@ -154,18 +154,18 @@ def _seeming_start(segment: SegmentView, cut: int) -> int | None:
 
 
 def merge_outcomes(parts: Sequence[SegmentPart], outcomes: Sequence[SegmentOutcome]) -> list[SegmentOutcome] | None:
-    """Make one outcome a segment of those of its parts.
+    """Merge the outcomes of parts into one outcome per segment.
 
     Returns
     -------
     list of SegmentOutcome, or None
-        None if parts do not fit together: a part began at what only looked like a record, for the one before it does
-        not lead there. Then segments must be read whole.
+        None if parts do not fit together: a part began at what only looked like a record, as the previous part does not
+        lead there. Segments must then be read whole.
 
     Notes
     -----
     The first part of a segment begins at its first byte. If it ends exactly where the second begins, the second began
-    where reading on would have gone on; and so forth. So what is joined here is what one reader of all had found.
+    where a single reader would have continued; and so on. So the merged result is that of a single reader.
     """
     merged: list[SegmentOutcome] = []
     for part, outcome in zip(parts, outcomes, strict=True):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment of the log, read for what is derived from it: units of queues and index entries, ready to be carried.
+"""Reading one segment of the log for units of queues and index entries, packed for transport.
 
-Segments are read by themselves, in any order and by any process; `store_core.store.rebuild.files` puts what comes of
-them together in log order.
+Segments are read independently, in any order and by any process; `store_core.store.rebuild.files` combines the results
+in log order.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ _NOTHING: Final = bytes(8)
 
 @dataclass(frozen=True, slots=True)
 class IndexPiece:
-    """Index entries that follow one another, `packed` as `store_core.queue.index.index_pieces` says."""
+    """Consecutive index entries, `packed` as `store_core.queue.index.index_pieces` defines."""
 
     packed: bytes
 
 
 @dataclass(slots=True)
 class SegmentScan:
-    """Iterates over what comes of a part of a segment: `QueuePiece` and `IndexPiece`, each kind in log order by queue.
+    """Iterates over the pieces of a part of a segment: `QueuePiece`, in log order per queue, and `IndexPiece`.
 
     Attributes
     ----------
     comparison : IndexComparison, optional
-        Gets the index entries, which are not given then.
+        Gets the index entries, which are then not yielded.
     outcome : SegmentOutcome or None
-        None until the iteration is over.
+        None until the iteration is complete.
     lost : LostRanges
-        What gives no record; whole when the iteration is over.
+        Ranges without a record; complete when the iteration is.
     """
 
     part: SegmentPart
@@ -100,9 +100,9 @@ class SegmentScan:
         return reader
 
     def _note_lost(self, opened: SegmentBytes, reader: DispatchReader | SalvagedReader, last_sound: int) -> int:
-        """Note what gives no record from where reading ended; return how many sound records follow and are left out.
+        """Note ranges without a record after reading ended; return how many sound records follow and are left out.
 
-        Where a broker ends the log at a record that is sound, it is noted as a lost range, too.
+        A sound record at which a broker ends the log is also noted as a lost range.
         """
         first, left_out = self.part.segment.start_offset, 0
         salvage = Salvage(self.part.segment.view(opened), only_newer=True)
@@ -136,7 +136,7 @@ class SegmentScan:
         if isinstance(reader, DispatchReader):
             is_continued = reader.end.is_blank
             return _End(reader.position, is_continued, is_unwritten and not is_continued, reader.is_at_limit)
-        is_inside = not self.part.is_last  # the walk has named all that is damaged up to the next segment
+        is_inside = not self.part.is_last  # the walk has reported all damage up to the next segment
         return _End(reader.position, reader.is_continued, is_unwritten or is_inside, is_at_limit=False)
 
     def _outcome(self, end: _End, records: int, last_time: int, left_out: int) -> SegmentOutcome:

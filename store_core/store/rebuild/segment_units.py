@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which queues the records of a segment go to, and their units by queue in pieces that can be carried."""
+"""Assigning the records of a segment to queues, as pieces of units per queue that can be transported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["QueuePiece", "SegmentUnits"]
 
 _ROOM: Final = 1 << 18
-"""Units that are gathered before they are passed on, 8 MiB of plain ones; with fewer, small queues get tiny pieces."""
+"""Units collected before they are passed on, 8 MiB of plain ones; with fewer, small queues get tiny pieces."""
 
 _REFUSED_KEPT: Final = 100
 _PASSED_OVER_KEPT: Final = 1000
@@ -36,7 +36,7 @@ _UNWANTED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class QueuePiece:
-    """Units of a queue that follow one another, `packed` as `store_core.queue.units.unit_codec` says."""
+    """Consecutive units of a queue, `packed` as `store_core.queue.units.unit_codec` defines."""
 
     topic: str
     queue_id: int
@@ -50,16 +50,16 @@ class SegmentUnits:
     ----------
     rules : RebuildRules
     room : int
-        Units that are gathered before they are carried on.
+        Units collected before they are passed on.
 
     Attributes
     ----------
     refused_count : int
-        Units that can't be.
+        Number of impossible units.
     refused : list of RefusedUnit
-        The first of them.
+        The first of these.
     passed_over : set of (str, int)
-        Topic and id of the first queues that were not asked for.
+        Topic and id of the first queues that were not requested.
     """
 
     def __init__(self, rules: RebuildRules, room: int = _ROOM) -> None:
@@ -71,12 +71,12 @@ class SegmentUnits:
         self._buffer = PlainUnitBuffer(room) if rules.is_plain else UnitBuffer(room, is_whole=True)
 
     def add(self, batch: DispatchBatch) -> Iterator[QueuePiece]:
-        """Take a batch of records, and yield units whenever enough are gathered.
+        """Add a batch of records, and yield units whenever enough are collected.
 
         Raises
         ------
         UnsafeSizeError
-            If there are more queues than may be.
+            If there are more queues than allowed.
         """
         assigned = assign_batch(batch, self._rules.queue_rules, self._numbers)
         self.refused_count += len(assigned.refused)
@@ -91,7 +91,7 @@ class SegmentUnits:
                 yield from self.rest()
 
     def _wanted(self, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
-        """Return the units asked for, with the numbers that their queues have in the segment."""
+        """Return the requested units, with their queues' numbers in the segment."""
         units = UnitRows.of(batch, assigned)
         is_recent = units.physical_offset >= self._rules.since_offset
         if not is_recent.all():
@@ -118,13 +118,13 @@ class SegmentUnits:
         return self._numbers.number(queue)
 
     def _pass_over(self, queue: tuple[str, int]) -> None:
-        """Remember a queue that is not asked for; there is always room for some of a topic that is."""
+        """Remember a queue that was not requested; there is always room for some of a requested topic."""
         is_of_wanted = self._rules.topics is not None and queue[0] in self._rules.topics
         if len(self.passed_over) < _PASSED_OVER_KEPT << is_of_wanted:
             self.passed_over.add(queue)
 
     def rest(self) -> Iterator[QueuePiece]:
-        """Yield what is gathered."""
+        """Yield the remaining units."""
         if len(self._buffer):
             for code, packed in self._packed():
                 yield QueuePiece(*self._numbers.queues[code], packed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of units in files, where all tasks are on one machine: the shuffle then only says where they are."""
+"""Runs of units in files, for tasks on one machine: the shuffle then only transports their locations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Carried = TypeVar("Carried")
 
 
 class SpilledRun(NamedTuple):
-    """Where a run is.
+    """The location of a run.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class SpilledRun(NamedTuple):
 
 
 class RunSpill:
-    """One attempt's own file of runs. It stays until all is over, whoever else writes the same runs once more.
+    """One attempt's own file of runs, kept until the job ends, even if another attempt writes the same runs.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ class RunSpill:
         self._file.close()
 
     def put(self, data: bytes) -> SpilledRun:
-        """Write a run, and say where it is.
+        """Write a run, and return its location.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         """
         run = SpilledRun(str(self._path), self._position, len(data))
         write_all(self._file, memoryview(data), self._position)
@@ -67,7 +67,7 @@ class RunSpill:
 
 
 class RunReader:
-    """Reads runs, whether they are there or in files; keeps the files open until it is closed."""
+    """Reads runs, whether in memory or in files; keeps the files open until it is closed."""
 
     def __init__(self) -> None:
         self._descriptors: dict[str, int] = {}
@@ -81,12 +81,12 @@ class RunReader:
         self._descriptors.clear()
 
     def read(self, run: Carried | SpilledRun) -> Carried | bytes:
-        """Return the bytes of a run, or whatever is carried as it is.
+        """Return the bytes of a run in a file, or anything else unchanged.
 
         Raises
         ------
         OSError
-            As the system says, also if the file ends before the run does.
+            If a system call fails, or the file ends before the run does.
         """
         if not isinstance(run, SpilledRun):
             return run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps around the work of a rebuild: the store's lock, what a run before left undone, the swap, the checkpoint."""
+"""A whole rebuild: the store's lock, finishing an interrupted run, the passes, the swap, the checkpoint."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ __all__ = ["EngineSource", "StoreRebuild"]
 _Made: TypeAlias = "tuple[RebuildOutcome, RebuildReport]"
 
 EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
-"""Provides an engine for a step, ``rebuild`` or ``verify``."""
+"""Returns a context with an engine for a step, ``rebuild`` or ``verify``."""
 
 _MARK: Final = "rebuilt.json"
-"""In the output directory: it is ours, and a rebuild may delete what is in it."""
+"""File that marks an output directory as ours, so that a rebuild may delete what is in it."""
 
 
 class StoreRebuild:
-    """Rebuilds, compares and replaces, as a plan says.
+    """Rebuilds, compares and replaces according to a plan.
 
     Parameters
     ----------
     plan : RebuildPlan
     engines : callable
-        Gets the name of a step, and provides the engine that runs its parts, for a ``with`` block.
+        Called with the name of a step; returns a context with the engine that runs its parts.
     say : callable
-        Gets lines for the operator.
+        Called with lines for the operator.
     file_system : FileSystem
-        Makes the swap and the checkpoint.
+        Used for the swap and the checkpoint.
     clock : Clock
         Names the files of an index.
     """
@@ -79,13 +79,13 @@ class StoreRebuild:
         self._clock = clock or SystemClock()
 
     def run(self) -> RebuildResult:
-        """Do it all.
+        """Carry out the plan.
 
         Raises
         ------
         StoreError, OSError
-            What is refused, or can't be done; and whatever the engine raises. The files of the store are as they were
-            then, unless the replacement had begun, which the next run finishes.
+            If something is refused or fails; the engine may raise others. The files of the store are then unchanged,
+            unless the replacement had begun, which the next run finishes.
         """
         outcome, report = self._run()
         is_comparison = self.plan.is_verified or self.plan.is_discarded
@@ -103,7 +103,7 @@ class StoreRebuild:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the store's lock, so that no broker starts meanwhile; first finish a swap that was interrupted."""
+        """Hold the store's lock, so that no broker starts meanwhile; first finish an interrupted swap."""
         lock = StoreLock(self.plan.store, self._file_system)
         with lock:
             swap = RebuildSwap.resume(self.plan.store, self._file_system)
@@ -131,7 +131,7 @@ class StoreRebuild:
         return self._discard((code, report)) if plan.is_discarded else (code, report)
 
     def _rebuilt(self) -> RebuildReport:
-        """Rebuild into the output directory, and take back what was made there if it comes to nothing."""
+        """Rebuild into the output directory, and remove what was created there on failure."""
         plan = self.plan
         self._prepare_output()
         try:
@@ -151,12 +151,12 @@ class StoreRebuild:
             raise
 
     def _prepare_output(self) -> None:
-        """Take the output directory, if it is ours to write into.
+        """Claim the output directory, if it may be written to.
 
         Raises
         ------
         UnsupportedStoreError
-            If it holds what is not ours.
+            If it holds files that no rebuild made.
         """
         output, files = self.plan.output, self._file_system
         if files.names(output) and files.status(output / _MARK) is None:
@@ -169,13 +169,13 @@ class StoreRebuild:
         mark.close()
 
     def _remove_empty_output(self) -> None:
-        """Remove the output directory; if other runs have left anything there, it stays."""
+        """Remove the output directory, unless other runs have left something there."""
         with suppress(OSError):
             if self._file_system.names(self.plan.output) == [_MARK]:
                 shutil.rmtree(self.plan.output)
 
     def _unlogged(self, report: RebuildReport) -> tuple[tuple[str, int], ...]:
-        """Find queues that the store has and the rebuild has not, of those that were asked for."""
+        """Find requested queues that the store has but the rebuild has not."""
         rules = self.plan.rules
         if not rules.has_queues or rules.since_offset:
             return ()
@@ -184,7 +184,7 @@ class StoreRebuild:
         return tuple(sorted(name for name in there - known if rules.wants(*name)))
 
     def _replace(self, report: RebuildReport) -> None:
-        """Check the new files by opening them, put them in place, and bring the checkpoint up to date."""
+        """Check the new files by opening them, put them in place, and update the checkpoint."""
         plan, files = self.plan, self._file_system
         self._check_new(report)
         places, removed = self._places()
@@ -205,7 +205,7 @@ class StoreRebuild:
         self._note(f"checkpoint: log {log}, queues {queues}, index {index}")
 
     def _check_new(self, report: RebuildReport) -> None:
-        """Read the new index's headers, and count what is there."""
+        """Check that all new index files and queues exist, reading the index headers."""
         plan = self.plan
         if plan.rules.has_index:
             index = IndexFiles(
@@ -225,7 +225,7 @@ class StoreRebuild:
                 raise OSError(f"{len(missing)} of the new queues are not in {plan.output}")
 
     def _places(self) -> tuple[list[str], list[str]]:
-        """Choose what moves: whole directories, or of a partial rebuild each queue."""
+        """Choose what to move: whole directories, or single queues for a partial rebuild."""
         plan, files = self.plan, self._file_system
         kinds = [*QUEUE_KINDS * plan.rules.has_queues, *[INDEX_DIRECTORY] * plan.rules.has_index]
         made = [kind for kind in kinds if files.status(plan.output / kind) is not None]
@@ -242,7 +242,7 @@ class StoreRebuild:
         return places, []
 
     def _verify(self, *, is_live: bool) -> _Made:
-        """Compare what the store has with what its log gives; across damage, so that not all behind it differs."""
+        """Compare the store with its log, reading across damage, so that not everything after it differs."""
         plan = self.plan
         bounds = LogBounds(plan.min_offset, is_live)
         if self._file_system.status(plan.store / JOURNAL) is not None:
@@ -273,7 +273,7 @@ class StoreRebuild:
             return rebuild_by(engine, plan.store, plan.output, rules, compared=bounds, clock=self._clock)
 
     def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
-        """Compare the queues of which the log has no record with nothing."""
+        """Compare the queues that the log has no record of with empty ones."""
         rules, files, clock = self.plan.rules, OsFileSystem(), self._clock
         if not rules.has_queues or bounds.is_live:
             return
@@ -286,7 +286,7 @@ class StoreRebuild:
                     yield found
 
     def _excess_index(self, end_offset: int) -> int:
-        """Count the index files that point at or behind the log's end."""
+        """Count the index files that point at or past the log's end."""
         rules = self.plan.rules
         if not rules.has_index:
             return 0
@@ -296,12 +296,12 @@ class StoreRebuild:
         return sum(file.header.index_count > 1 and file.end_physical_offset >= end_offset for file in index.files)
 
     def _discard(self, made: _Made | None = None) -> _Made:
-        """Delete the files that were replaced, if what is in their place is what the log gives.
+        """Delete the files that were replaced, if those in their place match the log.
 
         Parameters
         ----------
         made : tuple, optional
-            What was put in place just now, and is what is reported then, unless something differs.
+            What was just put in place; it is reported, unless something differs.
         """
         outcome, compared = self._verify(is_live=False)
         if outcome is RebuildOutcome.FINDINGS:

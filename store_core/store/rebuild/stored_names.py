@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which queues a store has directories of."""
+"""The queues for which a store has directories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["stored_queue_names"]
 
 
 def stored_queue_names(root: Path, file_system: FileSystem) -> set[tuple[str, int]]:
-    """Return topic and id of the queues that have a directory; others than queues are passed over."""
+    """Return topic and id of the queues that have a directory; other directories are skipped."""
     return {
         (topic, queue_id)
         for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts rebuilt queues and index in the place of the old ones, so that a crash at any step is put right afterwards."""
+"""Replacing queues and index by rebuilt ones, so that a crash at any step can be repaired afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["JOURNAL", "RebuildSwap", "SwapError", "kept_directories"]
 
 JOURNAL: Final = "rebuild-swap.json"
-"""Below the store root while a swap is under way: which directories move, and where."""
+"""File below the store root while a swap is in progress: which directories move, and where."""
 
 _KEPT: Final = re.compile(r"replaced-[0-9]+")
 _MARK: Final = "replaced-by-rebuild"
@@ -29,11 +29,11 @@ _FORM: Final = 1
 
 
 class SwapError(StoreError):
-    """A swap that was begun can't be finished nor undone: somebody has moved its directories since."""
+    """An interrupted swap can be neither finished nor undone, because its directories have since been moved."""
 
 
 def kept_directories(root: Path, file_system: FileSystem) -> list[Path]:
-    """List where swaps before have put what was there, oldest first."""
+    """List the directories in which earlier swaps kept the old files, oldest first."""
     names = [name for name in file_system.names(root) if _KEPT.fullmatch(name)]
     found = [root / name for name in names if file_system.status(root / name / _MARK) is not None]
     return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
@@ -41,26 +41,26 @@ def kept_directories(root: Path, file_system: FileSystem) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class RebuildSwap:
-    """Moves directories of a store away, and others into their places.
+    """Moves directories of a store away, and new ones into their places.
 
-    Steps: 1. the directory for the old ones is made; 2. the journal is written, with all moves; 3. for each place, what
-    is there is renamed away, then the new directory is renamed into its place; 4. the journal is removed. Each step is
-    on disk before the next. Before step 2 nothing has changed. After it `resume` goes on: what has been moved is told
-    by what is where. A broker must not start meanwhile: whoever swaps holds the store's lock, and after a crash runs
-    `resume` first.
+    Steps: 1. the directory for the old ones is created; 2. the journal is written, with all moves; 3. for each place,
+    the old directory is renamed away, then the new one is renamed into place; 4. the journal is removed. Each step is
+    on disk before the next. Before step 2 nothing has changed. After it `resume` continues: where the directories are
+    shows what has been moved. A broker must not start meanwhile: the caller holds the store's lock, and after a crash
+    calls `resume` first.
 
     Attributes
     ----------
     root : Path
-        The store's.
+        The store's root.
     source : Path
-        Where the new directories are, on the same file system.
+        Directory with the new directories, on the same file system.
     kept : Path
-        Where the old ones go.
+        Directory to which the old ones are moved.
     places : tuple of str
-        Paths below the root and, if there is something new for them, below `source`.
+        Paths below the root and, if there is a replacement, below `source`.
     removed : tuple of str
-        Places that only become empty.
+        Places that are only emptied.
     """
 
     root: Path
@@ -73,7 +73,7 @@ class RebuildSwap:
     def plan(
         cls, root: Path, source: Path, places: Iterable[str], removed: Iterable[str], file_system: FileSystem
     ) -> RebuildSwap:
-        """Choose a name for the directory of the old ones."""
+        """Make a swap, choosing a name for the directory of the old files."""
         taken = [int(name.partition("-")[2]) for name in file_system.names(root) if _KEPT.fullmatch(name)]
         kept = root / f"replaced-{max(taken, default=0) + 1}"
         return cls(root, source, kept, tuple(places), tuple(removed))
@@ -84,9 +84,9 @@ class RebuildSwap:
         Raises
         ------
         OSError
-            As the system says; `resume` goes on from there.
+            If a system call fails; `resume` continues from there.
         SwapError
-            If a new directory is not there.
+            If a new directory is missing.
         """
         file_system.make_directories(self.kept)
         _write(self.kept / _MARK, b"", file_system)
@@ -102,22 +102,22 @@ class RebuildSwap:
 
     @classmethod
     def resume(cls, root: Path, file_system: FileSystem) -> RebuildSwap | None:
-        """Finish a swap that was interrupted; None if there is none.
+        """Finish an interrupted swap and return it; None if there is none.
 
-        Where a new directory is gone before it came to its place, the old one goes back there.
+        If a new directory disappeared before it was moved into place, the old one is moved back.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         SwapError
-            If the journal can't be read, or neither old nor new directories are there.
+            If the journal can't be read, or neither the old nor the new directory of a place exists.
         """
         if file_system.status(root / JOURNAL) is None:
             return None
         swap = cls._read(root, file_system)
         if swap is None:
-            file_system.remove(root / JOURNAL)  # torn while it was written: nothing was moved
+            file_system.remove(root / JOURNAL)  # torn while being written: nothing was moved
             file_system.sync_directory(root)
             return None
         swap.move_all(file_system)
@@ -146,14 +146,14 @@ class RebuildSwap:
         return cls(root, source, root / fields["kept"], places, removed)
 
     def move_all(self, file_system: FileSystem) -> None:
-        """Make the moves of a journal that is there, as many as are left, and remove it.
+        """Make the remaining moves of an existing journal, and remove it.
 
         Raises
         ------
         OSError
-            As the system says.
+            If a system call fails.
         SwapError
-            If there is nothing to have in a place.
+            If there is no directory for a place.
         """
         for place in self.places:
             self._check(place, file_system)
@@ -165,7 +165,7 @@ class RebuildSwap:
         file_system.sync_directory(self.root)
 
     def _check(self, place: str, file_system: FileSystem) -> None:
-        """Make sure that there is something to have in a place: the new directory, or at least the old one."""
+        """Check that there is a directory for a place: the new one, or at least the old one."""
         if all(file_system.status(above / place) is None for above in (self.source, self.root, self.kept)):
             raise SwapError(
                 f"the swap that {self.root / JOURNAL} tells of can't go on: expected {place} below {self.source}, "
@@ -185,7 +185,7 @@ class RebuildSwap:
             file_system.make_directories(target.parent)
             self._rename(source, target, file_system)
         elif is_replaced and file_system.status(target) is None:
-            self._rename(kept, target, file_system)  # the new one is gone: the old one comes back
+            self._rename(kept, target, file_system)  # the new one is gone, so move the old one back
 
     @staticmethod
     def _rename(source: Path, target: Path, file_system: FileSystem) -> None:

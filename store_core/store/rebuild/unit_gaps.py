@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the queue offsets of a log do not go on by one: it was cut in the middle, or holds a segment twice."""
+"""Finding where a log's queue offsets do not increase by one: records are missing, or a segment is duplicated."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class UnitGap(NamedTuple):
     ----------
     physical_offset : int
     queue_offset : int
-        What the record says.
+        The record's queue offset.
     expected : int
-        One more than the record before it in this queue.
+        One more than that of the previous record in this queue.
     """
 
     physical_offset: int
@@ -33,19 +33,19 @@ class UnitGap(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """``"jump"`` forward, ``"duplicate"`` of the one before, or ``"back"``."""
+        """``"jump"`` forward, ``"duplicate"`` of the previous one, or ``"back"``."""
         if self.queue_offset > self.expected:
             return "jump"
         return "duplicate" if self.queue_offset == self.expected - 1 else "back"
 
 
 class UnitGaps:
-    """Looks at the units of one queue in log order.
+    """Finds gaps between the units of one queue, in log order.
 
     Parameters
     ----------
     expected : int, optional
-        The first index that may come; without, any.
+        The expected first index; None for any.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class UnitGaps:
         self.first: list[UnitGap] = []
 
     def expect(self, queue_offset: int) -> None:
-        """Expect this offset next: those before it are known to be missing."""
+        """Expect this offset next; earlier ones are known to be missing."""
         self._expected = queue_offset
 
     def look_at(self, units: UnitRows) -> None:
-        """Look at the next units."""
+        """Examine the next units."""
         offsets = units.queue_offset
         if not len(offsets):
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the topics and the queue that a rebuild was asked for are anywhere in the store."""
+"""Checking that the topics and the queue requested of a rebuild exist in the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["check_wanted"]
 
 _MOST_IDS: Final = 20
-"""Queue ids that an error shows."""
+"""Maximum queue ids shown in an error."""
 
 
 def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_system: FileSystem) -> None:
@@ -29,16 +29,16 @@ def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_s
     Parameters
     ----------
     report : RebuildReport
-        What the log was found to hold.
+        Report on the log's contents.
     store : Path
     rules : RebuildRules
-        What was asked for.
+        Rules with the requested topics and queue id.
     file_system : FileSystem
 
     Raises
     ------
     InvalidOptionError
-        If there is such a topic, or no such queue.
+        If a topic is unknown, or no requested topic has the queue.
     """
     if rules.topics is None and rules.queue_id is None:
         return
@@ -54,7 +54,7 @@ def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_s
 
 
 def _check_queue_id(queues: Collection[tuple[str, int]], where: str, rules: RebuildRules) -> None:
-    """Refuse a queue id that no topic has of those asked for; a topic that has no queue at all has none to mistake."""
+    """Refuse a queue id that none of the requested topics has, unless these have no queues at all."""
     ids = sorted({number for topic, number in queues if rules.topics is None or topic in rules.topics})
     if rules.queue_id is None or rules.queue_id in ids or not ids:
         return
@@ -64,7 +64,7 @@ def _check_queue_id(queues: Collection[tuple[str, int]], where: str, rules: Rebu
 
 
 def _read_part(report: RebuildReport, rules: RebuildRules) -> str:
-    """Say which part of the log was read, if that was not all of it."""
+    """Return which part of the log was read, if not all of it."""
     begin = f" from offset {rules.since_offset} on" if rules.since_offset else ""
     return begin + (
         f" up to offset {report.end_offset}, where it is damaged,"
