@@ -31,7 +31,7 @@ _EXPECTED: Final = {
     errno.EEXIST: "a directory",
     errno.EISDIR: "a file",
     errno.ESPIPE: "a file",
-    errno.ELOOP: "a path that leads somewhere",
+    errno.ELOOP: "a path without a loop of links",
     errno.ENXIO: "a file",
 }
 
@@ -72,7 +72,7 @@ def explained_access(root: Path) -> Iterator[None]:
 
 
 def in_words(error: OSError, path: Path) -> str:
-    """Return what the system says of a path, as the errors of `explained_access` word it where they can.
+    """Return the text of a system error about a path, worded as by `explained_access` if that explains it.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def _explained(root: Path, error: OSError) -> StoreAccessError:
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
     if error.errno in _DENIED:
         return StoreAccessError(
-            f"{path}: expected to be allowed to use it as process of user {os.geteuid()}, found: {error.strerror}. "
+            f"{path}: expected permission to use it as user {os.geteuid()}, found: {error.strerror}. "
             f"Nothing was lost. Change owner or mode of the path, or of a directory above it, or run as its owner"
         )
     found = _first_wrong(path, is_directory=_EXPECTED[error.errno or 0] == "a directory")

@@ -87,7 +87,7 @@ class OverlayNode:
             return below.read(max(stop - offset, 0), offset)
 
     def open_below(self) -> OpenFile | None:
-        """Open the file in the base; None once the file is changed."""
+        """Open the file in the base; None if there is none, or the file was changed."""
         return self._base() if self._base is not None and not self._memories else None
 
     def write(self, data: memoryview, offset: int) -> int:

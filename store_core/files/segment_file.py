@@ -46,7 +46,7 @@ def offset_of(path: Path) -> int:
     offset = int(path.name) if _NAME.fullmatch(path.name) else None
     if offset is None or not -_LAST_OFFSET <= offset <= _LAST_OFFSET:
         raise SegmentLayoutError(
-            f"{path} has no segment's name: expected its start offset in decimal digits, found {path.name!r}. "
+            f"{path} is not named like a segment: expected its start offset in decimal digits, found {path.name!r}. "
             f"RocketMQ refuses to load a store with such a file: move it elsewhere"
         )
     return offset

@@ -225,7 +225,7 @@ def _queue_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
     if names_in(compacted, file_system):
         yield (
             f"{compacted} holds compacted topics (cleanup.policy=COMPACTION), from which a broker answers; it is not "
-            f"read. What is read comes from the log."
+            f"read. Messages are read from the log."
         )
 
 

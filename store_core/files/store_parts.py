@@ -104,8 +104,8 @@ def check_parts(root: Path, file_system: FileSystem) -> None:
         if status is not None and not status.is_directory:
             raise StoreAccessError(
                 f"{root / name}: expected a directory with {_PARTS[name]} of the store at {root}, found a file of "
-                f"{status.size} bytes. Nothing was changed. Move it elsewhere: what queues and index hold is made anew "
-                f"from the log"
+                f"{status.size} bytes. Nothing was changed. Move it elsewhere: queues and index are rebuilt from the "
+                f"log"
             )
 
 

@@ -242,7 +242,7 @@ def _single_file(path: Path) -> Segment:
     except FileNotFoundError as error:
         raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
     if start_offset is None or start_offset + size > _LAST_OFFSET:
-        raise SegmentLayoutError(f"{path} has no segment's name: {_NAME_RULE}.{_name_it_should_have(path, size)}")
+        raise SegmentLayoutError(f"{path} is not named like a segment: {_NAME_RULE}.{_name_it_should_have(path, size)}")
     return Segment(str(path), start_offset, size)
 
 
@@ -273,8 +273,8 @@ def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segmen
         else:
             raise SegmentLayoutError(
                 f"two files claim offset {segment.start_offset}: {kept[-1].path} ({kept[-1].size} bytes) and "
-                f"{segment.path} ({segment.size} bytes); expected one. Give the paths of one log only, and take the "
-                f"wrong copy away; logs of several brokers are read one by one."
+                f"{segment.path} ({segment.size} bytes); expected one. Give the paths of one log only, and move the "
+                f"wrong copy elsewhere; logs of several brokers are read one by one."
             )
     return kept
 

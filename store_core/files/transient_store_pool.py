@@ -57,7 +57,7 @@ class TransientStorePool:
         return buffer
 
     def give_back(self, buffer: memoryview) -> None:
-        """Return a buffer."""
+        """Return a buffer to the pool."""
         with self._lock:
             self._free.appendleft(buffer)
 

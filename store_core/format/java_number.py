@@ -46,7 +46,7 @@ def parse_java_int(text: str, bits: int) -> int:
     value = int(tail) if not any(map(int, head)) else 1 << bits
     value = -value if text[0] == "-" else value
     if wrap(value, bits) != value:
-        raise ValueError(f"no integer of {bits} bits: {text[:40]!r}")
+        raise ValueError(f"not an integer of {bits} bits: {text[:40]!r}")
     return value
 
 

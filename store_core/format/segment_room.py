@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placement of records in a log of segments: which record has room, and what closes a full segment.
+"""Placement of records in a log of segments: which record has room, and what closes a full segment.
 
 A record is in one segment, and after it there is always room for the head of a blank record. `place_records` is the
 definition, for one record after the other; `fill_segments` returns the same places for many records at once.

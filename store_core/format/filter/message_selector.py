@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The selection of messages by tags, or by an SQL92 expression that must be true.
+"""Selection of messages by tags, or by an SQL92 expression that must be true.
 
 It is in `store_core.format`, below the store whose `get_message` takes it: a selector is a function of bytes in memory,
 independent of consumers. The filter of a broker's registered consumers is

@@ -232,7 +232,7 @@ class _Parser:
             return self._membership(operand, token, wanted=wanted)
         if token.kind in _PREDICATES:
             return self._predicate(operand, token, wanted=wanted)
-        raise self._tokens.error(f"expected {', '.join(sorted(_NEGATABLE))} behind NOT", token)
+        raise self._tokens.error(f"expected {', '.join(sorted(_NEGATABLE))} after NOT", token)
 
     def _stop_if(self, value: Value) -> int:
         """Reserve a step that skips the operand to come; return its position."""

@@ -23,7 +23,7 @@ NEVER: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Push a literal on the stack."""
+    """Push a literal onto the stack."""
 
     value: Value
 
@@ -36,7 +36,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Push a property on the stack, null if it is absent."""
+    """Push a property onto the stack, null if it is absent."""
 
     name: str
 
@@ -85,7 +85,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class StopIf:
-    """Skip to `skip` steps further on if the top is exactly this value, so the right operand is not evaluated."""
+    """Advance by `skip` steps if the top is exactly this value, so that the right operand is not evaluated."""
 
     value: Value
     skip: int

@@ -21,7 +21,7 @@ NUMBER: Final = "a number"
 STRING: Final = "a string"
 END: Final = "the end of the text"
 STRING_PREDICATES: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
-"""Keywords since 5.1.3, before that names."""
+"""Keywords since 5.1.3; names before."""
 
 MOST_CHARACTERS: Final = 1 << 20
 """Longer expressions are refused, to bound time and memory. RocketMQ's bound is the size of a request."""

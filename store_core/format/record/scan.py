@@ -49,14 +49,14 @@ _BODY_LENGTH_SIZE: Final = np.dtype(MESSAGE_HEAD.fields[-1].type).itemsize
 class StopReason(Enum):
     """Why a chain of records ends (Java: the result codes of ``DispatchRequest``)."""
 
-    LIMIT = "the position asked for: nothing is known of what follows"
+    LIMIT = "the requested end: what follows was not read"
     END_OF_FILE = "blank record: the log continues in the next file"
     UNWRITTEN = "zeros: nothing has been written here yet"
     TORN = "the record runs past the end of the file"
     BAD_MAGIC = "not a magic code of RocketMQ"
     BAD_SIZE = "a size no record can have"
     SIZE_MISMATCH = "the parts of the record do not add up to its size"
-    WRONG_OFFSET = "the record says that it belongs elsewhere in the log"
+    WRONG_OFFSET = "the record claims another place in the log"
     BAD_CRC = "the body does not match its checksum"
 
     @property

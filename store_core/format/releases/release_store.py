@@ -182,7 +182,7 @@ class StoreFeatures:
         "DefaultMessageStore.getMessage, 5.0.0",
     )
     limits_bytes_of_get: bool = _get(
-        "a get ends before the record that would exceed the bytes asked for", "DefaultMessageStore.isTheBatchFull, 5.x"
+        "a get ends before the record that would exceed the bytes requested", "DefaultMessageStore.isTheBatchFull, 5.x"
     )
     ends_full_get_at_any_unit: bool = _get(
         "a full get ends at any unit; before, it skips those whose file of the log is gone",

@@ -49,7 +49,7 @@ def test_a_file_that_may_not_be_opened_is_named_by_opening_and_by_a_dry_run(root
     for read_only in (False, True):
         disk = FaultyFileSystem()
         disk.fail("open", errno.EACCES, times=99, after=0 if read_only else 1)  # after the lock
-        with pytest.raises(StoreAccessError, match=f"{root}/.*: expected to be allowed to use it .* Permission denied"):
+        with pytest.raises(StoreAccessError, match=f"{root}/.*: expected permission to use it .* Permission denied"):
             DefaultMessageStore.open(root, read_only=read_only, file_system=disk)
 
     disk = FaultyFileSystem()

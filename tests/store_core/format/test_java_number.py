@@ -17,7 +17,7 @@ def test_integers_that_fit_are_read_and_others_refused(value: int, bits: int) ->
     if -(1 << bits - 1) <= value < 1 << bits - 1:
         assert parse_java_int(str(value), bits) == value
     else:
-        with pytest.raises(ValueError, match=f"no integer of {bits} bits"):
+        with pytest.raises(ValueError, match=f"not an integer of {bits} bits"):
             parse_java_int(str(value), bits)
 
 
@@ -38,7 +38,7 @@ def test_forms_that_java_refuses(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1" + "0" * 9000, "-" + "9" * 9000])
 def test_very_long_numbers_are_refused_like_others_that_do_not_fit(text: str) -> None:
-    with pytest.raises(ValueError, match="no integer of 64 bits"):
+    with pytest.raises(ValueError, match="not an integer of 64 bits"):
         parse_java_int(text, LONG_BITS)
 
 

@@ -150,7 +150,7 @@ def test_a_text_beyond_the_bound_is_refused() -> None:
         ("a > 'x'", "expected a name or a number to compare, found 'x', at character 4"),
         ("a BETWEEN 9 AND 1", "expected an upper bound of at least 9, found 1, at character 16"),
         ("a IN (5)", "expected a string, found '5', at character 6"),
-        ("a NOT 5", "expected BETWEEN, CONTAINS, ENDSWITH, IN, STARTSWITH behind NOT, found '5', at character 6"),
+        ("a NOT 5", "expected BETWEEN, CONTAINS, ENDSWITH, IN, STARTSWITH after NOT, found '5', at character 6"),
         ("a IS TRUE", "expected NULL, found TRUE, at character 5"),
         ("a = NULL", "expected IS NULL or another operand, found NULL, at character 4"),
         ("TRUE = 1", "expected a boolean to compare with TRUE, found 1, at character 7"),

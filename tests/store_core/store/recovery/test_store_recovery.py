@@ -229,7 +229,7 @@ def test_refusal_is_told_and_raised(closed: Callable[[Release], MessageStoreConf
     report = DefaultMessageStore.dry_run(tmp_path, config)
 
     assert report.is_refused
-    assert "notes.txt has no segment's name" in str(report).splitlines()[-1]
+    assert "notes.txt is not named like a segment" in str(report).splitlines()[-1]
     assert () == report.changes
     with pytest.raises(SegmentLayoutError, match=r"notes\.txt"):
         DefaultMessageStore.open(tmp_path, config)
