@@ -15,7 +15,7 @@ _FEWEST: Final = 5
 def budget(share: float) -> settings:
     """Return settings with a share of the profile's examples, at least five.
 
-    For a property that is tested in several cases, such as releases, which together get about what others get; and for
-    one whose examples cost much more, or less, than others.
+    For a property that is tested in several cases, such as releases, which together get about the usual budget; and
+    for one whose examples cost much more, or less, than others.
     """
     return settings(max_examples=max(round(settings().max_examples * share), _FEWEST))

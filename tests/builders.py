@@ -25,7 +25,7 @@ BORN_HOST_V6 = 0x10
 STORE_HOST_V6 = 0x20
 FIRST_STORE_TIMESTAMP = 1_700_000_000_000
 
-# Where fields of a record with two IPv4 hosts lie, for tests that break them.
+# Positions of fields in a record with two IPv4 hosts, for tests that break them.
 SIZE_AT = 0
 MAGIC_AT = 4
 CRC_AT = 8
@@ -37,7 +37,7 @@ BODY_AT = 88
 
 
 def pack_properties(properties: Mapping[str, str]) -> bytes:
-    """Write properties as RocketMQ 5.2 does: a separator behind every value."""
+    """Write properties as RocketMQ 5.2 does: with a separator after every value."""
     return "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
 
 
@@ -52,7 +52,7 @@ def blank_record(room: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A message record. `properties`, `topic` and `crc` may be given as they are to be stored, right or wrong."""
+    """A message record. `properties`, `topic` and `crc` are stored as given, right or wrong."""
 
     body: bytes = b""
     topic: str | bytes = "orders"
@@ -73,7 +73,7 @@ class Record:
 
     @property
     def stored_sys_flag(self) -> int:
-        """The sys_flag with the bits that tell the widths of the two hosts."""
+        """The sys_flag with the bits for the widths of the two hosts."""
         born = BORN_HOST_V6 if ":" in self.born_host[0] else 0
         return self.sys_flag | born | (STORE_HOST_V6 if ":" in self.store_host[0] else 0)
 
@@ -87,7 +87,7 @@ class Record:
 
     @property
     def end(self) -> int:
-        """Physical offset of what follows."""
+        """Physical offset after the record."""
         return self.physical_offset + self.size
 
     def encode(self) -> bytes:
@@ -139,9 +139,9 @@ class LogBuilder:
         return self.segment_size - len(self._data) % self.segment_size
 
     def append(self, record: Record | bytes = b"", /, **fields: Any) -> Record:  # noqa: ANN401 -- those of Record
-        """Append a record (or a body): in the next segment if it doesn't fit with a blank record behind it.
+        """Append a record (or a body): in the next segment if it doesn't fit with a blank record after it.
 
-        The physical offset is the log's. The queue offset counts up and the store time moves on by a millisecond a
+        The physical offset is the log's. The queue offset counts up and the store time advances by a millisecond per
         record, unless they are given by name.
         """
         made = replace(record, **fields) if isinstance(record, Record) else Record(record, **fields)
@@ -163,7 +163,7 @@ class LogBuilder:
         return [self.append(body, **fields) for body in bodies]
 
     def append_raw(self, data: bytes) -> int:
-        """Put bytes at the write position as they are; gives their physical offset."""
+        """Append bytes as they are; return their physical offset."""
         position = self.end
         self._data += data
         return position
@@ -173,7 +173,7 @@ class LogBuilder:
         self._data += blank_record(self.room)
 
     def fill(self, segments: int = 1, body: bytes = b"x" * 100, **fields: Any) -> None:  # noqa: ANN401
-        """Append records until so many segments are closed."""
+        """Append records until this number of segments is closed."""
         closed = self.end // self.segment_size + segments
         while self.end // self.segment_size < closed:
             self.append(body, **fields)
@@ -191,7 +191,7 @@ class LogBuilder:
         self.patch(physical_offset, bytes(byte ^ 0xFF for byte in self._data[begin : begin + count]))
 
     def truncate(self, physical_offset: int) -> bytes:
-        """Move the write position back, as recovery does, and give the bytes behind it."""
+        """Move the write position back, as recovery does, and return the bytes after it."""
         begin = physical_offset - self.start_offset
         behind = bytes(self._data[begin:])
         del self._data[begin:]
@@ -206,7 +206,7 @@ class LogBuilder:
         return {f"{start:020d}": piece.ljust(size, b"\0") for start, piece in pieces.items()}
 
     def write(self, root: Path, *, preallocated: int = 0) -> Path:
-        """Write ``root/commitlog/`` with so many segments of zeros behind the data; gives `root`."""
+        """Write ``root/commitlog/``, with `preallocated` segments of zeros after the data; return `root`."""
         directory = root / "commitlog"
         directory.mkdir(parents=True, exist_ok=True)
         files = self.segments()

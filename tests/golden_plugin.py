@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _USED: Final = pytest.StashKey[set[str]]()
 _HANDED_OVER: Final = "golden stores"
 
-# `ci` is the same in every run, and `quick` the beginning of it; `soak` (--hypothesis-profile=soak) looks further, and
-# elsewhere each time.
+# `ci` is the same in every run, and `quick` is its beginning; `soak` (--hypothesis-profile=soak) runs longer, with
+# different examples each time.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
 settings.register_profile("soak", max_examples=3_000, deadline=None, print_blob=True)
@@ -35,7 +35,7 @@ def golden_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def golden(golden_directory: Path, request: pytest.FixtureRequest) -> Callable[[str], UnpackedStore]:
-    """Return a function that unpacks a golden store by name, once a session."""
+    """Return a function that unpacks a golden store by name, once per session."""
     used = request.config.stash.setdefault(_USED, set())
 
     def unpacked(name: str) -> UnpackedStore:
@@ -48,13 +48,13 @@ def golden(golden_directory: Path, request: pytest.FixtureRequest) -> Callable[[
 
 @pytest.fixture(scope="session", params=golden_stores(), ids=lambda store: store.name)
 def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], UnpackedStore]) -> UnpackedStore:
-    """Run the test with every golden store there is."""
+    """Run the test with every golden store."""
     store: GoldenStore = request.param
     return golden(store.name)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Have a process of pytest-xdist hand over which stores it has used."""
+    """Report the stores that a pytest-xdist process used."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         used: set[str] = session.config.stash.get(_USED, set())
@@ -63,7 +63,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 -- a class of pytest-xdist's, which may not be there
-    """Take what such a process hands over; one that died hands over nothing."""
+    """Collect the report of such a process; one that died has none."""
     output = getattr(node, "workeroutput", {})
     node.config.stash.setdefault(_USED, set()).update(output.get(_HANDED_OVER, ()))
 

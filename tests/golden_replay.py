@@ -36,7 +36,7 @@ _STATUS_OF_4X: Final = {
 
 
 class ScriptedClock(FakeClock):
-    """Gives the times it was told first, then stands still."""
+    """Returns the given times first, then stands still."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Put:
 
     @property
     def message(self) -> Message:
-        """What went in: the string as it was, and the map in the order of the string."""
+        """The message that was put: its string as it was, and its map in the order of the string."""
         text = self.line["propertiesString"]
         stored = None if text is None else base64.b64decode(text)
         given: dict[str, str] = self.line["properties"]
@@ -94,7 +94,7 @@ class Put:
 
     @property
     def expected(self) -> tuple[object, ...]:
-        """Status, and if anything was appended the parts of the result."""
+        """Status, and the parts of the result if anything was appended."""
         name = self.line["putStatus"]
         status = _STATUS_OF_4X.get(name) or PutMessageStatus[name]
         parts = ("appendStatus", "wroteOffset", "wroteBytes", "msgId", "storeTimestamp", "logicsOffset", "msgNum")
@@ -114,7 +114,7 @@ def _host(java: str) -> tuple[str, int]:
 
 
 class Replay:
-    """A commit log configured as a golden store was, without services, and with a clock that can be told the time."""
+    """A commit log configured as a golden store's, without services, and with a clock that can be set."""
 
     def __init__(self, store: UnpackedStore, directory: Path) -> None:
         conf = dict(line.split("=", 1) for line in store.path.joinpath("store.conf").read_text().split())
@@ -145,12 +145,12 @@ class Replay:
         }
 
     def put(self, put: Put) -> tuple[object, ...]:
-        """Put what RocketMQ was given, at the time it was given it; give the result as `Put.expected` has it."""
+        """Put a message as RocketMQ got it, at the same time; return the result in the form of `Put.expected`."""
         line = put.line
         self.clock.wall_ms = line.get("storeTimestamp", 0)
         is_batch = line.get("type") == "batch"
         if is_batch and self.config.release == "4.3" and "wroteOffset" in line:
-            # The members keep the time from before the lock.
+            # The members keep the time from before the lock was taken.
             self.clock.script = [line["storeTimestamp"], self._stored_times[line["wroteOffset"]]]
         outcome = self.puts.put_batch(put.message) if is_batch else self.puts.put(put.message)
         assert not hasattr(outcome, "add_done_callback")
@@ -161,9 +161,9 @@ class Replay:
         return {path.name: path.read_bytes() for path in sorted(self.directory.iterdir())}
 
     def expected_segments(self) -> dict[str, bytes]:
-        """Return RocketMQ's files: without one made ahead, and in release 4.3 without what is behind blank records.
+        """Return RocketMQ's files: without one made in advance, and for release 4.3 without what follows blank records.
 
-        4.3.0 fills a file up from a buffer that holds parts of older messages; we leave the zeros that are there.
+        4.3.0 fills a file from a buffer that contains parts of older messages; we leave zeros there.
         """
         files = {path.name: path.read_bytes() for path in self.store.segments}
         used = {name: data for name, data in files.items() if data.strip(b"\0")}

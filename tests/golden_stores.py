@@ -60,7 +60,7 @@ class GoldenStore:
 
     @property
     def release(self) -> str:
-        """The value of option `release` that stands for the store's RocketMQ."""
+        """The value of option `release` for the store's RocketMQ."""
         return ".".join(self.version.split(".")[:2])
 
     @property
@@ -70,7 +70,7 @@ class GoldenStore:
 
 
 def golden_stores() -> tuple[GoldenStore, ...]:
-    """List every golden store that is there, by name."""
+    """Return all golden stores that exist here, by name."""
     archives = [*_BESIDE_REPOSITORY.glob("[0-9]*/*.tar.xz"), *_IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")]
     found = (_golden_store(archive) for archive in archives)
     return tuple(sorted({store.name: store for store in found}.values()))
@@ -81,18 +81,18 @@ def _golden_store(archive: Path) -> GoldenStore:
 
 
 def newer_store(name: str) -> GoldenStore | None:
-    """Find a store of a newer release or of another kind by its name, e.g. ``"5.5.0/cqdouble"``, if it is there."""
+    """Return a store of a newer release or of another kind, e.g. ``"5.5.0/cqdouble"``; None if it is not here."""
     archive = _NEWER / f"{name}.tar.xz"
     return _golden_store(archive) if archive.exists() else None
 
 
 def has_stores_beside() -> bool:
-    """Return whether the larger collection beside the repository is there."""
+    """Return whether there is a larger collection next to the repository."""
     return _BESIDE_REPOSITORY.is_dir()
 
 
 def find_golden_store(name: str) -> GoldenStore:
-    """Find a golden store by its name, e.g. ``"5.3.3/tx"``."""
+    """Return a golden store by its name, e.g. ``"5.3.3/tx"``."""
     return next(store for store in golden_stores() if store.name == name)
 
 
@@ -115,15 +115,15 @@ class UnpackedStore:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the maker says of the store; for torn ones the place of the damage."""
+        """The maker's notes on the store; for torn ones with the position of the damage."""
         answer: dict[str, Any] = json.loads(self.path.joinpath("info.json").read_text())
         return answer
 
     def expected(self, *, decompress: bool = False) -> list[Row]:
-        """Return RocketMQ's read-back, in log order, in the terms of our columns.
+        """Return RocketMQ's read-back, in log order, converted to our columns.
 
-        `tags_code` of delayed messages is taken from other messages with the same tags, because RocketMQ's answer is
-        their deliver time.
+        `tags_code` of delayed messages is taken from other messages with the same tags, because RocketMQ reports their
+        delivery time instead.
         """
         return [dict(row) for row in _expected(self, decompress)]
 
@@ -204,7 +204,7 @@ def _row(line: dict[str, Any], codes: dict[str | None, int], segment_size: int, 
 
 
 def _host(java: str) -> str:
-    """Rewrite Java's text of an address in the form of RFC 5952."""
+    """Convert Java's text of an address to the form of RFC 5952."""
     address, _, port = java.rpartition(":")
     if "." in address:
         return java

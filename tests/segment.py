@@ -20,7 +20,7 @@ __all__ = ["Segment", "assert_same_scan"]
 
 
 class Segment:
-    """The bytes of one segment file; they end with the last record, unless zeros or a blank record are put behind."""
+    """The bytes of one segment file; they end with the last record, unless zeros or a blank record are appended."""
 
     def __init__(self, start_offset: int = 0) -> None:
         self.start_offset = start_offset
@@ -28,7 +28,7 @@ class Segment:
         self.starts: list[int] = []
 
     def append(self, *bodies: bytes, **fields: Any) -> Self:  # noqa: ANN401 -- the fields of Record
-        """Append one record a body."""
+        """Append one record per body."""
         for body in bodies:
             self.starts.append(len(self.data))
             offset = self.start_offset + len(self.data)
@@ -36,7 +36,7 @@ class Segment:
         return self
 
     def append_raw(self, data: bytes) -> Self:
-        """Append bytes that are no record."""
+        """Append bytes that are not a record."""
         self.data += data
         return self
 
@@ -51,7 +51,7 @@ class Segment:
         return self
 
     def scan(self, *, verify_crc: bool = False) -> Scan:
-        """Follow the chain; without checksums, the vectorised walk must agree."""
+        """Follow the chain; without checksums, check that the vectorised walk agrees."""
         data = memoryview(bytes(self.data))
         followed = follow_chain(data, start_offset=self.start_offset, verify_crc=verify_crc)
         if not verify_crc:
@@ -59,7 +59,7 @@ class Segment:
         return followed
 
     def check(self, *, verify_crc: bool = False) -> RecordCheck:
-        """Look at the last record."""
+        """Check the last record."""
         return check_record(memoryview(bytes(self.data)), self.starts[-1], self.start_offset, verify_crc=verify_crc)
 
     def bodies(self, *, verify_crc: bool = False) -> list[bytes]:

@@ -53,7 +53,7 @@ _LZ4, _ZSTD, _ZLIB = 0x100, 0x200, 0x300
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The bytes of a segment, and where its records start as long as nothing is broken."""
+    """The bytes of a segment, and where its records start if nothing is broken."""
 
     data: bytes
     start_offset: int = 0
@@ -110,7 +110,7 @@ _huge: Final = st.sampled_from(
 )
 
 properties: Final = same_names | _regular | _regular.map(lambda stored: stored.removesuffix(b"\x02")) | _odd
-"""Stored bytes of a properties field: regular ones with and without the last separator, and every kind of odd ones."""
+"""Stored bytes of a properties field: regular ones with and without the last separator, and all kinds of odd ones."""
 
 _topics: Final = st.sampled_from(["orders", "T", "", "日本", "%RETRY%g", "t" * 127]) | st.text("abc", max_size=4)
 _long_topics: Final = st.sampled_from(["t" * 128, "t" * 255, "日" * 100, "x" * 32_767])
@@ -131,7 +131,7 @@ def _compress(kind: int, body: bytes) -> bytes:
 
 @st.composite
 def _packed_bodies(draw: st.DrawFn) -> tuple[bytes, int]:
-    """Draw a compressed body with its sys_flag: mostly sound, else cut short, garbled or of no legal type."""
+    """Draw a compressed body with its sys_flag: mostly sound, else truncated, garbled or of an invalid type."""
     kind = draw(st.sampled_from([0, _LZ4, _ZSTD, _ZLIB]))
     body = _compress(kind, draw(_bodies))
     broken = draw(st.sampled_from(["", "", "", "cut", "garbled", "type", "empty", "longer"]))
@@ -158,7 +158,7 @@ _MS_MASK: Final = (1 << 53) - 1
 
 
 def _numbers(stored: bytes) -> dict[str, Any]:
-    """Read the integers of a head from any bytes; times stay where Arrow can hold them as microseconds."""
+    """Read the integers of a head from any bytes; times stay in the range of Arrow's microseconds."""
     queue_id, queue_offset, flag, born, store, times, prepared = _NUMBERS.unpack(stored)
     return {
         "queue_id": queue_id,
@@ -218,7 +218,7 @@ def _record(
 
 
 def _place(parts: list[Record | Callable[[int], Record]], start_offset: int, tail: bytes) -> Log:
-    """Write records one behind the other, each with the physical offset of its place."""
+    """Write consecutive records, each with its own physical offset."""
     data = bytearray()
     starts: list[int] = []
     for part in parts:
@@ -247,15 +247,15 @@ _tails: Final = st.sampled_from(
 
 @st.composite
 def logs(draw: st.DrawFn, *, faults: bool = True, max_size: int = 12) -> Log:
-    """Draw the log of up to `max_size` records of every kind."""
+    """Draw a log of up to `max_size` records of every kind."""
     parts: list[Record | Callable[[int], Record]] = list(draw(st.lists(records(faults=faults), max_size=max_size)))
     return _place(parts, draw(start_offsets), draw(_tails))
 
 
 def _hostile(count: int, filler: int, last_reaches: int) -> Callable[[int], Record]:
-    """Make a record whose body holds `count` records that claim the very positions they have.
+    """Make a record whose body contains `count` records with correct physical offsets.
 
-    `last_reaches` changes the size of the last one: 0 lets a reader who believes it arrive at the next true record.
+    `last_reaches` changes the size of the last one: with 0 a reader that follows it reaches the next true record.
     """
 
     def record_at(position: int) -> Record:
@@ -275,7 +275,7 @@ _LAST_REACHES: Final = (0, 0, 0, 1, -7, 100, 300, 1 << 30)
 
 
 def _part(kind: int) -> Record | Callable[[int], Record]:
-    """Make a record whose form depends on a number of one byte, cheaply."""
+    """Make a record cheaply, in a form that depends on a one-byte number."""
     if kind >= 0xD0:
         return _hostile(kind % 6 * 3, kind % 5 * 7, _LAST_REACHES[kind % len(_LAST_REACHES)])
     return Record(
@@ -289,7 +289,7 @@ def _part(kind: int) -> Record | Callable[[int], Record]:
 
 @st.composite
 def layouts(draw: st.DrawFn) -> Log:
-    """Draw a log for those who look only where records lie: up to 80 small ones, among them bodies full of records."""
+    """Draw a log to test only where records are: up to 80 small ones, some with bodies full of records."""
     count = draw(st.integers(0, 80))
     kinds = draw(st.binary(min_size=count, max_size=count))
     return _place([_part(kind) for kind in kinds], draw(start_offsets), draw(_tails))

@@ -35,7 +35,7 @@ _ENCODED: Final = ("topic", "body", "queue_id", "born_timestamp", "properties")
 
 
 def bench_checksums(store: Path, body_size: int, runs: int) -> list[dict[str, object]]:
-    """Time what has checksums with zlib, with what the project takes, and without; ratios are to zlib's time."""
+    """Time reads with zlib's checksums, with those that the project uses, and without; ratios are to zlib's time."""
     batch = next(iter(read_messages(store, columns=_ENCODED, verify_crc=False))).slice(0, _BATCH_ROWS)
     alone = _checksums(store, body_size)
     print(f"  {_BATCHES} times {len(batch):,} records encoded; the whole segment read")

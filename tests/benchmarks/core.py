@@ -27,7 +27,7 @@ _PROPERTY_COLUMNS: Final = frozenset({"tags", "keys", "properties"})
 _WITHOUT_PROPERTIES: Final = tuple(name for name in DEFAULT_COLUMNS if name not in _PROPERTY_COLUMNS)
 _LOOP_RECORDS: Final = 200_000
 _COPY: Final = "copy (into memory that is there)"
-"""The harder measure: ``raw.copy()`` also has to get its memory."""
+"""The stricter base: ``raw.copy()`` also has to allocate its memory."""
 
 
 def bench_core(store: Path, runs: int, targets: dict[str, float]) -> list[dict[str, object]]:
@@ -64,7 +64,7 @@ def _ours(raw: npt.NDArray[np.uint8], store: Path) -> dict[str, Callable[[], obj
 
 
 def _against_loop(raw: npt.NDArray[np.uint8], store: Path, runs: int) -> dict[str, object]:
-    """Time a plain Python loop over the first records, and ours for all of them, a record each."""
+    """Time a plain Python loop over the first records, and our code for all of them, both per record."""
     total = chain(raw).starts.size
     count = min(_LOOP_RECORDS, total)
     data = raw.data
@@ -86,7 +86,7 @@ _LOOP_HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
 
 
 def _loop(data: memoryview, count: int) -> list[tuple[object, ...]]:
-    """Parse records as a script would: one after the other, with struct and split."""
+    """Parse records as a script would: one by one, with struct and split."""
     rows: list[tuple[object, ...]] = []
     position = 0
     for _ in range(count):

@@ -34,9 +34,9 @@ class Timing:
 def measure(
     functions: Mapping[str, Callable[[], object]], runs: int, clock: Callable[[], float] = time.process_time
 ) -> dict[str, Timing]:
-    """Run all functions once to warm them up, then `runs` times, each round one after the other.
+    """Run all functions once to warm them up, then `runs` times, in rounds.
 
-    The clock is user and system time of this process if nothing else is said, which counts no waiting for a processor.
+    The default clock is user and system time of this process, which does not count waiting for a CPU.
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for number in range(runs + 1):
@@ -49,7 +49,7 @@ def measure(
 
 
 def report(timing: Timing, base: Timing, target: float | None = None) -> dict[str, object]:
-    """Print a line: least and median seconds, the ratio of the least, the median of the rounds' ratios."""
+    """Print a line: least and median seconds, ratio of the least, and median of the rounds' ratios."""
     ratio = timing.least / base.least
     median = statistics.median(mine / its for mine, its in zip(timing.seconds, base.seconds, strict=True))
     wanted = "" if target is None else f"{'reached' if ratio <= target else 'MISSED'} (<= {target})"

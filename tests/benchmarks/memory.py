@@ -16,7 +16,7 @@ _KIBIBYTES: Final = 1024
 
 
 def bench_memory(store: Path) -> dict[str, object]:
-    """Read all default columns of a store in a process of its own, and tell its peak of anonymous memory."""
+    """Read all default columns of a store in a separate process, and return its peak of anonymous memory."""
     command = [sys.executable, __file__, str(store)]
     root = Path(__file__).resolve().parents[2]
     before, peak = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root).stdout.split()  # noqa: S603

@@ -36,11 +36,11 @@ _BATCH: Final = 50_000
 _STEP_MS: Final = 1000
 _QUESTIONS: Final = 1000
 _TARGETS: Final = {"get_message of 32": 300.0, "offset by time": 1000.0}
-"""Microseconds a question."""
+"""Microseconds per question."""
 
 
 def bench_reading(folder: Path, runs: int) -> list[dict[str, object]]:
-    """Time questions; each row has microseconds a question, ours and RocketMQ's."""
+    """Time questions; each row has our and RocketMQ's microseconds per question."""
     path = folder / "queue-10m"
     if not path.exists():
         _write(path)
@@ -61,7 +61,7 @@ def _question(kind: str, **fields: object) -> Answer:
 
 
 def _write(path: Path) -> None:
-    """Write the store, 50,000 messages a second; it appears complete or not at all."""
+    """Write the store, with 50,000 messages per second; it appears complete or not at all."""
     made = path.with_name(f"{path.name}.part")
     shutil.rmtree(made, ignore_errors=True)
     clock = ScriptedClock()
@@ -99,7 +99,7 @@ def _microseconds(work: Callable[[Answer], Any], questions: list[Answer]) -> flo
 
 
 def _theirs(path: Path, asked: dict[str, list[Answer]], runs: int) -> dict[str, list[float]]:
-    """Ask RocketMQ; nothing if it can't be had."""
+    """Ask RocketMQ; return nothing if it is not available."""
     if missing := missing_tools():
         print(f"  RocketMQ is not asked: {', '.join(missing)} not on the PATH")
         return {}

@@ -51,7 +51,7 @@ _GIBIBYTE: Final = 1 << 30
 _LOG_GIB: Final = 1.5
 _GROWING: Final = (0.5, 1.0, 2.0, 4.0)
 _WANTED: Final = {"queues": (False, 8.0), "queues and index": (True, 4.0)}
-"""Whether there is an index, and how many times as fast as RocketMQ's queues and index is wanted."""
+"""Whether the index is rebuilt, and the target: how many times as fast as RocketMQ's queues and index."""
 
 _BODY: Final = 200
 _MOST_MEMORY: Final = 600
@@ -84,7 +84,7 @@ def _session() -> Iterator[SparkSession]:
 
 
 def _ratio(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, object]]:
-    """Take turns with RocketMQ, whose single pass makes queues and index."""
+    """Rebuild in turn with RocketMQ, whose single pass makes queues and index."""
     log = make_log(folder, int(_LOG_GIB * _GIBIBYTE), _GIBIBYTE, _BODY)
     theirs: list[float] = []
     ours: dict[str, list[float]] = {name: [] for name in _WANTED}
@@ -110,7 +110,7 @@ def _ratio(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, objec
 
 
 def _linked(log: Path, root: Path) -> Path:
-    """Make a store of the same files: nothing else in it is shared with other measurements."""
+    """Make a store with the same log files, which shares nothing else with other measurements."""
     directory = root / "commitlog"
     directory.mkdir()
     for segment in (log / "commitlog").iterdir():
@@ -119,7 +119,7 @@ def _linked(log: Path, root: Path) -> Path:
 
 
 def _growth(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, object]]:
-    """Rebuild queues and index of logs that double."""
+    """Rebuild queues and index of logs of doubling size."""
     known = {path.name for path in folder.iterdir()}
     logs = {gib: make_log(folder, int(gib * _GIBIBYTE), _GIBIBYTE, _BODY) for gib in _GROWING}
     seconds: dict[float, list[float]] = {gib: [] for gib in logs}
@@ -139,7 +139,7 @@ def _growth(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, obje
 
 
 def _rebuild(spark: SparkSession, store: Path, *, has_index: bool) -> tuple[float, int]:
-    """Rebuild once, into a directory beside; give seconds and records."""
+    """Rebuild once, into a separate directory; return seconds and records."""
     rules = RebuildRules(MessageStoreConfig().queue_rules(), has_index=has_index)
     with tempfile.TemporaryDirectory(dir=store.parent) as target:
         begin = time.perf_counter()
@@ -174,7 +174,7 @@ def _anonymous() -> int:
 
 
 def _measure_memory(log: Path) -> None:
-    """Read a whole segment as one task does, dropping what it gives."""
+    """Read a whole segment as one task does, and drop the result."""
     from store_core.files.store_path import list_segments  # noqa: PLC0415 -- measured from here on
     from store_core.store.rebuild.job import RebuildJob  # noqa: PLC0415
     from store_core.store.rebuild.segment_part import SegmentPart  # noqa: PLC0415

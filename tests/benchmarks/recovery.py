@@ -50,12 +50,12 @@ _WANTED: Final = {
     "queues, bodies checked": (5.0, False, True),
     "queues and index, bodies checked": (3.0, True, True),
 }
-"""How many times as fast as RocketMQ is wanted, and whether there is an index, and bodies are checked."""
+"""The target, as times RocketMQ's speed, and whether there is an index, and bodies are checked."""
 
 
 @dataclass
 class Rounds:
-    """Seconds by the clock and of the processor, of each round."""
+    """Wall-clock and CPU seconds of each round."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Rounds:
         self.cpu_seconds.append(cpu_seconds)
 
     def report(self, base: Rounds | None = None, wanted: float | None = None) -> None:
-        """Print least and median, and how many times as fast as `base` that is."""
+        """Print least and median, and the speed as a multiple of `base`'s."""
         line = f"  {self.name:<44}"
         for label, mine, its in (
             ("s", self.seconds, base and base.seconds),
@@ -81,7 +81,7 @@ class Rounds:
 
 
 def lose_queues(store: Path) -> None:
-    """Leave nothing but the log, and that the store was not closed."""
+    """Remove everything but the log, and mark the store as not closed."""
     for name in _MADE:
         path = store / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ def lose_queues(store: Path) -> None:
 
 
 def recover_here(store: Path, release: Release, *, index: bool, bodies: bool = True) -> RecoveryReport:
-    """Do what opening a store does before services start."""
+    """Do the steps of opening a store before services start."""
     config = MessageStoreConfig(release=release, message_index_enable=index, check_crc_on_recover=bodies)
     disk, clock = OsFileSystem(), SystemClock()
     checkpoint = StoreCheckpoint(store, disk, release)

@@ -30,7 +30,7 @@ _PARTS: Final = ("core", "spark", "memory", "rebuild", "reading", "sink", "check
 _OF_SEGMENTS: Final = frozenset({"core", "spark", "memory", "checksums"})
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
-"""The targets are for segments of this size: small ones fit into a cache, and the copy is no measure any more."""
+"""The targets are for segments of this size: small ones fit into a cache, and the copy is then too fast."""
 
 _SMALL_BODY: Final = 200
 _LARGE_BODY: Final = 1024
@@ -51,7 +51,7 @@ _TARGETS: Final = {
 
 
 def main() -> int:
-    """Run the parts that are asked for."""
+    """Run the requested parts."""
     options = _arguments()
     options.folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, object] = {"machine": platform.processor() or platform.machine(), "megabytes": options.megabytes}

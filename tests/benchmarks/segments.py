@@ -37,8 +37,8 @@ _FIRST_TIME: Final = 1_700_000_000_000
 def make_store(folder: Path, size: int, body_size: int) -> Path:
     """Write a store of one segment of `size` bytes, full of records with bodies of `body_size`, unless it is there.
 
-    A record has the properties KEYS, UNIQ_KEY and TAGS: 372 bytes in all for a body of 200, as a broker's have that
-    writes short keys. Sixteen producers send to eight topics of eight queues.
+    A record has the properties KEYS, UNIQ_KEY and TAGS: 372 bytes in total for a body of 200, as from a broker with
+    short keys. Sixteen producers send to eight topics of eight queues.
     """
     store = folder / f"bench-{size}-{body_size}"
     segment = store / "commitlog" / f"{0:020d}"
@@ -51,7 +51,7 @@ def make_store(folder: Path, size: int, body_size: int) -> Path:
 
 
 def make_log(folder: Path, size: int, segment_size: int, body_size: int) -> Path:
-    """Write a store with `size` bytes of records in segments of `segment_size`, the last one not full; if need be.
+    """Write a store with `size` bytes of records in segments of `segment_size`, the last not full, unless it is there.
 
     Records are those of `make_store`.
     """
@@ -68,7 +68,7 @@ def make_log(folder: Path, size: int, segment_size: int, body_size: int) -> Path
 
 
 def _part_of_log(start: int, used: int, segment_size: int, body_size: int, number: int) -> tuple[bytearray, int]:
-    """Make the segment that begins at `start`; give it, and the number of the next record."""
+    """Return the segment that begins at `start`, and the number of the next record."""
     random = np.random.default_rng(body_size)
     bodies = [random.integers(0, 256, body_size, np.uint8).tobytes() for _ in range(_BODIES)]
     data, position = bytearray(segment_size), 0

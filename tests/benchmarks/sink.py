@@ -35,11 +35,11 @@ _QUEUES: Final = 8
 _BODY: Final = bytes(range(65, 91)) * 8
 _CHUNK: Final = 1 << 17
 _FEWER: Final = 1_000_000
-"""Messages that RocketMQ puts at most: its rate does not depend on how many there are, and its heap is small."""
+"""Most messages that RocketMQ puts: its rate does not depend on their number, and its heap is small."""
 
 _WARM_UP: Final = 500_000
 _DIFFERENT: Final = 1 << 16
-"""Messages of RocketMQ's that differ; then they come again."""
+"""How many different messages RocketMQ gets; then they repeat."""
 
 _WANTED: Final = 3.0
 _CONF: Final = Path(__file__).parents[2] / "spark-conf"
@@ -59,7 +59,7 @@ def main() -> None:
 
 @dataclass
 class _Round:
-    """What one round found; messages a second."""
+    """The result of one round, in messages per second."""
 
     kind: str
     theirs: float
@@ -74,7 +74,7 @@ class _Round:
 def bench_sink(
     count: int = 5_000_000, runs: int = 2, release: str = "5.3", conf: Path = _CONF / "small-messages.conf"
 ) -> list[dict[str, object]]:
-    """Measure both in turns, round by round; print and give rates, ratios and load."""
+    """Measure both in turn, round by round; print and return rates, ratios and load."""
     folder = Path(tempfile.mkdtemp())
     spark = _session(conf)
     rounds: list[_Round] = []

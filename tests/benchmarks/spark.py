@@ -26,7 +26,7 @@ _COUNT_TARGET: Final = 1.5
 
 
 def bench_spark(store: Path, folder: Path, runs: int) -> list[dict[str, object]]:
-    """Time full reads into nothing, and a count by topic, with two task slots."""
+    """Time full reads into a ``noop`` sink, and a count by topic, with two task slots."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = _session()
     try:
@@ -78,7 +78,7 @@ def _bench(spark: SparkSession, store: Path, folder: Path, runs: int) -> list[di
 
 
 def _report(functions: Mapping[str, Callable[[], object]], runs: int, target: float) -> list[dict[str, object]]:
-    """Compare all with the first; the target is for the second. Spark is many processes, so the clock is the wall's."""
+    """Compare all with the first; the target is for the second. Wall-clock time, because Spark is many processes."""
     base, ours, *others = measure(functions, runs, time.perf_counter).values()
     return [report(base, base), report(ours, base, target), *(report(other, base) for other in others)]
 

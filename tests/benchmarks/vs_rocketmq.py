@@ -58,17 +58,17 @@ _BATCH_ROWS: Final = 32_768
 _CHUNK: Final = 4 * _BATCH_ROWS
 _SYNC_COUNT: Final = 1000
 _SCALAR_SHARE: Final = 20
-"""Our single puts are measured with this much fewer messages: their rate does not depend on how many there are."""
+"""Our single puts are measured with fewer messages, by this factor: their rate does not depend on the number."""
 
 
 @dataclass
 class Rate:
-    """Records a second of several rounds, and the processor's time for them."""
+    """Records per second of several rounds, and their CPU time."""
 
     name: str
     rounds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    """Nanoseconds a record, of the whole process; of RocketMQ's the putting thread's."""
+    """Nanoseconds per record, of the whole process; for RocketMQ, of the putting thread."""
 
     def add(self, count: int, seconds: float, cpu_seconds: float | None = None) -> None:
         self.rounds.append(count / seconds)
@@ -76,7 +76,7 @@ class Rate:
             self.cpu.append(cpu_seconds / count * 1e9)
 
     def report(self, base: Rate | None = None, target: float | None = None) -> None:
-        """Print a line: best and median, processor's time, and how many times the base's rate that is."""
+        """Print a line: best and median, CPU time, and the rate as a multiple of the base's."""
         best, median = max(self.rounds), statistics.median(self.rounds)
         cpu = f"{statistics.median(self.cpu):8,.0f} ns" if self.cpu else " " * 11
         ratio = "" if base is None else self._ratio(base, target)
@@ -111,7 +111,7 @@ def _arguments() -> argparse.Namespace:
 
 
 class Comparison:
-    """The rounds beside one release."""
+    """The rounds against one release."""
 
     def __init__(self, release: str, folder: Path, count: int) -> None:
         self.release = release
@@ -131,7 +131,7 @@ class Comparison:
         self.bulk_synced = Rate(f"append_batch of {_BATCH_ROWS:,}, sync flush")
 
     def measure(self, judge: Judge) -> None:
-        """Do one round."""
+        """Run one round."""
         strings, maps, count = _table(as_strings=True), _table(), self.count
         answer = self._theirs(judge, count)
         self.theirs.add(count, answer["seconds"], answer["cpuSeconds"])
@@ -188,7 +188,7 @@ def _message(number: int) -> Put:
 
 
 def _table(*, as_strings: bool = False) -> pa.RecordBatch:
-    """Make the messages of one batch of ours; keys differ from row to row."""
+    """Make the messages of one of our batches; keys differ from row to row."""
     puts = [_message(number) for number in range(_BATCH_ROWS)]
     strings = ["".join(f"{name}\x01{value}\x02" for name, value in put.properties) for put in puts]
     maps = pa.array([put.properties for put in puts], pa.map_(pa.string(), pa.string()))
@@ -204,12 +204,12 @@ def _table(*, as_strings: bool = False) -> pa.RecordBatch:
 
 Log: TypeAlias = "CommitLog | DefaultMessageStore"
 Work: TypeAlias = "Callable[[Log, int], Callable[[], int]]"
-"""Makes ready to put at least so many messages; what that gives puts them, and says how many they were."""
+"""Prepares at least so many messages, and returns a function that puts them and returns their number."""
 
 
 @dataclass(frozen=True)
 class _Ours:
-    """Fresh stores of ours."""
+    """Our side, with fresh stores."""
 
     path: Path
     release: str

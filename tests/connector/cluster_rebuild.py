@@ -31,7 +31,7 @@ RULES = RebuildRules(QueueRules(consume_queue_file_size=800, max_hash_slot_num=1
 
 
 def kill_executor() -> None:
-    """Kill the JVM that this worker's daemon belongs to, with everything it has of a shuffle."""
+    """Kill the JVM that this worker's daemon belongs to, with its part of the shuffle."""
     daemon = os.getppid()
     stat = Path(f"/proc/{daemon}/stat").read_text(encoding="utf-8")
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
@@ -39,13 +39,13 @@ def kill_executor() -> None:
 
 @dataclass(frozen=True)
 class FailingJob(RebuildJob):
-    """A job whose tasks write, and then fail or have their executor killed, each the first time."""
+    """A job whose tasks write, and then, at the first attempt, fail or kill their executor."""
 
     scratch: str = ""
     accidents: tuple[str, ...] = ()
 
     def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[Finding]:
-        """Write all, and let it have been in vain."""
+        """Write everything, then fail."""
         made = list(super().gather(runs))
         for accident in self.accidents:
             if self._is_first(accident):
@@ -63,7 +63,7 @@ class FailingJob(RebuildJob):
 
 
 class FailingEngine(SparkEngine):
-    """Runs jobs whose tasks have accidents."""
+    """Runs jobs whose tasks fail."""
 
     scratch = ""
     accidents: tuple[str, ...] = ()

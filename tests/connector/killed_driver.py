@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def say(word: str) -> None:
-    """Report the test where we are."""
+    """Report progress to the test."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 
 
 def messages(frame: DataFrame) -> DataFrame:
-    """Make messages of lines of text; they take many small segments."""
+    """Make messages from lines of text; they fill many small segments."""
     return frame.selectExpr("concat('topic', length(value) % 3) AS topic", "rpad(value, 300, '.') AS body")
 
 

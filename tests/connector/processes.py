@@ -29,7 +29,7 @@ def descendants(process: int) -> list[int]:
 
 
 def kill(processes: list[int]) -> None:
-    """Kill processes, those that are gone already included."""
+    """Kill processes; some may have ended already."""
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)

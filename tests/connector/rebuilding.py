@@ -35,14 +35,14 @@ Result = TypeVar("Result")
 
 @dataclass
 class LocalRunner:
-    """Runs parts in this process, one after the other: in random order, and groups as often as it is told.
+    """Runs parts in this process, one by one: in random order, and each group `attempts` times.
 
     Attributes
     ----------
     random : random.Random, optional
     attempts : int
     is_one_machine : bool
-        Whether runs go through files.
+        Whether runs are passed in files.
     slots : int
     """
 

@@ -28,11 +28,11 @@ SMALL = {"mappedFileSizeCommitLog": "16k", "mappedFileSizeConsumeQueue": "2000",
 
 
 ALL_BUT_ONE = re.compile(r"\b3(/| of )4 tasks")
-"""As tqdm says it, and as it is said without tqdm."""
+"""The text with tqdm, and without."""
 
 
 class Questions:
-    """Each method is one; its result is the answer."""
+    """Each method is a question; its result is the answer."""
 
     def __init__(self, spark: SparkSession, store: str, directory: Path) -> None:
         self.spark = spark
@@ -60,7 +60,7 @@ class Questions:
         return [row[0] for row in self._read(columns="physical_offset", **options).collect()]
 
     def local_times(self) -> int:
-        """Count the rows from the store time of the sixth on, as the session shows that."""
+        """Count the rows from the sixth row's store time on, as the session shows that time."""
         zone = self.spark.conf.get("spark.sql.session.timeZone")
         self.spark.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
         times = self._read(columns="store_timestamp").selectExpr("cast(store_timestamp AS string)").collect()
@@ -115,7 +115,7 @@ class Questions:
         return self._command(lambda: append([target, "--from-store", self.store, *options]))
 
     def progress(self) -> list[Any]:
-        """Hold the last of four tasks back until the others are seen to be done."""
+        """Hold back the last of four tasks until the others are shown as done."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- Spark's own custom
 
         from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
@@ -168,7 +168,7 @@ class Terminal(io.StringIO):
 
 
 def error_of(action: Callable[[], object]) -> str:
-    """Run an action that fails, and give the error's text."""
+    """Run an action that fails, and return the error's text."""
     try:
         action()
     except Exception as error:  # noqa: BLE001 -- whatever class Spark makes of it
@@ -177,7 +177,7 @@ def error_of(action: Callable[[], object]) -> str:
 
 
 def main() -> None:
-    """Start a session, and answer."""
+    """Start a session, and print the answers."""
     warnings.simplefilter("error")
     from pyspark import __version__  # noqa: PLC0415 -- its warnings count, too
     from pyspark.sql import SparkSession  # noqa: PLC0415

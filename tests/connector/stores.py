@@ -32,7 +32,7 @@ class WrittenStore:
 
 
 class Reader:
-    """``spark.read.format("commitlog")`` in fewer words, and no option left over from one read to the next."""
+    """A short form of ``spark.read.format("commitlog")``; no option is kept from one read to the next."""
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
@@ -45,7 +45,7 @@ class Reader:
         return reader.load(path if isinstance(path, list) else str(path))
 
     def offsets(self, path: Path | str | list[str], **options: str) -> list[int]:
-        """Return the physical offsets of the rows, in the order in which they come."""
+        """Return the physical offsets of the rows, in the order of the result."""
         rows = self(path, columns="physical_offset", **options).collect()
         return [row.physical_offset for row in rows]
 

@@ -65,7 +65,7 @@ class Writer:
 
 
 def append_rows(root: Path, batches: Iterable[pa.RecordBatch], **options: str) -> RowEncoder:
-    """Do what ``df.write`` does with one partition, without Spark; gives what encoded the rows."""
+    """Do what ``df.write`` does with one partition, without Spark; return the encoder."""
     parsed, file_system, job = WriteOptions.from_spark({"path": str(root)} | options), OsFileSystem(), f"job-{'0' * 32}"
     encoder = RowEncoder(parsed, 0, 1_700_000_000_000)
     directory = SinkDirectory(root, file_system).claim(job, "", "1")
@@ -79,13 +79,13 @@ def append_rows(root: Path, batches: Iterable[pa.RecordBatch], **options: str) -
 
 
 def rows_of(root: Path, *columns: str) -> list[dict[str, Any]]:
-    """Read a store in the log's order, without Spark; columns of one alone still are rows."""
+    """Read a store in the log's order, without Spark."""
     rows: list[dict[str, Any]] = read_messages(root, columns=list(columns)).read_all().to_pylist()
     return rows
 
 
 def consumed(root: Path) -> int:
-    """Open a store as a broker does, and count the messages that its queues give out; all must be what the log says."""
+    """Open a store as a broker does, and count the messages in its queues; all must match the log."""
     rows = rows_of(root, "topic", "queue_id", "queue_offset", "body")
     with DefaultMessageStore.open(root, SMALL_CONFIG) as store:
         for row in rows:
@@ -96,7 +96,7 @@ def consumed(root: Path) -> int:
 
 
 def error_of(action: Any) -> str:  # noqa: ANN401 -- any action of Spark's
-    """Run an action that fails, and give the error's text up to Java's stack."""
+    """Run an action that fails, and return the error's text up to Java's stack trace."""
     try:
         action()
     except Exception as error:  # noqa: BLE001 -- whatever class Spark makes of it

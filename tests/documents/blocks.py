@@ -50,7 +50,7 @@ def documents() -> list[str]:
 
 
 def blocks_of(document: str, text: str) -> list[Block]:
-    """Find the blocks, in order; directives that hold Markdown are looked into."""
+    """Find the blocks, in order, including those in directives that contain Markdown."""
     blocks: list[Block] = []
     around: list[str] = []  # fences of the directives around this line
     lines = iter(enumerate(text.splitlines(), start=1))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXCEPTIONS", "commands_of", "exception_for", "run_command"]
 
-# Command lines that are not run as they stand: how they begin, how they are checked, and why.
+# Command lines that are not run as written: how they begin, how they are checked, and why.
 EXCEPTIONS: Final = (
     ("make venv", "target", "changes the environment that the tests run in"),
     ("make demo", "demo", "the program behind it is run, without the step that brings the environment up to date"),
@@ -51,7 +51,7 @@ _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "rebuild_index.py": rebuild_index,
 }
 _SYSTEM: Final = ("tar", "cp", "rm", "ls", "mkdir", "du", "cat", "python")
-"""Programs that are run as they stand, in the test's directory and nowhere else."""
+"""Programs that are run as written, only in the test's directory."""
 
 _EXIT_CODE: Final = re.compile(r"# exit code (\d)")
 _COMMENT: Final = re.compile(r"(^|\s)#.*$")
@@ -62,13 +62,13 @@ _SECONDS: Final = 240
 
 
 def commands_of(text: str) -> list[str]:
-    """Split a block into command lines: what a backslash ends goes on, comments alone are none."""
+    """Split a block into command lines: a backslash continues a line, and comment lines are left out."""
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
 def exception_for(command: str) -> tuple[str, str, str] | None:
-    """Find the exception that a command line falls under."""
+    """Return the exception that applies to a command line."""
     return next((entry for entry in EXCEPTIONS if command == entry[0] or command.startswith(f"{entry[0]} ")), None)
 
 
@@ -78,7 +78,7 @@ def run_command(command: str, world: World) -> None:
     Raises
     ------
     AssertionError
-        If it does not end as the document says, which is with exit code 0 unless a comment tells another.
+        If it does not end as the document says: with exit code 0 unless a comment names another.
     """
     exception = exception_for(command)
     if exception is not None:
@@ -115,7 +115,7 @@ def _run_job(name: str, arguments: Sequence[str]) -> int:
 
 
 def _in_repository(word: str) -> str:
-    """Take names of the repository's files for those; a reader stands in its root."""
+    """Resolve names of files in the repository; readers run commands in its root."""
     return str(ROOT / word) if not word.startswith(("-", "/", ".")) and ROOT.joinpath(word).exists() else word
 
 
@@ -133,14 +133,14 @@ def _run_process(words: list[str], directory: Path) -> subprocess.CompletedProce
 
 
 def _check_target(command: str, _world: World) -> None:
-    """See that `make -n` finds all targets."""
+    """Check that `make -n` finds all targets."""
     words = [word for word in _words(command)[1:] if not word.startswith(("STORE=", "BENCH_ARGS="))]
     done = _run_process(["make", "-n", "-C", str(ROOT), *words], ROOT)
     assert 0 == done.returncode, done.stderr
 
 
 def _check_demo(command: str, world: World) -> None:
-    """Have the program that `make demo` starts show the store."""
+    """Show the store with the program that `make demo` starts."""
     _check_target(command, world)
     words = _words(world.inside(command))[2:]
     stores = tuple(word.removeprefix("STORE=") for word in words)
@@ -157,7 +157,7 @@ def _demo(store: str) -> str:
 
 
 def _check_submit(command: str, world: World) -> None:
-    """See that Spark knows the options, and run the job in the tests' session."""
+    """Check that Spark knows the options, and run the job in the tests' session."""
     words = _words(world.inside(command))
     words = words[words.index("spark-submit") + 1 :]
     taking = _submit_options()
@@ -184,7 +184,7 @@ def _submit_options() -> dict[str, bool]:
 
 
 def _check_install(command: str, _world: World) -> None:
-    """See that what is installed from here are this directory and extras that there are."""
+    """Check that installs from this repository name its directory and existing extras."""
     for word in (word for word in _words(command)[2:] if word.startswith(".")):
         path, _, extras = word.rstrip("]").partition("[")
         assert path == ".", word
@@ -206,7 +206,7 @@ def _pyproject() -> dict[str, Any]:
 
 
 def _check_nothing(_command: str, _world: World) -> None:
-    """Do nothing: nothing can be said of it here."""
+    """Do nothing: this can't be checked here."""
 
 
 _CHECKS: Final = {

@@ -19,7 +19,7 @@ _MARKUP: Final = re.compile(r"[*_`]|\[([^\]]*)\]\([^)]*\)")
 
 
 def links_of(text: str) -> list[str]:
-    """Find what a document links to, or shows: addresses, and paths with or without an anchor."""
+    """Find the targets of links and images: addresses, and paths with or without an anchor."""
     prose = _CODE.sub("", _without_code(text))
     cards = [f"{name}.md" for name in _CARD.findall(text)]
     images = ["".join(names) for names in _IMAGE.findall(text)]

@@ -28,7 +28,7 @@ def run_block(block: Block, world: World) -> None:
     AssertionError
         If it does not do what the document says.
     Exception
-        Whatever a block in Python raises that no block of output shows.
+        Any error of a Python block that no block of output shows.
     """
     if block.language != "text":
         check_no_error_is_left(world)
@@ -45,7 +45,7 @@ def check_no_error_is_left(world: World) -> None:
 
 
 def _run_python(block: Block, world: World) -> None:
-    """Execute it; an error has to be shown by the next block, which is its output."""
+    """Execute the block; an error must be shown by the next block, which is its output."""
     source = "\n" * block.line + world.inside(block.text)
     code = compile(source, block.document, "exec")
     with world.listening():
@@ -60,7 +60,7 @@ def _run_python(block: Block, world: World) -> None:
 
 
 def _run_shell(block: Block, world: World) -> None:
-    """Run each command line; what all of them print is the block's output."""
+    """Run each command line; everything printed is the block's output."""
     printed = []
     for command in commands_of(block.text):
         world.printed = ""
@@ -80,7 +80,7 @@ def _run_sql(block: Block, world: World) -> None:
 
 
 def _compare_output(block: Block, world: World) -> None:
-    """Compare with what the block before has printed, or with the error that it raised."""
+    """Compare with the output of the previous block, or with the error that it raised."""
     assert world.printed is not None, "this is the output of no block"
     shown, printed = block.text, world.printed
     assert matches(shown, printed, somewhere=bool(world.error_at)), (
@@ -90,7 +90,7 @@ def _compare_output(block: Block, world: World) -> None:
 
 
 def _read_broker_config(block: Block, world: World) -> None:
-    """Take it as a broker's file, which the next blocks find."""
+    """Read the block as a broker's file, and save it for the next blocks."""
     path = world.directory / "broker.conf"
     path.write_text(block.text, encoding="utf-8")
     MessageStoreConfig.from_properties(path)
@@ -98,7 +98,7 @@ def _read_broker_config(block: Block, world: World) -> None:
 
 
 def _check_spark_conf(block: Block, world: World) -> None:
-    """Every setting is one of Spark's."""
+    """Check that every setting is one of Spark's."""
     settings = [line.split(None, 1) for line in block.text.splitlines() if line and not line.startswith("#")]
     known = {row[0] for row in world.spark.sql("SET -v").collect()}
     for name, _ in settings:

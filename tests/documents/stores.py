@@ -24,14 +24,14 @@ _MESSAGES: Final = 600
 _PAUSE_MS: Final = 500
 _BEGIN_MS: Final = 1_700_000_000_000
 _WRITTEN_BYTES: Final = 60
-"""What came to disk of the crashed store's last record."""
+"""Bytes on disk of the crashed store's last record."""
 
 _DAMAGED: Final = 300
-"""Which record of the damaged store has another size than it had."""
+"""Number of the record in the damaged store whose size is changed."""
 
 
 def make_world(world: Path) -> None:
-    """Make what the examples find: stores of RocketMQ's own file sizes, and a few files beside them."""
+    """Make what the examples use: stores with RocketMQ's default file sizes, and a few other files."""
     log = _log()
     sound = world / "data" / "rocketmq" / "store"
     _write(log, sound)
@@ -46,7 +46,7 @@ def make_world(world: Path) -> None:
 
 
 def copy_world(source: Path, target: Path) -> None:
-    """Copy a tree, with the holes in its files."""
+    """Copy a tree, keeping holes in its files."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cp = shutil.which("cp") or "/bin/cp"
     subprocess.run([cp, "-a", "--sparse=always", source, target], check=True)  # noqa: S603 -- our own directories
@@ -74,7 +74,7 @@ def _message(number: int) -> Record:
 
 
 def _write(log: LogBuilder, root: Path) -> None:
-    """Write the log with a hole where nothing was written yet."""
+    """Write the log, with a hole after its last record."""
     path = root / "commitlog" / f"{0:020d}"
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
@@ -83,7 +83,7 @@ def _write(log: LogBuilder, root: Path) -> None:
 
 
 def _close(root: Path) -> None:
-    """Have queues and index made, and the store closed."""
+    """Make queues and index, and close the store."""
     with DefaultMessageStore.open(root):
         pass
 
@@ -101,7 +101,7 @@ def _damage(root: Path, log: LogBuilder) -> None:
 
 
 def _crash(root: Path, log: LogBuilder) -> None:
-    """Leave the store as a machine does that lost power: the last record torn, no queues of one topic, not closed."""
+    """Leave the store as after a power failure: the last record torn, one topic without queues, not closed."""
     torn = log.records[-1].physical_offset + _WRITTEN_BYTES
     _patch(root, torn, bytes(log.end - torn))
     shutil.rmtree(root / "consumequeue" / "payments")
@@ -115,7 +115,7 @@ def _patch(root: Path, offset: int, data: bytes) -> None:
 
 
 def _write_files(world: Path) -> None:
-    """Write what commands and examples take from the working directory."""
+    """Write the files that commands and examples read from the working directory."""
     world.joinpath("broker.conf").write_text("brokerName=broker-a\nmappedFileSizeCommitLog=1073741824\n")
     rows = {"topic": ["invoices", "invoices"], "body": [b"one", b"two"], "keys": [["i-1"], ["i-2"]]}
     pq.write_table(pa.table(rows), world / "data" / "rows.parquet")

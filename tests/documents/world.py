@@ -28,14 +28,14 @@ class World:
     Attributes
     ----------
     directory : Path
-        Where the blocks run, and what the paths ``/data`` and ``/mnt`` of the documents stand for.
+        Where the blocks run; it stands for the paths ``/data`` and ``/mnt`` in the documents.
     spark : SparkSession
     namespace : dict
-        Of the blocks in Python; `spark` is there, as in a notebook.
+        Namespace of the Python blocks; it has `spark`, as in a notebook.
     printed : str or None
-        What the block before this one printed, or the text of the error that it raised; None if it is compared already.
+        Output of the previous block, or the text of its error; None if it has been compared already.
     error_at : str
-        Where the block is that raised `printed`, as long as no block of output has shown it; else empty.
+        Place of the block that raised `printed`, until a block of output shows it; else empty.
     """
 
     directory: Path
@@ -48,18 +48,18 @@ class World:
         self.namespace |= {"__name__": "document", "spark": self.spark}
 
     def inside(self, text: str) -> str:
-        """Put the paths of a document where the test has them."""
+        """Replace the paths of a document by those of the test."""
         for root in _ROOTS:
             text = text.replace(root, f"{self.directory}{root}")
         return text
 
     def outside(self, text: str) -> str:
-        """Put paths back as the document has them."""
+        """Replace the paths of the test by those of the document."""
         return text.replace(f"file:{self.directory}", "file:").replace(str(self.directory), "")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Work in the directory, and keep what is printed meanwhile."""
+        """Work in the directory, and capture output."""
         before, output = os.getcwd(), io.StringIO()  # noqa: PTH109 -- to go back to
         os.chdir(self.directory)
         try:
@@ -71,9 +71,9 @@ class World:
 
 
 def matches(shown: str, printed: str, *, somewhere: bool = False) -> bool:
-    """Return whether a document's text is what was printed; ``...`` stands for anything.
+    """Return whether a document's text matches the output; ``...`` stands for anything.
 
-    Blanks at the end of lines, and empty lines at the ends, don't count.
+    Trailing blanks, and empty lines at the beginning and end, are ignored.
     """
     wanted, found = _lines(shown), _lines(printed)
     pieces = wanted.split(_ELLIPSIS)

@@ -56,6 +56,6 @@ def _row(record: dict[str, Any], segment_size: int) -> Row:
 
 
 def _host(address: str, port: int) -> str:
-    """Write Java's address in the form of RFC 5952."""
+    """Convert Java's address to the form of RFC 5952."""
     parsed = ipaddress.ip_address(address)
     return f"{parsed}:{port}" if parsed.version == 4 else f"[{parsed}]:{port}"

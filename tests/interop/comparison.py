@@ -28,7 +28,7 @@ def assert_same_as_ours(written: WrittenStore, path: Path, settings: dict[str, o
     written : WrittenStore
     path : Path
     settings : dict, optional
-        Of our store, if they are not the scenario's.
+        Settings of our store, if they are not the scenario's.
     """
     times = _put_times(written)
     ours = written.scenario if settings is None else replace(written.scenario, settings=settings)
@@ -51,7 +51,7 @@ def assert_same_in_bulk(written: WrittenStore, path: Path) -> None:
 
 
 def _put_times(written: WrittenStore) -> list[int]:
-    """Return the store time of each put; of one that was refused that of the put before it."""
+    """Return the store time of each put; for a refused one that of the put before it."""
     times = {row["physical_offset"]: row["store_timestamp"] for row in written.rows}
     given, now = [], min(times.values())
     for put in written.answer["puts"]:
@@ -62,9 +62,9 @@ def _put_times(written: WrittenStore) -> list[int]:
 
 
 def _expected_result(put: Answer, time: int) -> Answer:
-    """Return RocketMQ's result, but for two things that are ours.
+    """Return RocketMQ's result, except for two differences of ours.
 
-    A batch that is too large makes 5.3.3 throw, and us refuse it. 4.3.0 reports the time in the lock, but stores an
+    5.3.3 throws at a batch that is too large, and we refuse it. 4.3.0 reports the time in the lock, but stores an
     earlier one in the records of a batch, and our clock stands still.
     """
     if "thrown" in put:
@@ -78,7 +78,7 @@ def _expected_result(put: Answer, time: int) -> Answer:
 def _segments(store: Path, scenario: Scenario, *, stale_fill: bool) -> dict[str, bytes]:
     """Read the files of a log, by directory and name.
 
-    With `stale_fill`, what follows the head of a blank record is set to zero.
+    With `stale_fill`, bytes after the head of a blank record are set to zero.
     """
     directories = str(scenario.settings.get("storePathCommitLog", store / "commitlog")).split(",")
     paths = [path for directory in directories for path in Path(directory).iterdir()]

@@ -17,14 +17,14 @@ from tests.interop.written import WrittenStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# A judge lives for seconds, so code of the first compiler serves it as well, and sooner. The second one, of OpenJDK
-# 17.0.15, was once seen to lose an entry of a TreeMap that no other thread knew, while a store was being made.
+# A judge runs for seconds, so the first compiler's code is good enough, and faster to get. The second compiler, of
+# OpenJDK 17.0.15, once lost an entry of a TreeMap that no other thread used, while a store was being made.
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(scope="session")
 def judge_of() -> Iterator[Callable[[str], Judge]]:
-    """Provide a function that starts the RocketMQ of a release, once a session."""
+    """Provide a function that starts the RocketMQ of a release, once per session."""
     started: dict[str, Judge] = {}
     with ExitStack() as processes:
 
@@ -47,7 +47,7 @@ def judge(request: pytest.FixtureRequest, judge_of: Callable[[str], Judge]) -> J
 def written_by(
     judge_of: Callable[[str], Judge], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], dict[str, WrittenStore]]:
-    """Return a function that has a release write the stores of all scenarios, side by side and once a session."""
+    """Return a function with which a release writes the stores of all scenarios, concurrently and once per session."""
     written: dict[str, dict[str, WrittenStore]] = {}
 
     def written_by_release(release: str) -> dict[str, WrittenStore]:
@@ -93,6 +93,6 @@ def written_in_bulk(
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out the slice that runs with all other tests where tools are missing; ``make interop`` fails instead."""
+    """Skip the slice that runs with all other tests if tools are missing; ``make interop`` fails instead."""
     if (missing := missing_tools()) and item.get_closest_marker("interop") is None:
         pytest.skip(f"{', '.join(missing)} not on the PATH: no real RocketMQ to ask")

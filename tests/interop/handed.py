@@ -28,15 +28,15 @@ _FIRST_TIME: Final = 1_700_000_000_000
 _EVER: Final = (1 << 63) - 1
 _PULL_SIZE: Final = 32
 DERIVED: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
-"""Directories of what a log is indexed by."""
+"""Directories of queues and index."""
 
 QueueView = tuple[int, int, list[int]]
-"""First index of a queue, its end, and the physical offsets of what is served."""
+"""First index of a queue, its end, and the physical offsets of the served messages."""
 
 
 @dataclass(frozen=True)
 class Handed:
-    """A store that we have closed, as we saw it, and RocketMQ's view of a copy."""
+    """A store that we closed: our view of it, and RocketMQ's view of a copy."""
 
     name: str
     bounds: Answer
@@ -47,9 +47,9 @@ class Handed:
 
     @property
     def difference(self) -> tuple[str, Any, Any] | None:
-        """Name of the store, ours and theirs, where RocketMQ sees something else.
+        """Name of the store, our view and theirs, if RocketMQ sees something else.
 
-        Where a unit points to something else than its record, RocketMQ serves it and we nothing, see `LogLookup`.
+        If a unit does not point to its record, RocketMQ serves what is there and we serve nothing, see `LogLookup`.
         """
         answer = self.future.result()
         seen = {name: answer.get(name) for name in ("loaded", "afterLoad", "afterStart")}
@@ -63,14 +63,14 @@ class Handed:
         return None
 
     def _sound(self, place: tuple[str, int], view: QueueView) -> QueueView:
-        """Leave out what RocketMQ serves besides; that must be all, and the order ours."""
+        """Leave out what only RocketMQ serves; the rest must be equal, in our order."""
         first, end, served = view
         ours, rest = self.queues.get(place, view)[2], iter(served)
         return first, end, ours if all(offset in rest for offset in ours) else served
 
     @property
     def change(self) -> tuple[str, Any, Any] | None:
-        """Do the same, to the last message; and name files of queues and index that RocketMQ has changed."""
+        """As `difference`, to the last message, and with the files of queues and index that RocketMQ changed."""
         difference, files = self.difference, derived_files(self.copy)
         changed = [name for name in files | self.files if files.get(name) != self.files.get(name)]
         if difference is None and self.queues != _their_queues(self.future.result()):
@@ -110,14 +110,14 @@ def derived_files(root: Path) -> dict[str, bytes]:
 
 
 def role(judge: Judge) -> Answer:
-    """Keep releases 4.x from delivering what is due while they have a store open, as masters do."""
+    """Return the settings that keep releases 4.x from delivering due messages of an open store, as masters do."""
     return {} if judge.release == "5.3" else {"brokerRole": "SLAVE", "offsetCheckInSlave": True}
 
 
 def recover_and_hand_over(
     name: str, store: Path, config: MessageStoreConfig, judge: Judge, settings: Answer
 ) -> Handed | None:
-    """Open a store, which recovers it, close it, and hand it over; None if we refuse to."""
+    """Open a store, which recovers it, close it, and pass it to RocketMQ; None if we refuse to open it."""
     try:
         DefaultMessageStore.open(store, config, batch_topics=settings["batch_topics"]).close()
     except StoreError:
@@ -126,7 +126,7 @@ def recover_and_hand_over(
 
 
 def hand_over(name: str, store: Path, config: MessageStoreConfig, judge: Judge, settings: Answer) -> Handed:
-    """Look at a store without changing it, and have RocketMQ open a copy of it."""
+    """Read a store without changing it, and let RocketMQ open a copy of it."""
     batch_topics = settings["batch_topics"]
     with DefaultMessageStore.open(store, config, batch_topics=batch_topics, read_only=True) as opened:
         queues = _our_queues(opened)
@@ -142,7 +142,7 @@ def close_ours(
 ) -> tuple[Path, MessageStoreConfig]:
     """Write a scenario's messages as a release does, and close the store.
 
-    With `rebuilds` queues and index are then removed, and made anew by opening.
+    With `rebuilds` queues and index are then removed, and made again by opening.
     """
     store, puts = directory / scenario.name / "store", scenario.puts(release)
     put_all(store, release, scenario, puts, range(_FIRST_TIME, _FIRST_TIME + len(puts)))
@@ -158,7 +158,7 @@ def close_ours(
 
 
 def key_questions(store: Path, release: str) -> list[Answer]:
-    """Ask for every key of every message."""
+    """Return a question for every key of every message."""
     rows = read_rows_one_by_one(store, release)
     keys = {(row["topic"], key) for row in rows for key in (*(row["keys"] or ()), row["unique_key"]) if key}
     whole = {"kind": "key", "most": 64, "begin": 0, "end": _EVER}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Judge", "our_small_config", "store_settings"]
 
 _DELAY_LEVELS: Final = "31s 35s 40s 50s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""RocketMQ's levels, but for the short ones: the stores of 4.x deliver what is due while a test has them open."""
+"""RocketMQ's levels, without the short ones: stores of 4.x deliver due messages while a test has them open."""
 
 _SETTINGS: Final = {
     "cleanFileForciblyEnable": False,
@@ -39,12 +39,12 @@ _SETTINGS_OF: Final[dict[str, dict[str, object]]] = {"4.3": {}, "4.9": {}, "5.3"
 
 
 def store_settings(release: str) -> dict[str, object]:
-    """Return the settings of a store that a test makes, under RocketMQ's names."""
+    """Return the settings of a test's store, under RocketMQ's names."""
     return _SETTINGS | _SETTINGS_OF[release]
 
 
 def our_small_config(release: str, segment_size: int = SEGMENT_SIZE, **settings: Any) -> MessageStoreConfig:  # noqa: ANN401 -- any setting
-    """Configure a store of ours with the sizes of files that the judge has."""
+    """Configure our store with the judge's file sizes."""
     return MessageStoreConfig(
         release=cast("Release", release),
         mapped_file_size_commit_log=segment_size,
@@ -62,7 +62,7 @@ class Judge:
     Attributes
     ----------
     release : str
-        The value of option `release` for which it stands.
+        The value of option `release` that it corresponds to.
     process : RocketMq
     """
 
@@ -74,7 +74,7 @@ class Judge:
         return self.process.submit("put", **self._fields(store, settings), broker=True, messages=put_job(puts))
 
     def open(self, store: Path, **settings: object) -> Future[Answer]:
-        """Open a store, which RocketMQ may change, tell what is in it and close it."""
+        """Open a store, which RocketMQ may change, report its contents and close it."""
         return self.process.submit("open", **self._fields(store, settings))
 
     def live(
@@ -93,7 +93,7 @@ class Judge:
         return self.process.submit("evaluate", expressions=expressions, maps=maps)
 
     def pull(self, store: Path, broker: Answer, job: Answer, **settings: object) -> Future[Answer]:
-        """Have a broker, with settings of its BrokerConfig, open a store, which it may change, and serve pulls."""
+        """Open a store, which may change, in a broker with settings of its BrokerConfig, and serve pulls."""
         return self.process.submit("pull", **self._fields(store, settings), **{"broker": broker, **job})
 
     def register(
@@ -104,20 +104,20 @@ class Judge:
         return self.process.submit("filters", **fields, steps=steps, properties=properties)
 
     def bench_load(self, store: Path, **settings: object) -> Answer:
-        """Measure how long a store takes to load: it is recovered and dispatched; files have RocketMQ's own sizes."""
+        """Measure how long a store takes to load, with recovery and dispatch; files have RocketMQ's default sizes."""
         config = {"haListenPort": 0, **_SETTINGS_OF[self.release], **settings}
         return self.process.run("bench-load", store=str(store), config=config)
 
     def bench_put(
         self, store: Path, puts: Iterable[Put], *, warm_up: int, count: int, chunk: int, **settings: object
     ) -> Answer:
-        """Measure how fast one thread puts messages, over and over; files have RocketMQ's own sizes."""
+        """Measure how fast one thread puts messages, repeatedly; files have RocketMQ's default sizes."""
         config = {"haListenPort": 0, **_SETTINGS_OF[self.release], **settings}
         rhythm = {"warmUp": warm_up, "count": count, "chunk": chunk}
         return self.process.run("bench-put", store=str(store), config=config, messages=put_job(puts), **rhythm)
 
     def bench_ask(self, store: Path, questions: Sequence[Answer], *, rounds: int) -> list[float]:
-        """Measure how long questions take one after the other, nanoseconds of a processor each, round by round."""
+        """Measure how long questions take one by one, in nanoseconds of CPU time each, round by round."""
         config = {"haListenPort": 0, "fileReservedTime": 24 * 365, **_SETTINGS_OF[self.release]}
         fields = {"store": str(store), "config": config, "questions": questions, "rounds": rounds}
         nanos: list[float] = self.process.run("bench-ask", **fields)["nanos"]

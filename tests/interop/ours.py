@@ -31,7 +31,7 @@ __all__ = ["ScriptedClock", "append_all", "our_config", "our_message", "put_all"
 
 
 class ScriptedClock(SystemClock):
-    """A clock whose wall time is `now`, ms; waiting takes as long as it takes."""
+    """A clock whose wall time is `now`, ms; waiting takes real time."""
 
     now = 1_700_000_000_000
 
@@ -40,7 +40,7 @@ class ScriptedClock(SystemClock):
 
 
 def our_config(release: str, scenario: Scenario, file: Path) -> MessageStoreConfig:
-    """Configure our store by the settings that RocketMQ's has, from a file such as a broker's."""
+    """Configure our store with RocketMQ's settings, from a file such as a broker's."""
     given = {**store_settings(release), "mappedFileSizeCommitLog": scenario.segment_size, **scenario.settings}
     texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
     file.write_text("".join(f"{name}={text}\n" for name, text in texts.items()))
@@ -48,7 +48,7 @@ def our_config(release: str, scenario: Scenario, file: Path) -> MessageStoreConf
 
 
 def our_message(put: Put, release: str) -> Message:
-    """Write a message in our notation; that of a batch has the encoded items as its body."""
+    """Convert a message to our class; a batch has the encoded items as its body."""
     message = Message(
         put.topic,
         put.body,
@@ -81,7 +81,7 @@ def _properties(pairs: Properties) -> dict[str, str | None]:
 def put_all(
     path: Path, release: str, scenario: Scenario, puts: Iterable[Put], times: Iterable[int]
 ) -> list[PutMessageResult]:
-    """Put messages into a store of ours, each at its time, and close it."""
+    """Put messages into our store, each at its time, and close it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     clock, config = ScriptedClock(), our_config(release, scenario, path.parent / "broker.properties")
     with DefaultMessageStore.open(path, config, clock=clock, batch_topics=scenario.batch_topics) as store:
@@ -98,7 +98,7 @@ def _put(store: DefaultMessageStore, put: Put, release: str) -> PutMessageResult
 
 
 def append_all(path: Path, release: str, scenario: Scenario, puts: Iterable[Put], times: Iterable[int]) -> None:
-    """Append messages to a store of ours in bulk: all that are next to one another and have the same time at once."""
+    """Append messages to our store in bulk: consecutive ones with the same time at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     clock, config = ScriptedClock(), our_config(release, scenario, path.parent / "broker.properties")
     timed = zip(puts, times, strict=True)
@@ -116,7 +116,7 @@ def _kind(put: Put, time: int) -> tuple[int, bool]:
 
 
 def _table(puts: list[Put]) -> pa.Table:
-    """Write messages as a table."""
+    """Convert messages to a table."""
     strings = pa.map_(pa.string(), pa.string())
     columns = {
         "topic": pa.array([put.topic for put in puts]),
@@ -136,7 +136,7 @@ def _host(ip: str, port: int) -> str:
 
 
 def result_json(result: PutMessageResult) -> Answer:
-    """Write the result of a put as the harness does."""
+    """Convert the result of a put to the harness's form."""
     append = result.append_message_result
     fields = append and {
         "status": append.status.name,

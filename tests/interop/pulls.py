@@ -59,7 +59,7 @@ _VERSION: Final = 100
 
 @dataclass(frozen=True)
 class Pulls:
-    """What a broker has, and the pulls that it is to serve.
+    """The tables of a broker, and the pulls to serve.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Pulls:
 
     @classmethod
     def draw(cls, seed: int, queues: list[Answer], count: int) -> Pulls:
-        """Draw pulls of a store with these queues; two of its topics have consumers."""
+        """Draw pulls for a store with these queues; two of its topics have consumers."""
         rng = random.Random(seed)  # noqa: S311 -- reproducible, not secret
         names = sorted({queue["topic"] for queue in queues if queue["queueId"] < 4 and queue["topic"].isascii()})
         first, second = rng.sample(names, 2)
@@ -162,7 +162,7 @@ def _snake(fields: Answer) -> dict[str, Any]:
 
 
 def _shown(response: PullMessageResponse | None) -> Answer:
-    """Write an answer with messages or offsets as the harness does; of a refusal only the code counts."""
+    """Convert an answer with messages or offsets to the harness's form; of a refusal only the code is compared."""
     if response is None:
         return {}
     if response.result is None:

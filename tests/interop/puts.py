@@ -36,9 +36,9 @@ class Put:
     Attributes
     ----------
     body : bytes or None
-        Of a batch None: it is made of the items.
+        None for a batch: it is made from the items.
     properties_string : str or None
-        What a client sent, stored as it is; None to have it made from `properties`.
+        The string that a client sent, stored as it is; None to make it from `properties`.
     """
 
     topic: str = "orders"
@@ -57,7 +57,7 @@ class Put:
     inner: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Write the message as the harness reads it."""
+        """Return the message in the form that the harness reads."""
         return {
             "topic": self.topic,
             "body": None if self.body is None else base64.b64encode(self.body).decode(),
@@ -77,5 +77,5 @@ class Put:
 
 
 def put_job(puts: Iterable[Put]) -> list[dict[str, Any]]:
-    """Write the field `messages` of a job."""
+    """Return the field `messages` of a job."""
     return [put.to_json() for put in puts]

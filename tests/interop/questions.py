@@ -33,7 +33,7 @@ _FILTERS: Final = (
 _EVER: Final = (1 << 63) - 1
 _UNKNOWN: Final = ("nobody", 0)
 NEW_QUEUE: Final = 77
-"""Id of a queue that nothing was put into, of a topic that is there."""
+"""Id of an empty queue of an existing topic."""
 
 _NO_KEY: Final = ("orders", "k1")
 
@@ -47,7 +47,7 @@ class RandomQuestions:
     rows : sequence of dict
         The store's records.
     queues : list of dict
-        Its queues as RocketMQ tells them: ``topic``, ``queueId``, ``min``, ``max``.
+        Its queues as RocketMQ reports them: ``topic``, ``queueId``, ``min``, ``max``.
     """
 
     def __init__(self, seed: int, rows: Sequence[Row], queues: list[Answer]) -> None:
@@ -58,7 +58,7 @@ class RandomQuestions:
         self._times = sorted({row["store_timestamp"] for row in rows})
 
     def take(self, count: int) -> list[Answer]:
-        """Ask."""
+        """Return this number of questions."""
         kinds = (self._get, self._get, self._get, self._time, self._key, self._bounds, self._earliest, self._place)
         return [self._random.choice(kinds)() for _ in range(count)]
 
@@ -105,7 +105,7 @@ class RandomQuestions:
 
 
 def our_answer(store: DefaultMessageStore, question: Answer) -> Any:  # noqa: ANN401 -- what RocketMQ's answer compares with
-    """Answer a question as the harness writes it."""
+    """Answer a question in the harness's form."""
     topic, queue_id, offset = question["topic"], question.get("queueId", 0), question.get("offset", 0)
     match question["kind"]:
         case "get":

@@ -35,16 +35,16 @@ Queues = dict[tuple[str, int], Queue]
 
 
 def queues_of(rows: Iterable[Row], release: str, *, light: bool = False) -> Queues:
-    """Build the queues of a log: prepared and rolled-back messages are in none, inner batches take many places.
+    """Build the queues of a log: without prepared and rolled-back messages; inner batches take several indexes.
 
     Parameters
     ----------
     rows : iterable of dict
         In log order.
     release : str
-        Release 4.9 makes light queues for system topics too.
+        Release 4.9 makes light queues for system topics, too.
     light : bool
-        Whether the store has light queues switched on.
+        Whether light queues are enabled in the store.
     """
     queues: Queues = {}
     for row in rows:
@@ -67,6 +67,6 @@ def _light_places(properties: dict[str, str]) -> list[tuple[str, int]]:
 
 
 def answer_queues(answer: Answer) -> Queues:
-    """Return the queues that RocketMQ has; those without a message, which 4.9 makes for delays, are left out."""
+    """Return RocketMQ's queues, without the empty ones that 4.9 makes for delays."""
     found: list[dict[str, Any]] = [queue for queue in answer["queues"] if queue["max"] > 0]
     return {(queue["topic"], queue["queueId"]): Queue(queue["max"], queue["messages"]) for queue in found}

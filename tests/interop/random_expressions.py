@@ -45,12 +45,12 @@ class RandomExpressions:
         self._random = random.Random(seed)  # noqa: S311 -- reproducible, not secret
 
     def maps(self) -> list[dict[str, str]]:
-        """Make maps of properties."""
+        """Return maps of properties."""
         draw = self._random
         return [{}, *({name: draw.choice(_VALUES) for name in _NAMES if draw.random() < 0.7} for _ in range(_MAPS))]
 
     def take(self, count: int) -> list[str]:
-        """Make expressions; about one in four is spoilt somewhere."""
+        """Return this number of expressions; about one in four is broken somewhere."""
         return [self._spoilt(self._whole(self._random.randint(0, 4))) for _ in range(count)]
 
     def _spoilt(self, text: str) -> str:

@@ -48,7 +48,7 @@ class RandomPuts:
     ----------
     seed : int
     release : str
-        ``"4.3"``, ``"4.9"`` or ``"5.3"``: 4.3 knows no IPv6.
+        ``"4.3"``, ``"4.9"`` or ``"5.3"``: 4.3 does not support IPv6.
     room : int
         Bytes of a segment; no body is longer than half of it.
     """
@@ -59,7 +59,7 @@ class RandomPuts:
         self._room = room
 
     def take(self, count: int) -> list[Put]:
-        """Make messages; about one in ten is a batch."""
+        """Return this number of messages; about one in ten is a batch."""
         return [self._batch() if self._random.random() < 0.1 else self._single() for _ in range(count)]
 
     def _single(self) -> Put:
@@ -129,6 +129,6 @@ class RandomPuts:
         return draw.choice(kinds)[:limit]
 
     def _hostile_body(self, length: int) -> bytes:
-        """Make what looks like blank records, magic codes and the head of a record that claims the rest of the body."""
+        """Return a body of false blank records, magic codes, and a record head that claims the rest of the body."""
         head = struct.pack(">iIiiiqqi", length, 0xDAA320A7, 0, 0, 0, 0, 0, 0)
         return (struct.pack(">iI", 8, 0xCBD43194) + head + struct.pack(">iI", 100, 0xDAA320AB)).ljust(length, b"\x20")

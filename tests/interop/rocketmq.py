@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "JobFailedError", "RocketMq"]
 
 Answer = dict[str, Any]
-"""What a job told, see README.md."""
+"""The result of a job, see README.md."""
 
 _ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8"}  # topics name directories, and Java names files in the locale's encoding
 _JOB_LIMIT: Final = 240.0
@@ -31,9 +31,9 @@ class JobFailedError(RuntimeError):
 
 
 class RocketMq:
-    """A process that does jobs on stores with a real RocketMQ.
+    """A process that runs jobs on stores with a real RocketMQ.
 
-    Jobs run side by side: `submit` many and then wait for their results, because each spends seconds in RocketMQ's
+    Jobs run concurrently: `submit` many and then wait for their results, because each spends seconds in RocketMQ's
     shutdown.
 
     Parameters
@@ -73,7 +73,7 @@ class RocketMq:
         return future
 
     def run(self, job: str, **fields: object) -> Answer:
-        """Do a job and wait for its answer.
+        """Run a job and wait for its answer.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class RocketMq:
         return self.submit(job, **fields).result(_JOB_LIMIT)
 
     def close(self) -> None:
-        """End the process; a store that is open is left as a crash leaves it."""
+        """End the process; an open store is left as after a crash."""
         cast("IO[bytes]", self._process.stdin).close()
         try:
             self._process.wait(_CLOSE_LIMIT)

@@ -35,18 +35,18 @@ class Scenario:
     ----------
     name : str
     puts : callable
-        Makes the messages for a release.
+        Returns the messages for a release.
     releases : tuple of str
-        Those that know such messages.
+        Releases that support such messages.
     settings : dict
         Settings of MessageStoreConfig, under RocketMQ's names.
     batch_topics : tuple of str
         Topics with batch queues.
     segment_size : int
     plain_queues : bool
-        Whether `tests.interop.queues` tells the queues; odd lists of light queues are beyond it.
+        Whether `tests.interop.queues` can derive the queues; it can't for odd lists of light queues.
     in_bulk : bool
-        Whether all messages are accepted by ``append_batch``, which knows no light queues.
+        Whether ``append_batch`` accepts all messages; it does not support light queues.
     is_ours : bool
         Whether we do the same as RocketMQ with these messages.
     """
@@ -63,7 +63,7 @@ class Scenario:
 
     @property
     def job_settings(self) -> dict[str, Any]:
-        """Return the settings as `Judge` takes them."""
+        """Return the settings as `Judge` expects them."""
         size = {"mappedFileSizeCommitLog": self.segment_size}
         return {**size, **self.settings, "batch_topics": list(self.batch_topics)}
 
@@ -148,9 +148,9 @@ def _lmq_queues(release: str) -> list[Put]:
 
 
 def _odd_light_queues(release: str) -> list[Put]:
-    """Name queues as no client does: twice, none, blank, with empty names, light and other ones mixed."""
+    """Put lists of queues that no client sends: repeated, empty, blank, with empty names, of mixed kinds."""
     lists = ["%LMQ%a,plain", "plain", "%LMQ%a,", "%LMQ%a,%LMQ%a", " ", "", "%LMQ%a,%LMQ%a/b"]
-    if release == "4.9":  # 5.3.3 writes it, too, but its dispatch stands still at the record for ever
+    if release == "4.9":  # 5.3.3 writes it, too, but its dispatch then stops at the record for ever
         lists.append("a,%LMQ%b")
     kinds = (0, 0x04, 0x08, 0x0C, 0x02)
     mapped = [
@@ -179,7 +179,7 @@ def _inner_batches(release: str) -> list[Put]:
 
 
 def _rolls(_: str) -> list[Put]:
-    """Leave 0 to 16 bytes behind a message at the end of a file, eight of which a blank record needs."""
+    """Leave 0 to 16 bytes after a message at the end of a file; a blank record needs eight."""
     return list(_filled_files(probe=Put("T", b"\x01" * 30), segment_size=4096))
 
 
@@ -199,13 +199,13 @@ def _filled_files(probe: Put, segment_size: int) -> Iterator[Put]:
 
 
 def _plain_size(put: Put) -> int:
-    """Bytes of the records of a message, or batch, without properties and with IPv4 hosts."""
+    """Return the bytes of the records of a message or batch, without properties and with IPv4 hosts."""
     bodies = [item.body for item in put.items] if put.items else [put.body or b""]
     return sum(91 + len(put.topic) + len(body) for body in bodies)
 
 
 def _refused(release: str) -> list[Put]:
-    """Break every limit, and come as near to it as is allowed, with sound messages between."""
+    """Exceed every limit, and just keep it, with sound messages in between."""
     limit = _SMALL_LIMIT
     delay = (("DELAY", "1"),)
     illegal = [
@@ -230,14 +230,14 @@ def _refused(release: str) -> list[Put]:
         Put("orders", b"x", 0, (("INNER_NUM", "2"),), sys_flag=0x80),
         Put("orders", None, sys_flag=0x01),
     ]
-    if release == "5.3":  # up to 4.9 such a topic is stored, as a record that nobody can read
+    if release == "5.3":  # up to 4.9 such a topic is stored, as an unreadable record
         illegal.append(Put("é" * 64, b"more bytes than characters"))
         illegal += [Put("orders", b"timed", 0, ((name, "5"),)) for name in ("TIMER_DELAY_SEC", "TIMER_DELIVER_MS")]
     return [put for number, bad in enumerate(illegal) for put in (bad, Put("orders", b"sound", number % 2))]
 
 
 def _too_large_for_a_file(_: str) -> list[Put]:
-    """Put messages for which no file has room: RocketMQ fills two files with nothing, where we refuse."""
+    """Put messages that fit no file: RocketMQ fills two files with blank records, and we refuse."""
     bodies = (b"small", bytes(4096), b"small", bytes(4096 - 92 - 7), bytes(4096 - 92 - 8), b"small")
     return [Put("T", body) for body in bodies]
 
@@ -270,7 +270,7 @@ SCENARIOS: Final = (
 
 
 def random_scenario(seed: int) -> Scenario:
-    """Return a scenario of messages of all kinds that every release knows."""
+    """Return a scenario with messages of all kinds that every release supports."""
 
     def puts(release: str) -> list[Put]:
         return RandomPuts(seed, release, SEGMENT_SIZE).take(400)
@@ -279,11 +279,11 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def known_to(*releases: str, is_ours: bool = False) -> list[Scenario]:
-    """Return the scenarios that all these releases know; with `is_ours` only those in which we do the same."""
+    """Return the scenarios that all these releases support; with `is_ours` only those in which we do the same."""
     known = [scenario for scenario in SCENARIOS if all(release in scenario.releases for release in releases)]
     return [scenario for scenario in known if scenario.is_ours or not is_ours]
 
 
 def scenario_runs() -> list[tuple[str, Scenario]]:
-    """Pair every release with every scenario that it knows."""
+    """Pair every release with every scenario that it supports."""
     return [(release, scenario) for release in ALL_RELEASES for scenario in known_to(release)]

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command", "missing_tools"]
 
 RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3"}
-"""The RocketMQ version that judges each value of option `release`."""
+"""The RocketMQ version for each value of option `release`."""
 
 _HERE: Final = Path(__file__).parent
 _JAVA: Final = _HERE / "java"
 _CACHE: Final = _HERE.parents[1] / ".cache" / "interop"
 _JAVA_RELEASE: Final = "17"
 
-# RocketMQ 4.x unmaps files and looks into buffers by reflection, which Java 17 allows only to those named here.
+# RocketMQ 4.x unmaps files and accesses buffers by reflection, which Java 17 allows only with these options.
 _OPENED_PACKAGES: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
 _JVM_OPTIONS: Final = (
     "-Xms256m",
     "-Xmx1g",
-    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",  # else a store on a fuller disk takes no messages
+    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",  # otherwise a store on a fuller disk refuses messages
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99",
 )
 
@@ -42,12 +42,12 @@ class ToolFailedError(RuntimeError):
 
 
 def missing_tools() -> tuple[str, ...]:
-    """Report which of the programs the tests need are not on the PATH."""
+    """Return the programs that the tests need and that are not on the PATH."""
     return tuple(name for name in ("mvn", "javac", "java") if shutil.which(name) is None)
 
 
 def harness_command(version: str, *jvm_options: str) -> list[str]:
-    """Return the command that starts the harness on a RocketMQ version; fetches and compiles what is not there yet.
+    """Return the command that starts the harness on a RocketMQ version; first fetch and compile what is missing.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def harness_command(version: str, *jvm_options: str) -> list[str]:
     MissingToolError
         If Maven or the JDK is not installed.
     ToolFailedError
-        If Maven or the compiler fails, for example for want of a network.
+        If Maven or the compiler fails, for example without a network.
     """
     if missing := missing_tools():
         raise MissingToolError(
@@ -82,7 +82,7 @@ def harness_command(version: str, *jvm_options: str) -> list[str]:
 
 
 def _jars(version: str) -> Path:
-    """Have Maven copy the jars of all versions, in one run because that downloads them side by side."""
+    """Let Maven copy the jars of all versions, in one run, which downloads them in parallel."""
     digest = _digest(sorted(_JAVA.glob("**/pom.xml")))
 
     def fetch(directory: Path) -> None:
@@ -104,13 +104,13 @@ def _classes(version: str, jars: Path) -> Path:
 
 
 def _digest(paths: Iterable[Path]) -> str:
-    """Name a state of files by their contents, of directories by their names."""
+    """Return a digest of the contents of files and the names of directories."""
     parts = (path.read_bytes() if path.is_file() else str(path).encode() for path in paths)
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def _make_once(target: Path, make: Callable[[Path], None]) -> Path:
-    """Fill a directory, unless it is there: it appears complete or not at all, also with another process at it."""
+    """Fill a directory, unless it exists: it appears complete or not at all, even if another process does the same."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))

@@ -23,9 +23,9 @@ __all__ = ["WrittenStore"]
 
 @dataclass(frozen=True, slots=True)
 class WrittenStore:
-    """A store in the making; `answer` waits until RocketMQ has closed it.
+    """A store that is being written; `answer` waits until RocketMQ has closed it.
 
-    It is shared by the tests of a session: copy it before anything is written to it.
+    It is shared by the tests of a session: copy it before writing to it.
     """
 
     release: str
@@ -36,23 +36,23 @@ class WrittenStore:
 
     @classmethod
     def start(cls, judge: Judge, scenario: Scenario, directory: Path) -> WrittenStore:
-        """Have a scenario written below a directory."""
+        """Start writing a scenario below a directory."""
         path, puts = directory / scenario.name, scenario.puts(judge.release)
         return cls(judge.release, scenario, puts, path, judge.put(path, puts, **scenario.job_settings))
 
     def go_on(self, judge: Judge) -> WrittenStore:
-        """Have the same messages put into the store once more, after it was closed."""
+        """Put the same messages into the store once more, after it was closed."""
         future = judge.put(self.path, self.puts, **self.scenario.job_settings)
         return replace(self, future=future)
 
     @property
     def answer(self) -> Answer:
-        """What RocketMQ said to each put, and read back at the end."""
+        """RocketMQ's answer to each put, and its read-back at the end."""
         return self.future.result()
 
     @property
     def rows(self) -> list[Row]:
-        """RocketMQ's read-back, in log order, in the terms of our columns."""
+        """RocketMQ's read-back, in log order, converted to our columns."""
         return answer_rows(self.answer, self.scenario.segment_size)
 
     @property

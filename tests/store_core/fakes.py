@@ -20,7 +20,7 @@ _PAGE = 4096
 
 
 class FakeClock:
-    """Time passes when it is told to, and while somebody sleeps or waits.
+    """A clock that advances only when it is set, and while something sleeps or waits.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class FakeClock:
     seconds : float
         Monotonic clock.
     while_waiting : callable or None
-        Called at the start of each wait: stands for what other threads do meanwhile.
+        Called at the start of each wait: simulates what other threads do meanwhile.
     """
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
@@ -62,12 +62,12 @@ class FakeClock:
 
 
 class FaultyFileSystem(OsFileSystem):
-    """The real file system, until told otherwise; only that nothing waits for the disk: syncs are counted, not done.
+    """The real file system with injected faults; nothing waits for the disk: syncs are counted, not done.
 
     Operations are named ``open``, ``grow``, ``reserve``, ``read``, ``write``, ``sync``, ``map``, ``sync_directory``,
-    ``make_directories``, ``remove``. `calls` lists them with the names of the files they were about.
+    ``make_directories``, ``remove``. `calls` lists them with the names of their files.
 
-    A full disk is one that has no more 4 KiB blocks: a write stops at the block border, and the next one gets ENOSPC.
+    A full disk has no more 4 KiB blocks: a write stops at the block boundary, and the next one fails with ENOSPC.
     """
 
     def __init__(self) -> None:
@@ -79,11 +79,11 @@ class FaultyFileSystem(OsFileSystem):
         self.before: dict[str, Callable[[], None]] = {}
 
     def fail(self, operation: str, error: int, *, times: int = 1, after: int = 0) -> None:
-        """Let the next `times` calls of an operation fail, once `after` of them have gone well; 0 is no error."""
+        """Let the next `times` calls of an operation fail, after `after` successful ones; error 0 means success."""
         self._faults[operation] = [0] * after + [error] * times
 
     def heal(self) -> None:
-        """Forget all faults, and have room."""
+        """Remove all faults, and free the disk."""
         self._faults.clear()
         self.free_blocks = None
 
@@ -101,7 +101,7 @@ class FaultyFileSystem(OsFileSystem):
             raise OSError(code, os.strerror(code), str(path))
 
     def take_blocks(self, inode: int, offset: int, size: int) -> int:
-        """Take the blocks a write needs, and say how many of its bytes found one."""
+        """Allocate the blocks that a write needs, and return how many of its bytes fit."""
         if self.free_blocks is None:
             return size
         for block in range(offset // _PAGE, (offset + size - 1) // _PAGE + 1):

@@ -18,28 +18,29 @@ __all__ = ["DeadDiskError", "MortalFileSystem"]
 
 _PAGE: Final = 4096
 _WORD: Final = 4
-"""A write ends between two words. Linux ends it between two pages, and the end of a page is at a multiple of four in a
-unit of 20 bytes, too. Could a unit's size be cut, no order of writes would help: its first bytes are a size as well."""
+"""A torn write ends between two words. Linux ends it between two pages, and a page boundary is at a multiple of four
+bytes in a unit of 20 bytes, too. If a unit's size could be torn, no order of writes would help: its first bytes are a
+size as well."""
 
 
 class DeadDiskError(OSError):
-    """Nothing reaches the disk any more."""
+    """The machine is dead: nothing reaches the disk any more."""
 
 
 class MortalFileSystem(OsFileSystem):
-    """The real file system until the machine dies: the change at which it does comes to a part, those after it fail.
+    """The real file system until the machine dies: the change at that moment is done in part, later ones fail.
 
-    `revive` gives back what is there then. If only the process was killed that is all that was done. If the power went,
-    a file holds in each page what it held when it was last synced, or what it held at the end; and of what happened to
-    directories and lengths of files since a directory was last synced, all up to some moment is there and nothing
-    after it, as a journal keeps it. Nothing waits for the real disk.
+    `revive` restores what is on disk then. If only the process was killed, that is everything that was done. If the
+    power failed, each page of a file has its content of the last sync, or of the end; and changes of directories and of
+    file lengths since the last sync of a directory are there up to some moment, and not after it, as with a journal.
+    Nothing waits for the real disk.
 
     Attributes
     ----------
     changes_left : int or None
-        How many more changes the machine lives; None for ever.
+        How many more changes the machine makes before it dies; None for no limit.
     torn : float
-        Share of the last write that is in the file.
+        Share of the last write that gets into the file.
     is_dead : bool
     """
 
@@ -52,7 +53,7 @@ class MortalFileSystem(OsFileSystem):
         self._undo: list[Callable[[], object]] = []
 
     def change(self, path: Path, *, undo: Callable[[], object] | None = None) -> None:
-        """Let the machine make one more change, or die."""
+        """Count one more change, or let the machine die."""
         if self.changes_left == 0:
             self.is_dead = True
         if self.is_dead:
@@ -63,7 +64,7 @@ class MortalFileSystem(OsFileSystem):
             self._undo.append(undo)
 
     def note_synced(self, path: Path) -> None:
-        """Remember what a file holds now."""
+        """Remember a file's current content."""
         if path.exists():
             self._synced[path] = path.read_bytes()
 
@@ -83,7 +84,7 @@ class MortalFileSystem(OsFileSystem):
                 now = path.read_bytes()
                 then = self._synced.get(path, b"")[: len(now)].ljust(len(now), b"\0")
                 pages = [chance.choice((now, then))[start : start + _PAGE] for start in range(0, len(now), _PAGE)]
-                path.unlink()  # whoever still maps the old file must not see it change
+                path.unlink()  # existing mappings of the old file must not change
                 path.write_bytes(b"".join(pages))
 
     # ---- calls

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["golden_rules", "index_files", "queue_files"]
 
 LIVE_CONF = {"cl-size": "16777216", "cq-size": "600000", "slot-num": "5000", "index-num": "20000"}
-"""A broker wrote this store, with a configuration file of its own."""
+"""Sizes of the store that a broker wrote, with its own configuration file."""
 
 
 def golden_rules(store: UnpackedStore) -> RebuildRules:
-    """Return the rules by which a golden store was written."""
+    """Return the rules with which a golden store was written."""
     path = store.path / "store.conf"
     conf = (
         dict(line.split("=", 1) for line in path.read_text().split("\n") if "=" in line) if path.exists() else LIVE_CONF
@@ -51,6 +51,6 @@ def queue_files(root: Path) -> dict[str, bytes]:
 
 
 def index_files(root: Path) -> list[bytes]:
-    """Return the files of the index in their order, without their names, which are times."""
+    """Return the files of the index in order, without their names, which are times."""
     directory = root / INDEX_DIRECTORY
     return [path.read_bytes() for path in sorted(directory.iterdir())] if directory.is_dir() else []

@@ -38,7 +38,7 @@ CARRIED = PullSysFlag.SUBSCRIPTION
 
 
 def a_pull(**more: Any) -> PullMessageRequest:  # noqa: ANN401 -- those of a request
-    """Ask for the first messages of ``orders``, carrying a subscription to all, unless told otherwise."""
+    """Return a pull for the first messages of ``orders``, with a subscription to all, unless given otherwise."""
     given: dict[str, Any] = {
         "consumer_group": "billing",
         "topic": "orders",
@@ -52,7 +52,7 @@ def a_pull(**more: Any) -> PullMessageRequest:  # noqa: ANN401 -- those of a req
 
 
 class FakeStore:
-    """Gives what it is told to, and remembers what it was asked and what was put."""
+    """Returns a given result, and records what it was asked and what was put."""
 
     def __init__(self, result: GetMessageResult | None = None, **settings: Any) -> None:  # noqa: ANN401 -- those of a store
         self.config = MessageStoreConfig(**settings)
@@ -88,7 +88,7 @@ class FakeStore:
 
 
 class PullBroker:
-    """All that answering pulls takes; topic ``orders`` with 4 queues and group ``billing`` are there."""
+    """All parts that answer pulls, with topic ``orders`` of 4 queues and group ``billing``."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class PullBroker:
     def connect(
         self, group: str, topic: str, text: str = "*", kind: str = "TAG", *, version: int = 0, model: str = "CLUSTERING"
     ) -> None:
-        """Let a consumer tell what it subscribes to."""
+        """Register a consumer's subscription."""
         subscription = RegisteredSubscription(SubscriptionData.build(topic, text, kind), version)
         self.consumers[group] = ConsumerGroupInfo(group, MessageModel[model], {topic: subscription})
 
@@ -140,13 +140,13 @@ class PullBroker:
         )
 
     def pull(self, **more: Any) -> PullMessageResponse:  # noqa: ANN401 -- those of a request
-        """Ask, and do not wait."""
+        """Pull, and do not wait."""
         response = self.processor.process_request(a_pull(**more))
         assert response is not None
         return response
 
     def wait(self, **more: Any) -> PullMessageResponse | None:  # noqa: ANN401 -- those of a request
-        """Ask, and wait if need be; the answer comes to `answers`."""
+        """Pull, and wait if necessary; the answer is added to `answers`."""
         return self.processor.process_request(
             a_pull(**({"sys_flag": CARRIED | PullSysFlag.SUSPEND} | more)), on_response=self.answers.append
         )

@@ -29,7 +29,7 @@ def ordinary_store(root: Path) -> Path:
 
 
 def add_dledger(root: Path, member: str = "n0") -> Path:
-    """Add what a DLedger log has; its bytes don't matter."""
+    """Add the files of a DLedger log; their bytes don't matter."""
     data = root / f"dledger-{member}" / "data"
     data.mkdir(parents=True)
     (data / f"{3 * SEGMENT_SIZE:020d}").write_bytes(b"\0\0\0\1".ljust(SEGMENT_SIZE, b"\0"))

@@ -25,7 +25,7 @@ _VERDICTS: Final = {True: "true", False: "false", None: "null"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What RocketMQ makes of an expression: a verdict for each property map, None if it does not compile."""
+    """RocketMQ's results for an expression: a verdict for each property map, None if it does not compile."""
 
     text: str
     verdicts: list[str] | None
@@ -55,7 +55,7 @@ def verdict(expression: Sql92Expression, properties: Mapping[str, str]) -> str:
         return "error"
 
 
-# --- drawn expressions: each compiles, or nearly so ---
+# --- generated expressions: each compiles, or nearly ---
 
 _NAMES: Final = st.sampled_from(["a", "b", "c", "TAGS"])
 _STRINGS: Final = st.sampled_from(["'5'", "'x'", "''", "'abc'", "'true'", "'it''s'", "'é'"])
@@ -106,4 +106,4 @@ _PROPERTY_VALUES: Final = st.sampled_from([
     "5_0", "\u0665",
 ])  # fmt: skip
 property_maps: Final = st.dictionaries(_NAMES, _PROPERTY_VALUES, max_size=4)
-"""Properties that are numbers in some eyes and not in others."""
+"""Properties that some parsers read as numbers and others do not."""

@@ -26,7 +26,7 @@ FILE_SIZE: Final = UNITS * CQ_STORE_UNIT_SIZE
 
 
 class Unit(NamedTuple):
-    """What a queue is given of a record."""
+    """What a queue stores about a record."""
 
     physical_offset: int
     size: int
@@ -35,7 +35,7 @@ class Unit(NamedTuple):
 
 
 class QueueMaker:
-    """Makes queues in one directory, on a disk and a clock that tests rule."""
+    """Makes queues in one directory, with a disk and a clock that tests control."""
 
     def __init__(self, directory: Path, release: Release = "5.3") -> None:
         self.directory = directory
@@ -46,7 +46,7 @@ class QueueMaker:
         self.rules = QueueRules(release=release, consume_queue_file_size=FILE_SIZE)
 
     def new(self, *, ext: QueueExtension | None = None, writable: bool = True) -> ConsumeQueue:
-        """Make a queue that has looked at nothing yet."""
+        """Make a queue that has not read anything yet."""
         return ConsumeQueue(
             "T",
             0,
@@ -65,7 +65,7 @@ class QueueMaker:
         self.is_writable = False
 
     def opened(self, *, writable: bool = True) -> ConsumeQueue:
-        """Make a queue of what lies in the directory."""
+        """Open a queue from the files in the directory."""
         queue = self.new(writable=writable)
         queue.load()
         queue.recover()
@@ -77,7 +77,7 @@ class QueueMaker:
 
 
 def records(count: int, first: int = 0, size: int = 100) -> list[Unit]:
-    """Make the units of records one behind the other, the first of which has an index."""
+    """Make the units of consecutive records; `first` is the index of the first one."""
     return [Unit(1000 + (first + i) * size, size, 7 * (first + i), first + i) for i in range(count)]
 
 
@@ -86,7 +86,7 @@ def put_all(queue: ConsumeQueue, units: Iterable[Unit]) -> list[bool]:
 
 
 def state_of(queue: ConsumeQueue) -> dict[str, object]:
-    """Return everything that a queue knows."""
+    """Return the whole state of a queue."""
     files = queue.mapped_file_queue
     return {
         "max_physical_offset": queue.max_physical_offset,
@@ -100,7 +100,7 @@ def state_of(queue: ConsumeQueue) -> dict[str, object]:
 
 
 def write_files(directory: Path, units: Sequence[tuple[int, int, int]], *, start: int = 0) -> None:
-    """Write units as files, the last one filled up with zeros."""
+    """Write units as files, the last one padded with zeros."""
     directory.mkdir(parents=True, exist_ok=True)
     array = np.zeros(-(-len(units) // UNITS) * UNITS, UNIT_DTYPE)
     array[: len(units)] = np.array([tuple(unit) for unit in units], UNIT_DTYPE)

@@ -92,7 +92,7 @@ def _properties(special: dict[str, str], plain: dict[str, str], end: int) -> byt
 
 
 def with_property_crc(record: Record) -> Record:
-    """Put the checksum of the whole record at the end of its properties, as RocketMQ 5.2 and later can."""
+    """Append the checksum of the whole record to its properties, as RocketMQ 5.2 and later can."""
     stored = record.properties if isinstance(record.properties, bytes) else pack_properties(record.properties)
     bare = replace(record, properties=stored + b"__CRC32#\x010000000000\x02")
     digits = str(zlib.crc32(bare.encode()[:-20]) & 0x7FFFFFFF)[::-1].ljust(10, "0")
@@ -137,7 +137,7 @@ _ENDS: Final = st.sampled_from(
 
 @st.composite
 def dispatch_logs(draw: st.DrawFn) -> Log:
-    """Draw the log of up to 14 records, which mostly say where they are."""
+    """Draw a log of up to 14 records, most with their true physical offset."""
     start_offset = draw(strategies.start_offsets)
     data, starts = bytearray(), []
     for record in draw(st.lists(_one, max_size=14)):
@@ -149,7 +149,7 @@ def dispatch_logs(draw: st.DrawFn) -> Log:
 
 @st.composite
 def readings(draw: st.DrawFn) -> tuple[QueueRules, dict[str, bool]]:
-    """Draw rules and what is to be checked."""
+    """Draw rules, and what is checked."""
     rules = QueueRules(
         release=draw(st.sampled_from(RELEASES)),
         delay_levels=draw(st.sampled_from([DELAYS, DELAYS, ()])),

@@ -31,7 +31,7 @@ _LIVE: Final = {"cq-size": "600000"}
 
 
 def golden_rules(store: UnpackedStore) -> QueueRules:
-    """Return the rules by which the store was made."""
+    """Return the rules with which the store was made."""
     path = store.path / "store.conf"
     conf = dict(line.split("=", 1) for line in path.read_text().splitlines()) if path.exists() else _LIVE
     return QueueRules(
@@ -47,7 +47,7 @@ def golden_rules(store: UnpackedStore) -> QueueRules:
 
 
 def queue_store(root: Path, rules: QueueRules) -> ConsumeQueueStore:
-    """Make the table of the queues below a directory, which has looked at nothing yet."""
+    """Make the table of the queues below a directory, which has not read anything yet."""
     return ConsumeQueueStore(root, rules, OsFileSystem(), FakeClock(), lambda _: None, lambda: None)
 
 
@@ -59,12 +59,12 @@ def _lines(store: UnpackedStore, name: str, kind: str) -> list[dict[str, Any]]:
 
 
 def golden_answers(store: UnpackedStore) -> list[dict[str, Any]]:
-    """Return what RocketMQ says of each queue, by topic and id."""
+    """Return RocketMQ's report of each queue, by topic and id."""
     return sorted(_lines(store, "queues.jsonl", "queue"), key=lambda line: (line["topic"], line["queueId"]))
 
 
 def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
-    """Return what RocketMQ dispatched of every record, in log order, with the bit maps that its queues hold."""
+    """Return RocketMQ's dispatch request for every record, in log order, with the bit maps of its queues."""
     bit_maps = {
         unit["pos"]: base64.b64decode(unit["ext"]["filterBitMap"])
         for queue in golden_answers(store)
@@ -99,7 +99,7 @@ def file_bytes(root: Path) -> dict[str, bytes]:
 
 
 def answers_of(queues: ConsumeQueueStore) -> list[dict[str, Any]]:
-    """Say of each queue what RocketMQ says."""
+    """Return our report of each queue in the form of RocketMQ's."""
     return [
         {
             "type": "queue",

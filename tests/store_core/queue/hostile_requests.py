@@ -29,7 +29,7 @@ _INDEXES: Final = st.sampled_from(["0", "3", "+7", "-1", "", "x", "\u0663", str(
 
 @st.composite
 def _lists(draw: st.DrawFn) -> dict[str, str]:
-    """Make two lists, which mostly belong together."""
+    """Draw two lists, which usually fit together."""
     names = draw(st.lists(_NAMES, max_size=4))
     count = len(names) + draw(st.sampled_from([0, 0, 0, 1, -1]))
     indexes = draw(st.lists(_INDEXES, min_size=max(count, 0), max_size=max(count, 0)))
@@ -40,7 +40,7 @@ def _lists(draw: st.DrawFn) -> dict[str, str]:
 
 @st.composite
 def hostile_requests(draw: st.DrawFn, *, max_size: int = 12) -> list[DispatchRequest]:
-    """Make records of a log, one after the other."""
+    """Draw consecutive records of a log."""
     requests = []
     for number in range(draw(st.integers(0, max_size))):
         index = draw(_OFFSETS)

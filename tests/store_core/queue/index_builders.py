@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 ALWAYS: Final = (0, 2**63 - 1)
-"""Begin and end of a query that asks for all times."""
+"""Begin and end of a query for all times."""
 
 _LIVE_CONF: Final = {"slot-num": "5000", "index-num": "20000"}
 
@@ -87,7 +87,7 @@ _FLAGS: Final = st.sampled_from([0, 0, 4, 8, 12])
 requests: Final = st.lists(
     st.tuples(_STEPS, _TIMES, st.none() | st.sampled_from(["u1", "u2", "u3", ""]), _KEYS, _FLAGS), max_size=30
 ).map(_requests_of)
-"""Requests in about the order of a log: some come twice, some lie behind, some have no key."""
+"""Requests roughly in log order: some are repeated, some are out of order, some have no key."""
 
 
 def golden_rules(store: UnpackedStore) -> QueueRules:
@@ -97,7 +97,7 @@ def golden_rules(store: UnpackedStore) -> QueueRules:
 
 
 def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
-    """Return what RocketMQ dispatches of the store's records, in log order."""
+    """Return RocketMQ's dispatch requests for the store's records, in log order."""
     return [
         request(
             row["physical_offset"],

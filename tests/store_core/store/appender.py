@@ -30,7 +30,7 @@ class Fate:
 
     def __init__(self, calls: int) -> None:
         self._left = calls
-        self._lock = Lock()  # another thread's call must not be done between the last one and the end
+        self._lock = Lock()  # no call of another thread may come between the last one and the end
 
     def meet(self, file: OsOpenFile | None = None, data: memoryview | None = None, offset: int = 0) -> None:
         with self._lock:
@@ -62,7 +62,7 @@ class FatedFile(OsOpenFile):
 
 
 class FatedFileSystem(OsFileSystem):
-    """The real file system, until its hour has come."""
+    """The real file system, until the process is killed."""
 
     def __init__(self, fate: Fate) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ _LIMITS: Final[dict[str, tuple[int, int]]] = {
 
 
 def answers(name: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a matrix: all of it if it lies beside the repository, else the sample that ships."""
+    """Yield the lines of a matrix: all of them if it is next to the repository, else the sample in it."""
     path = next(found for directory in _DIRECTORIES if (found := directory / f"{name}.jsonl.xz").exists())
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -58,14 +58,14 @@ def _limited(config: MessageStoreConfig, limits: str) -> MessageStoreConfig:
 
 
 class AskedStores:
-    """The stores that lines of a matrix speak of, each opened once.
+    """The stores that lines of a matrix are about, each opened once.
 
     Parameters
     ----------
     golden : callable
         Unpacks a golden store by name.
     directory : Path
-        For stores that are made from golden ones by taking files away.
+        For stores that are made from golden ones by removing files.
     """
 
     def __init__(self, golden: Callable[[str], UnpackedStore], directory: Path) -> None:
@@ -84,7 +84,7 @@ class AskedStores:
         return self._open[key]
 
     def _unpacked(self, name: str) -> UnpackedStore:
-        """Unpack a store that lies with the answers, or else a golden one."""
+        """Unpack a store that is next to the answers, or else a golden one."""
         version, scenario = name.split("/")
         archive = _GOLDEN / "answers" / f"{scenario}-{version}.tar.xz"
         if not archive.exists():

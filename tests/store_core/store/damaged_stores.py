@@ -60,7 +60,7 @@ _SWITCHES: Final = {
 
 
 def damaged_archives() -> tuple[Path, ...]:
-    """List the archives that are there, by name: those of the repository, and those beside it."""
+    """Return the archives by name: those of the repository, and those next to it."""
     archives = (archive for directory in _DIRECTORIES for archive in directory.glob("*.tar.xz"))
     return tuple(sorted({archive.name: archive for archive in archives}.values(), key=lambda path: path.name))
 
@@ -98,7 +98,7 @@ def batch_topics_of(conf: dict[str, str]) -> list[str]:
 
 @dataclass
 class Opened:
-    """What became of a store: as far as RocketMQ's answers tell of theirs."""
+    """The state of an opened store, as far as RocketMQ's answers report theirs."""
 
     load: bool
     after_load: dict[str, Any] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def open_damaged(
     keys: list[tuple[str, str]],
     file_system: FileSystem | None = None,
 ) -> Opened:
-    """Open a store in two steps, and look at it after each; services are not started."""
+    """Open a store in two steps, and record its state after each; services are not started."""
     disk, clock = file_system or OsFileSystem(), FakeClock()
     checkpoint = StoreCheckpoint(root, disk, config.release)
     log = CommitLog(log_paths(root, config), config, disk, clock, checkpoint=checkpoint)
@@ -188,6 +188,6 @@ def _units(queue: Any) -> list[list[int]]:  # noqa: ANN401 -- of either kind
 
 
 def expected_answers(path: Path) -> dict[str, dict[str, Any]]:
-    """Read what each release did, by version."""
+    """Read the results of each release, by version."""
     answers: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     return answers

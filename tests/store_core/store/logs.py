@@ -35,7 +35,7 @@ def message(body: bytes = b"body", **more: Any) -> Message:  # noqa: ANN401 -- a
 
 
 def messages_of(directory: Path) -> list[MessageExt]:
-    """Read all messages of a log's files, apart from the log."""
+    """Read all messages from a log's files, independently of the log."""
     found = []
     for path in sorted(directory.iterdir()):
         data = path.read_bytes()
@@ -46,7 +46,7 @@ def messages_of(directory: Path) -> list[MessageExt]:
 
 @dataclass
 class Log:
-    """A commit log and what it stands on."""
+    """A commit log with its clock and disk."""
 
     directory: Path
     settings: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Log:
 
     @property
     def positions(self) -> tuple[object, ...]:
-        """Return all that a refused message must leave as it is."""
+        """Return everything that a refused message must not change."""
         queue = self.log.mapped_file_queue
         table = self.log.queue_offsets
         files = [(file.path.name, file.wrote_position) for file in queue.mapped_files]
@@ -90,6 +90,6 @@ class Log:
         return as_future(self.log.put_batch(batch))
 
     def flush(self) -> None:
-        """Let the group commit service do one step."""
+        """Run one step of the group commit service."""
         assert self.log.flusher.group_commit is not None
         self.log.flusher.group_commit.run_once()

@@ -18,12 +18,12 @@ __all__ = ["Put", "check_index", "check_queues", "following"]
 
 _EVERYTHING: Final = 64
 _EVER: Final = 1 << 62
-"""End of a query, ms. The first entry of an index file seems later than it is, by any span, see `IndexFile`."""
+"""End of a query, ms. The first entry of an index file may seem later than it is, by any time, see `IndexFile`."""
 
 
 @dataclass(slots=True)
 class Put:
-    """A message that was put, as the log has to have it."""
+    """A message that was put, as the log must have it."""
 
     topic: str
     queue_id: int
@@ -52,7 +52,7 @@ def following(puts: Sequence[Put], topic: str, queue_id: int) -> int:
 
 
 def check_queues(store: DefaultMessageStore, puts: Sequence[Put], there: Sequence[Put]) -> None:
-    """Compare all queues with what was put, of which a part may be there still."""
+    """Compare all queues with what was put, of which a part may be left."""
     for queue in {(put.topic, put.queue_id) for put in puts if put.is_queued}:
         wanted = [put for put in there if put.is_queued and (put.topic, put.queue_id) == queue]
         assert following(puts, *queue) == store.get_max_offset_in_queue(*queue)

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["StoreMachine"]
 
 _DAYS: Final = 80 * 3600.0
-"""Seconds after which files may go."""
+"""Seconds after which files may be deleted."""
 
 
 bodies = st.integers(0, 1500)
 queues = st.tuples(st.sampled_from(["orders", "refunds"]), st.integers(0, 1))
 kinds = st.sampled_from([0, 0, 0, 8, 4, 12])
-"""System flags: plain, of a committed, prepared, rolled back transaction."""
+"""System flags: plain, and of committed, prepared and rolled-back transactions."""
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Puts, flushes, dies, comes back, is cut and cleared away; see the model below."""
+    """Puts, flushes, crashes, restarts, is truncated and cleaned; see the model below."""
 
     release: Release
 
@@ -58,9 +58,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.unsure = 0
         """How many of the last puts were not acknowledged."""
         self.safe = 0
-        """How many of the first puts survive the loss of power."""
+        """How many of the first puts survive a power failure."""
         self.cut: list[Put] = []
-        """What the log held before it was cut, as long as that may come back."""
+        """What the log contained before it was truncated, as long as that may come back."""
         self.numbers = 0
         self.blind_until = 0
         self.seed = 0
@@ -94,7 +94,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.store
 
     def doing(self, action: Callable[[], None]) -> None:
-        """Do something, and if the machine dies over it start it again."""
+        """Run an action, and restart the machine if it dies meanwhile."""
         try:
             action()
         except OSError:
@@ -142,7 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
         return message(body, topic=queue[0], queue_id=queue[1], keys=[key], sys_flag=kind, delay_level=level), put
 
     def _expect(self, puts: list[Put]) -> None:
-        """Take messages for put but not acknowledged, and number them."""
+        """Record messages as put but not acknowledged, and number them."""
         for put in puts:
             put.queue_offset = following(self.puts, put.topic, put.queue_id) if put.is_queued else 0
             self.puts.append(put)
@@ -283,7 +283,7 @@ class StoreMachine(RuleBasedStateMachine):
     # ---- coming back
 
     def come_back(self) -> None:
-        """Start the machine again, let it die once more while the store is opened, and look at what is there."""
+        """Restart the machine, let it die once more while the store is opened, and check what is there."""
         chance = random.Random(self.seed)  # noqa: S311 -- no secret
         loses_power = chance.random() < 0.5
         self._bury(chance, loses_power)
@@ -302,7 +302,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.check()
 
     def come_back_from(self, chance: random.Random, *, loses_power: bool) -> None:
-        """Kill the process, or cut the power, and look at what is there."""
+        """Kill the process, or cut the power, and check what is there."""
         self._bury(chance, loses_power)
         self._open_as_operator()
         self._take_what_is_there(loses_power)
@@ -319,8 +319,8 @@ class StoreMachine(RuleBasedStateMachine):
     def _remove_blank_queue_files(self) -> None:
         """Remove last files of queues that begin with zeros.
 
-        If the log has lost more than such a queue, RocketMQ and so we keep a bogus unit in the file, and in the one
-        before it units of messages that are gone: see `store_core.queue.consume_queue.consume_queue_bounds.truncate`.
+        If the log has lost more than such a queue, RocketMQ, and so this package, keeps a bogus unit in the file, and
+        in the one before it units of lost messages: see `store_core.queue.consume_queue.consume_queue_bounds.truncate`.
         """
         for queue in self.root.glob("store/consumequeue/*/*"):
             last = max(queue.iterdir(), default=None)
@@ -355,7 +355,7 @@ class StoreMachine(RuleBasedStateMachine):
         return {path: path.read_bytes() if path.is_file() else None for path in sorted(self.root.rglob("*"))}
 
     def _take_what_is_there(self, lost_power: bool) -> None:
-        """Compare the log with what was put, and go on from there."""
+        """Compare the log with what was put, and continue from there."""
         found = self._log()
         least = self.safe if lost_power else len(self.puts) - self.unsure
         if lost_power and self.cut and not self._is_there(self.puts, found, least):
@@ -371,7 +371,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.unsure, self.safe = 0, count if lost_power else min(self.safe, count)
 
     def _first(self, puts: list[Put]) -> int:
-        """Count what lies before the log's first segment."""
+        """Count the messages before the log's first segment."""
         return sum(0 <= put.offset < self.opened.commit_log.min_offset for put in puts)
 
     def _is_there(self, puts: list[Put], found: list[MessageExt], least: int) -> bool:
@@ -386,7 +386,7 @@ class StoreMachine(RuleBasedStateMachine):
     # ---- what it tells
 
     def check(self) -> None:
-        """Compare everything the store tells with the model."""
+        """Compare everything that the store reports with the model."""
         store = self.opened
         store.dispatch_now()
         if self.disk.is_dead:

@@ -15,14 +15,14 @@ __all__ = ["UnattendedStore"]
 
 
 class UnattendedStore(DefaultMessageStore):
-    """A store whose services do their steps when the test says so, and in its thread."""
+    """A store whose services run their steps when the test calls them, in its thread."""
 
     def __init__(self, setup: StoreSetup) -> None:
         super().__init__(setup)
         self._life.services.start = _start_nothing  # type: ignore[method-assign]  # no thread of its own
 
     def make_files(self) -> None:
-        """Do what the service does that makes files ahead."""
+        """Do what the service that makes files in advance does."""
         self._life.services._allocate.step()
 
     def flush_log(self) -> None:
@@ -33,7 +33,7 @@ class UnattendedStore(DefaultMessageStore):
         self._derived.flush_service.flush_thoroughly()
 
     def abandon(self) -> None:
-        """Forget it, as the death of a process does."""
+        """Drop the store, as when the process dies."""
         with suppress(OSError):
             self._life._let_go()
 

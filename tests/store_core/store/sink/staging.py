@@ -29,7 +29,7 @@ CONFIG = MessageStoreConfig(
 
 
 class ImpatientClock(SystemClock):
-    """The machine's clock for those who wait in vain: nobody sleeps, or waits for long."""
+    """The machine's clock, on which sleeps and waits end almost at once."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(min(seconds, 0.001))
@@ -58,9 +58,9 @@ def stage(
     file_system: FileSystem | None = None,
     derives: bool = True,
 ) -> StagedFile:
-    """Stage messages with these bodies; `times` are their store times, of every batch the same.
+    """Stage messages with these bodies; `times` are their store times, the same in each batch.
 
-    With `derives`, what queues and index need of them is staged, too.
+    With `derives`, the data for queues and index is staged, too.
     """
     with StagedBatchWriter(path, file_system or FaultyFileSystem()) as writer:
         for bodies in batches:
@@ -78,7 +78,7 @@ def make_store(root: Path, bodies: list[bytes], file_system: FileSystem | None =
 
 
 def bodies_of(root: Path) -> list[bytes]:
-    """Read all bodies of a store in the log's order, with no regard to anything but its segments."""
+    """Read all bodies of a store in the log's order, only from its segments."""
     return [row["body"] for row in _rows(root, ["body"])]
 
 
@@ -90,7 +90,7 @@ def _rows(root: Path, columns: list[str]) -> list[dict[str, Any]]:
 
 
 def check_queues(root: Path) -> int:
-    """Open a store, and compare its queues and index with its log; gives the number of messages."""
+    """Open a store, and compare its queues and index with its log; return the number of messages."""
     with DefaultMessageStore.open(root, CONFIG, file_system=FaultyFileSystem()) as store:
         rows = _rows(root, ["topic", "queue_id", "queue_offset", "body", "keys"])
         ends: dict[tuple[str, int], int] = {}

@@ -28,7 +28,7 @@ import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
-/** What is different between releases: 4.3.0, whose store makes the checks of a put itself. */
+/** The calls that differ between releases: 4.3.0, whose store checks a put itself. */
 final class Release {
     static final String VERSION = "4.3.0";
 
@@ -58,7 +58,7 @@ final class Release {
         return store.getOffsetInQueueByTime(topic, queueId, time);
     }
 
-    /** Makes the filter of a pull; null if it has none. */
+    /** Returns the filter of a pull; null if it has none. */
     static MessageFilter filter(String topic, String type, String text) throws Exception {
         if (type == null) {
             return null;
@@ -74,7 +74,7 @@ final class Release {
         controller.getSubscriptionGroupManager().getSubscriptionGroupTable().put(config.getGroupName(), config);
     }
 
-    /** Lets a consumer tell what it subscribes to. */
+    /** Registers a consumer's subscription. */
     static void connect(BrokerController controller, Channel channel, JSONObject consumer) throws Exception {
         SubscriptionData subscription = FilterAPI.build(
             consumer.getString("topic"), consumer.getString("text"), consumer.getString("type"));

@@ -35,7 +35,7 @@ import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
-/** What is different between releases: 5.3.3, where the broker hangs its checks of a put into the store. */
+/** The calls that differ between releases: 5.3.3, where the broker adds its checks of a put to the store as hooks. */
 final class Release {
     static final String VERSION = "5.3.3";
 
@@ -89,7 +89,7 @@ final class Release {
         return store.getOffsetInQueueByTime(topic, queueId, time, BoundaryType.valueOf(boundary));
     }
 
-    /** Makes the filter of a pull; null if it has none. */
+    /** Returns the filter of a pull; null if it has none. */
     static MessageFilter filter(String topic, String type, String text) throws Exception {
         if (type == null) {
             return null;
@@ -105,7 +105,7 @@ final class Release {
         controller.getSubscriptionGroupManager().getSubscriptionGroupTable().put(config.getGroupName(), config);
     }
 
-    /** Lets a consumer tell what it subscribes to. */
+    /** Registers a consumer's subscription. */
     static void connect(BrokerController controller, Channel channel, JSONObject consumer) throws Exception {
         SubscriptionData subscription = FilterAPI.build(
             consumer.getString("topic"), consumer.getString("text"), consumer.getString("type"));

@@ -21,7 +21,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 
-/** A broker without network around a store: it is initialized, and its store started, but it never listens. */
+/** A broker without network: it is initialized and its store is started, but it never listens. */
 final class Broker implements AutoCloseable {
     private static final int PULL_MESSAGE = 11;
 
@@ -39,7 +39,7 @@ final class Broker implements AutoCloseable {
         return config;
     }
 
-    /** Serves pulls, one after the other. */
+    /** Serves pulls one by one. */
     static JSONArray pulls(JSONObject job) throws Exception {
         try (Broker broker = new Broker(job)) {
             broker.initialize();
@@ -53,7 +53,7 @@ final class Broker implements AutoCloseable {
         }
     }
 
-    /** One broker after the other: 5.x looks for its classes in the jars, and closes them behind the others' backs. */
+    /** Starts brokers one at a time: 5.x looks for its classes in the jars, and closes them while others use them. */
     private void initialize() throws Exception {
         synchronized (Broker.class) {
             if (!controller.initialize()) {
@@ -126,7 +126,7 @@ final class Broker implements AutoCloseable {
         }
     }
 
-    /** Registers expressions, and tells after each step what the file holds, and the bit map of a message. */
+    /** Registers expressions, and reports after each step the contents of the file and the bit map of a message. */
     static JSONArray filters(JSONObject job) throws Exception {
         BrokerConfig config = brokerConfig(job);
         BrokerController controller =

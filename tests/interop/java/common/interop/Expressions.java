@@ -13,7 +13,7 @@ final class Expressions {
     private Expressions() {
     }
 
-    /** Gives for each expression a letter for each map of properties: T, F, N for null, E if it throws; or just C if it does not compile. */
+    /** Returns for each expression a letter for each map of properties: T, F, N for null, E if it throws; or just C if it does not compile. */
     static JSONArray verdicts(JSONArray expressions, JSONArray maps) {
         JSONArray verdicts = new JSONArray();
         for (Object text : expressions) {
@@ -26,7 +26,7 @@ final class Expressions {
         BooleanExpression expression;
         try {
             expression = SelectorParser.parse(text);
-        } catch (Throwable refused) { // the lexer ends with errors, too
+        } catch (Throwable refused) { // the lexer throws Errors, too
             return "C";
         }
         StringBuilder letters = new StringBuilder();

@@ -52,7 +52,7 @@ final class Jobs {
         return result;
     }
 
-    /** Opens a store, tells all that is to be seen in it, and closes it. */
+    /** Opens a store, reports everything in it, and closes it. */
     private static JSONObject open(JSONObject job) throws Exception {
         JSONObject result = new JSONObject();
         try (Store store = new Store(job)) {
@@ -78,7 +78,7 @@ final class Jobs {
         }
     }
 
-    /** Measures how long questions take, over and over in the same order; gives a processor's nanoseconds a question, by round. */
+    /** Measures how long questions take, repeatedly in the same order; returns nanoseconds of CPU time per question, by round. */
     private static JSONObject benchAsk(JSONObject job) throws Exception {
         JSONObject result = new JSONObject();
         JSONArray nanos = new JSONArray();
@@ -98,7 +98,7 @@ final class Jobs {
         return result;
     }
 
-    /** Measures how long a store takes to load: that is, to recover and to dispatch what queues and index lack. */
+    /** Measures how long a store takes to load, that is, to recover and to dispatch what is missing in queues and index. */
     private static JSONObject benchLoad(JSONObject job) throws Exception {
         JSONObject result = new JSONObject();
         ThreadMXBean threads = ManagementFactory.getThreadMXBean();
@@ -119,7 +119,7 @@ final class Jobs {
         return result;
     }
 
-    /** Puts messages one after the other into a store, which is made if there is none, and closes it. */
+    /** Puts messages one by one into a store, which is created if it does not exist, and closes it. */
     private static JSONObject put(JSONObject job) throws Exception {
         JSONObject result = new JSONObject();
         try (Store store = Store.started(job)) {
@@ -144,7 +144,7 @@ final class Jobs {
         }
     }
 
-    /** Puts one message {@code count} times, with a pause after every {@code burst}, while others look at the files. */
+    /** Puts one message {@code count} times, with a pause after every {@code burst}, while others read the files. */
     private static JSONObject live(JSONObject job) throws Exception {
         JSONObject result = new JSONObject();
         try (Store store = Store.started(job)) {
@@ -164,8 +164,8 @@ final class Jobs {
     }
 
     /**
-     * Measures how fast one thread puts messages. They are made beforehand, a chunk at a time, so that the seconds are
-     * those of putMessage alone.
+     * Measures how fast one thread puts messages. They are made beforehand, in chunks, so that the seconds are those of
+     * putMessage alone.
      */
     private static JSONObject benchPut(JSONObject job) throws Exception {
         JSONObject result = new JSONObject();
@@ -180,7 +180,7 @@ final class Jobs {
         return result;
     }
 
-    /** Puts messages; gives nanoseconds in putMessage, of the processor in it, and until queues have them all. */
+    /** Puts messages; returns nanoseconds in putMessage, of CPU time in it, and until queues have all messages. */
     private static long[] putMany(Store store, JSONObject job, int count) throws Exception {
         ThreadMXBean threads = ManagementFactory.getThreadMXBean();
         JSONArray templates = job.getJSONArray("messages");

@@ -19,8 +19,8 @@ import java.util.concurrent.Executors;
  * Runs jobs on stores of a real RocketMQ.
  *
  * <p>Each line of standard input is a job, a JSON object with an {@code id}; each line of standard output is the answer
- * to one, {@code {"id": ..., "result": ...}} or {@code {"id": ..., "error": ...}}. Jobs run side by side and answers
- * come as they are ready, because a store sleeps for seconds while it shuts down. The process ends with its input.
+ * to one, {@code {"id": ..., "result": ...}} or {@code {"id": ..., "error": ...}}. Jobs run concurrently and answers
+ * are written when they are ready, because a store sleeps for seconds while it shuts down. The process ends with its input.
  */
 public final class Main {
     private static final SerializerFeature[] FEATURES = {
@@ -33,7 +33,7 @@ public final class Main {
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, "US-ASCII");
-        System.setOut(System.err); // whatever a library prints must not get between the answers
+        System.setOut(System.err); // output of libraries must not get between the answers
         ExecutorService workers = Executors.newCachedThreadPool();
         BufferedReader jobs = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = jobs.readLine(); line != null; line = jobs.readLine()) {

@@ -14,7 +14,7 @@ import java.util.List;
 import org.apache.rocketmq.common.message.*;
 import org.apache.rocketmq.store.*;
 
-/** Messages out of JSON, as a broker hands them to its store, and the store's answers back into JSON. */
+/** Converts JSON to messages, as a broker passes them to its store, and the store's answers to JSON. */
 final class Messages {
     private Messages() {
     }
@@ -29,7 +29,7 @@ final class Messages {
         return json.getBooleanValue("inner") ? Release.putInnerBatch(store, batch) : Release.putBatch(store, batch);
     }
 
-    /** Makes a message for one put only: a store changes some of the messages it takes. */
+    /** Makes a message for a single put: a store changes some of its messages. */
     static MessageExtBrokerInner single(JSONObject json) {
         MessageExtBrokerInner message = new MessageExtBrokerInner();
         fill(message, json, json.getString("body") == null ? null : Base64.getDecoder().decode(json.getString("body")));
@@ -80,7 +80,7 @@ final class Messages {
         }
     }
 
-    /** Makes an address of {@code [literal, port]}; nothing is looked up. */
+    /** Makes an address from {@code [literal, port]}, without a name look-up. */
     private static InetSocketAddress host(JSONArray host) {
         try {
             return new InetSocketAddress(InetAddress.getByName(host.getString(0)), host.getIntValue(1));

@@ -9,7 +9,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.QueryMessageResult;
 
-/** What consumers and operators ask a started store; tests/interop/README.md lists the kinds. */
+/** Questions of consumers and operators to a started store; tests/interop/README.md lists the kinds. */
 final class Questions {
     private static final int QUEUE_OFFSET_POSITION = 20;
     private static final int PHYSICAL_OFFSET_POSITION = 28;
@@ -31,7 +31,7 @@ final class Questions {
         return answers;
     }
 
-    /** Asks for messages or for an offset, and leaves the answer alone. */
+    /** Asks for messages or for an offset, and ignores the answer. */
     static void ask(DefaultMessageStore store, JSONObject question) {
         String topic = question.getString("topic");
         int queueId = question.getIntValue("queueId");

@@ -16,7 +16,7 @@ import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 
-/** What RocketMQ sees in a started store. */
+/** Reads back what RocketMQ sees in a started store. */
 final class ReadBack {
     private static final int PULL_SIZE = 32;
 
@@ -61,7 +61,7 @@ final class ReadBack {
         return offset;
     }
 
-    /** Adds the records from the buffer's start on; gives the position of what is no record. */
+    /** Adds the records from the buffer's start on; returns the position of the first bytes that are not a record. */
     private static int walkPart(DefaultMessageStore store, ByteBuffer part, JSONArray records) {
         int position = 0;
         while (position < part.limit()) {
@@ -106,7 +106,7 @@ final class ReadBack {
         record.put("magicCode", bytes.getInt(Integer.BYTES));
         record.put("msgId", message.getMsgId());
         record.put("uniqueKey", request.getUniqKey());
-        record.put("tagsCode", request.getTagsCode()); // of a delayed message the time of its delivery
+        record.put("tagsCode", request.getTagsCode()); // for a delayed message, the time of its delivery
         record.put("tagsHash", message.getTags() == null ? 0 : message.getTags().hashCode());
         return record;
     }
@@ -147,12 +147,12 @@ final class ReadBack {
         return queue;
     }
 
-    /** Gets all messages of a queue as a consumer does; gives their physical offsets, -1 for what is no message. */
+    /** Gets all messages of a queue as a consumer does; returns their physical offsets, -1 for whatever is not a message. */
     private static JSONArray pullAll(DefaultMessageStore store, String topic, int queueId) {
         JSONArray offsets = new JSONArray();
         long next = store.getMinOffsetInQueue(topic, queueId);
         long last = -1;
-        while (next > last) { // where there is nothing, a consumer goes on where it is told to
+        while (next > last) { // where there is nothing, a consumer continues at the suggested offset
             last = next;
             GetMessageResult result = store.getMessage("interop", topic, queueId, next, PULL_SIZE, null);
             try {

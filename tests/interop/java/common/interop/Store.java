@@ -13,7 +13,7 @@ import java.util.Map;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
-/** A store directory in the hands of RocketMQ, from the fields {@code store}, {@code config} and others of a job. */
+/** A store directory opened by RocketMQ, from the fields {@code store}, {@code config} and others of a job. */
 final class Store implements AutoCloseable {
     private static final long DISPATCH_LIMIT_NANOS = 60_000_000_000L;
 
@@ -40,7 +40,7 @@ final class Store implements AutoCloseable {
         }
     }
 
-    /** Gives a store that takes messages. */
+    /** Returns a store that accepts messages. */
     static Store started(JSONObject job) throws Exception {
         Store store = new Store(job);
         if (!store.load()) {
@@ -62,7 +62,7 @@ final class Store implements AutoCloseable {
         messageStore.start();
     }
 
-    /** Waits until queues and index have all messages; gives the bytes that are left if they don't get there. */
+    /** Waits until queues and index have all messages; returns the bytes that are left if they never do. */
     long awaitDispatch() throws InterruptedException {
         long limit = System.nanoTime() + DISPATCH_LIMIT_NANOS;
         while (messageStore.dispatchBehindBytes() > 0 && System.nanoTime() < limit) {
@@ -84,7 +84,7 @@ final class Store implements AutoCloseable {
         return strings;
     }
 
-    /** Calls the setter of a setting, under the name it had up to 4.3 ("maped") if there is none under today's. */
+    /** Calls the setter of a setting, under its name up to 4.3 ("maped") if there is none under today's. */
     private static void set(Object config, String name, Object value) throws Exception {
         Method setter = setter(config, name);
         if (setter == null) {
@@ -100,7 +100,7 @@ final class Store implements AutoCloseable {
         String method = "set" + Character.toUpperCase(name.charAt(0)) + name.substring(1);
         for (Method candidate : config.getClass().getMethods()) {
             boolean named = candidate.getName().equals(method) && candidate.getParameterCount() == 1;
-            if (named && !candidate.getParameterTypes()[0].isEnum()) { // settings with an enum have a twin with text
+            if (named && !candidate.getParameterTypes()[0].isEnum()) { // settings with an enum have a second setter for text
                 return candidate;
             }
         }
