@@ -199,7 +199,7 @@ def _serve(connection: Connection) -> None:
 
 
 def _no_call(_: object) -> None:
-    raise RuntimeError("a part came before what is to be done with it")
+    raise RuntimeError("received a part before the function to call")
 
 
 def _failure(error: Exception) -> bytes:

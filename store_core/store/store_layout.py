@@ -66,7 +66,7 @@ def check_root(root: Path, config: MessageStoreConfig, file_system: FileSystem) 
             check_log_place(path, file_system)
     if config.enable_dleger_commit_log:
         raise UnsupportedStoreError(
-            f"enableDLegerCommitLog is true: the store at {root} is a DLedger store, whose log has another form "
+            f"enableDLegerCommitLog is true: the store at {root} is a DLedger store, whose log has another format "
             f"(storePathDLedgerCommitLog says where it is), which is not supported. Expected false. Nothing was changed"
         )
 

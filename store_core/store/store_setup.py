@@ -31,7 +31,7 @@ class StoreSetup:
     path : Path
         The store's root.
     config : MessageStoreConfig
-        Checked against the files that are there.
+        Checked against the existing files.
     is_read_only : bool
     broker : BrokerConfig
     broker_hooks : bool

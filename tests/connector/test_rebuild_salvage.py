@@ -277,7 +277,7 @@ def test_records_that_a_release_does_not_know_are_left_out_one_by_one(tmp_path: 
 
     assert 67 == report.records
     assert 33 == report.missing_count
-    assert {"a broker of release 4.9 takes the record for damaged"} == {
+    assert {"a broker of release 4.9 considers the record damaged"} == {
         lost.reason for outcome in report.outcomes for lost in outcome.lost
     }
 

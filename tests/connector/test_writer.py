@@ -235,7 +235,7 @@ def test_a_named_job_is_appended_once(write: Writer) -> None:
 # ---- bad rows
 
 BAD = (
-    ("t" * 128, b"x", "MESSAGE_ILLEGAL: it has 128 bytes, and 127 are the most"),
+    ("t" * 128, b"x", "MESSAGE_ILLEGAL: it has 128 bytes; the maximum is 127"),
     (None, b"x", "a message needs a topic"),
     ("a/b", b"x", "the name holds '/'"),
     ("t", b"x" * 17000, "a record is larger than a segment"),

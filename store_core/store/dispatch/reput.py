@@ -220,7 +220,7 @@ class ReputMessageService(ServiceThread):
             self.run_once()
             if self.reput_from_offset == before:
                 raise SegmentLayoutError(
-                    f"the log has no bytes at {before}, and goes on to {self._end_offset()}: a segment is missing. "
+                    f"the log has no bytes at {before}, and continues to {self._end_offset()}: a segment is missing. "
                     f"RocketMQ {self._rules.release} waits there forever when it starts. Restore the segment, "
                     f"or move those before the gap elsewhere and remove the "
                     f"queues"

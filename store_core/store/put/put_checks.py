@@ -103,9 +103,9 @@ def topic_refusal(topic: str, release: Release) -> str | None:
     """Return why brokers of a release refuse messages of a topic; None if they accept them."""
     if not rules_of(release).limits_topics_in_bytes:
         size, limit = utf16_length(topic), _I8_MAX
-        return f"MESSAGE_ILLEGAL: it has {size} characters, and {limit} are the most" if size > limit else None
+        return f"MESSAGE_ILLEGAL: it has {size} characters; the maximum is {limit}" if size > limit else None
     size, limit = len(to_utf8(topic)), _MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else _I8_MAX
-    return f"MESSAGE_ILLEGAL: it has {size} bytes, and {limit} are the most" if size > limit else None
+    return f"MESSAGE_ILLEGAL: it has {size} bytes; the maximum is {limit}" if size > limit else None
 
 
 class PutChecks:

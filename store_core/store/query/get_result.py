@@ -23,8 +23,8 @@ class GetMessageStatus(Enum):
     """Outcome of a get (RocketMQ: ``GetMessageStatus``)."""
 
     FOUND = "messages are there"
-    NO_MATCHED_MESSAGE = "the filter matches none of the messages that were looked at"
-    MESSAGE_WAS_REMOVING = "the queue has units, the log no records to them"
+    NO_MATCHED_MESSAGE = "the filter matches none of the messages examined"
+    MESSAGE_WAS_REMOVING = "the queue has units, but the log has no records for them"
     OFFSET_FOUND_NULL = "the queue has no unit at an offset between its first and last"
     OFFSET_OVERFLOW_BADLY = "the offset is beyond the queue's end"
     OFFSET_OVERFLOW_ONE = "the offset is the queue's end: no message yet"

@@ -67,7 +67,7 @@ class MessageLookup:
         if not 0 <= offset < 1 << 63:
             raise InvalidOptionError(
                 f"{msg_id!r} is not an offset message id: expected 32 or 56 hexadecimal digits that end in an offset. "
-                "The unique key that producers are told is no such id: use query_message with it as the key."
+                "The unique key that producers get is not such an id: use query_message with it as the key."
             )
         return self.look_message_by_offset(offset)
 

@@ -252,7 +252,7 @@ class _RangeReader:
 
     def _goes_on_at(self, damage: Damage) -> str:
         where = f"offset {self._start_offset + damage.end}"
-        return f"at the next sound record, {where}" if damage.is_followed else f"behind it, {where}"
+        return f"at the next sound record, {where}" if damage.is_followed else f"after it, {where}"
 
     def _damaged_rows(self, damage: Damage) -> list[tuple[int, int]]:
         """Return the pieces of damage that become rows of this range."""

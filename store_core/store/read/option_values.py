@@ -140,7 +140,7 @@ def _json(name: str, text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidOptionError(f"{shown_option(name)}: {text!r} is no JSON: {error}") from error
+        raise InvalidOptionError(f"{shown_option(name)}: {text!r} is not JSON: {error}") from error
 
 
 def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> list[tuple[str, int, int]]:

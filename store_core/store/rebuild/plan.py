@@ -148,7 +148,7 @@ def _use_of(options: RebuildOptions) -> StoreUse:
 def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
     taken = [store / name for name in (COMMIT_LOG, *QUEUE_KINDS, INDEX_DIRECTORY, "config")]
     if output == store or any(output == place or place in output.parents for place in taken):
-        raise InvalidOptionError(f"--output {output} would be written into the store's own files: give another place")
+        raise InvalidOptionError(f"--output {output} would be written into the store's own files: give another path")
     there = next(path for path in (output, *output.parents) if path.exists())
     if is_replaced and there.stat().st_dev != store.stat().st_dev:
         raise InvalidOptionError(f"--replace renames, so {output} has to be on the file system of {store}")

@@ -120,5 +120,5 @@ class SalvagedReader:
     def _lose_record(self, begin: int, end: int) -> None:
         """Add a whole record that is not dispatched, with the reason, to the lost ranges."""
         is_bad = self._check_crc and check_record(self._raw.data, begin, None, verify_crc=True).reason is not None
-        why = _BAD_BODY if is_bad else f"a broker of release {self._rules.release} takes the record for damaged"
+        why = _BAD_BODY if is_bad else f"a broker of release {self._rules.release} considers the record damaged"
         self._lose(begin, end, why)

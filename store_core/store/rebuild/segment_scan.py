@@ -114,7 +114,7 @@ class SegmentScan:
             is_refused = int(found.starts[0]) == reader.position
             if is_refused:
                 stop = int(found.starts[1]) if found.starts.size > 1 else found.stop
-                why = f"a broker of release {self.rules.queue_rules.release} takes the record for damaged"
+                why = f"a broker of release {self.rules.queue_rules.release} considers the record damaged"
                 self.lost.add(first + reader.position, first + stop, why)
             left_out += found.starts.size - is_refused
         return left_out

@@ -196,7 +196,7 @@ class RebuildSwap:
 
 def _strange(path: Path) -> str:
     return (
-        f"{path} is no journal of this version's: finish the swap with the version that began it, or look where "
+        f"{path} is not a journal of this version: finish the swap with the version that began it, or look where "
         f"consumequeue and index are, put them in place, and remove the file"
     )
 

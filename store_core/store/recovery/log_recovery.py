@@ -178,6 +178,6 @@ def _explain(
         return StopReason.LIMIT, "the file is full"
     check = check_record(raw.data, position, None, verify_crc=rules.check_crc)
     if check.reason is None or check.reason is StopReason.END_OF_FILE:
-        return None, f"release {rules.release} takes no record like the one there"
+        return None, f"release {rules.release} accepts no record like the one there"
     detail = f": expected {check.expected}, found {check.found}" if check.expected else ""
     return check.reason, check.reason.value + detail

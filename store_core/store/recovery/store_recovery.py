@@ -157,7 +157,7 @@ class StoreRecovery:
             return self.finish(reput.reput_from_offset)
         start = reput.reput_from_offset = max(self._queues.max_physical_offset, log.min_offset, 0)
         if reput.behind < 0:
-            why = f"a unit ends at {start}, behind the log; nothing is dispatched until the log has grown past that"
+            why = f"a unit ends at {start}, past the log's end; nothing is dispatched until the log has grown past that"
             self._decide("stopped dispatching", "consumequeue", why)
         elif reput.behind:
             dispatched = self._dispatcher.dispatched
@@ -292,7 +292,7 @@ class StoreRecovery:
                 f"left out the record at {gate.left_out}",
                 "its queue",
                 f"queues cover the log up to {cover}, and release {self._rules.release} dispatches only what "
-                f"starts behind that: the queue's later messages are one index too early",
+                f"starts after that: the queue's later messages are one index too early",
             )
         return end
 
@@ -366,7 +366,7 @@ class StoreRecovery:
             self._decide(
                 "left the queues as they are",
                 "consumequeue",
-                f"they reach to {cover}, behind the log's end at {end.end_offset}; release "
+                f"they reach to {cover}, past the log's end at {end.end_offset}; release "
                 f"{self._rules.release} cuts them after a crash only, and serves what they point at",
             )
 

@@ -307,6 +307,6 @@ def _derived(batch: pa.RecordBatch) -> DerivedColumns | None:
         return None
     hashes = keys.flatten().to_numpy().copy()
     if keys.null_count or int(hashes.min(initial=0)) < 0:
-        raise ValueError("the hashes of keys are no hashes")
+        raise ValueError("the hashes of keys are not valid")
     rows = np.repeat(np.arange(batch.num_rows), np.diff(keys.offsets.to_numpy()))
     return DerivedColumns(tags.to_numpy().copy(), IndexHashes(rows, hashes))
