@@ -65,7 +65,7 @@ def build_site(builder: str, output: Path) -> int:
 def check_documents(texts: dict[str, str]) -> int:
     """Compare the generated documents, and build the site in a scratch folder; return the exit code."""
     stale = [document for document, text in texts.items() if not is_current(document, text)]
-    print(f"stale: {', '.join(stale)}; run `make docs`" if stale else f"{len(texts)} documents are current")
+    print(f"stale: {', '.join(stale)}; run `make docs`" if stale else f"{len(texts)} documents are up to date")
     with tempfile.TemporaryDirectory(prefix="site-") as site:
         failed = build_site("html", Path(site))
         pages = len(list(Path(site).rglob("*.html")))
@@ -85,9 +85,9 @@ def write_documents(texts: dict[str, str]) -> int:
 
 def main() -> int:
     """Run as the command line says, and return the exit code."""
-    parser = argparse.ArgumentParser(description="Writes the generated documents, and makes the site.")
+    parser = argparse.ArgumentParser(description="Writes the generated documents, and builds the site.")
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--check", action="store_true", help="write nothing; fail if a document is not current")
+    modes.add_argument("--check", action="store_true", help="write nothing; fail if a document is out of date")
     modes.add_argument("--links", action="store_true", help="try the links to other sites")
     options = parser.parse_args()
     if options.links:

@@ -19,8 +19,8 @@ PACKAGES: Final = (ROOT / "store_core", ROOT / "connector" / "pyspark_commitlog"
 _HEAD: Final = """\
 # Modules
 
-Each module of the two packages, folder by folder, by the first sentence of its documentation. The map with the ways
-through the code is in [the architecture](architecture.md).
+Each module of the two packages, folder by folder, with the first sentence of its docstring. For a guided tour of the
+code see [the architecture](architecture.md).
 """
 _ROLE: Final = re.compile(r"``([^`]*)``")
 

@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
     try:
         _write(report, options.report)
     except OSError as error:
-        raise StoreError(f"the messages are appended, but the report is not written: {error}") from error
+        raise StoreError(f"the messages were appended, but the report can't be written: {error}") from error
     return ExitCode.FINDINGS if report["left_out"] else ExitCode.DONE
 
 

@@ -40,7 +40,7 @@ def require_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
     if shutil.which(java) is None:
-        raise JavaNotFoundError(f"{java} is not there. {_ADVICE}")
+        raise JavaNotFoundError(f"{java} does not exist. {_ADVICE}")
     found = _version_text(java)
     version = re.search(r'version "(?:1\.)?(\d+)', found)  # Java 8 calls itself 1.8
     if version is None:

@@ -165,7 +165,7 @@ def _problem(python: str) -> str:
     """Return why a Python can't find data sources; empty if it can."""
     program = shutil.which(python)
     if program is None:
-        return "which is not there"
+        return "which does not exist"
     try:
         asked = subprocess.run(  # noqa: S603 -- the Python that Spark starts, too
             [program, "-c", _QUESTION], capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS

@@ -169,7 +169,7 @@ def test_without_java_every_command_says_so_and_does_nothing(
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setenv("JAVA_HOME", "/no/such/jdk")
     expected = (
-        "/no/such/jdk/bin/java is not there. Spark needs Java 17 or later; install a JDK, or set JAVA_HOME to one\n"
+        "/no/such/jdk/bin/java does not exist. Spark needs Java 17 or later; install a JDK, or set JAVA_HOME to one\n"
     )
     runs = [
         functools.partial(append, [str(tmp_path / "new"), "--json", str(rows)]),

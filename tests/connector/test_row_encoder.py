@@ -204,11 +204,11 @@ def test_a_property_without_a_value_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"tags": ["\x02"]}, "tags hold byte 2, which ends a property"),
-        ({"keys": [["a", "\x02"]]}, "keys hold byte 2"),
-        ({"properties": maps({"\x01": "x"})}, "names of properties hold byte 1, which ends a name"),
-        ({"properties": maps({"a\x02": "x"})}, "names of properties hold byte 2"),
-        ({"properties": maps({"x": "a\x02b"})}, "values of properties hold byte 2"),
+        ({"tags": ["\x02"]}, "tags contain byte 2, which ends a property"),
+        ({"keys": [["a", "\x02"]]}, "keys contain byte 2"),
+        ({"properties": maps({"\x01": "x"})}, "names of properties contain byte 1, which ends a name"),
+        ({"properties": maps({"a\x02": "x"})}, "names of properties contain byte 2"),
+        ({"properties": maps({"x": "a\x02b"})}, "values of properties contain byte 2"),
         ({"properties": maps({"INNER_NUM": "2"})}, "property INNER_NUM on a message that is not an inner batch"),
         ({"properties": maps({"TIMER_DELAY_SEC": "2"})}, "goes to the timer"),
         ({"properties": maps({"DELAY": "soon"})}, "property DELAY is not a 32-bit integer: 'soon'"),
@@ -238,7 +238,7 @@ def test_a_value_with_byte_1_is_written_if_rocketmq_reads_it_back(version: str, 
     if kept == meant:
         assert [meant] == properties_of(tmp_path, {"properties": maps(meant)}, release=version[:3])
     else:
-        with pytest.raises(InvalidOptionError, match="values of properties hold byte 1"):
+        with pytest.raises(InvalidOptionError, match="values of properties contain byte 1"):
             properties_of(tmp_path, {"properties": maps(meant)}, release=version[:3])
 
 
@@ -247,7 +247,7 @@ def test_tags_and_keys_with_byte_1_are_as_values(columns: dict[str, Any], tmp_pa
     name = next(iter(columns))
 
     assert [{name.upper(): "a\x01b"}] == properties_of(tmp_path, columns)
-    with pytest.raises(InvalidOptionError, match=f"{name} hold byte 1"):
+    with pytest.raises(InvalidOptionError, match=f"{name} contain byte 1"):
         properties_of(tmp_path, columns, release="4.3")
 
 

@@ -232,7 +232,7 @@ def test_another_python_that_finds_the_package_is_as_good(tmp_path: Path) -> Non
 def test_a_python_that_is_not_there_is_named_and_one_of_a_cluster_s_workers_is_not_looked_for() -> None:
     java = {"PYSPARK_PYTHON": sys.executable}
 
-    assert "'/no/python', which is not there" in warned(session_of({"PYSPARK_PYTHON": "/no/python"}))
+    assert "'/no/python', which does not exist" in warned(session_of({"PYSPARK_PYTHON": "/no/python"}))
     assert warned(session_of(java, worker="./env/bin/python", master="spark://host:7077")) == ""
 
 

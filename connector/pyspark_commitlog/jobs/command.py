@@ -80,7 +80,7 @@ def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
             f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
         )
     text = "".join(traceback.format_exception(error)).rstrip()
-    return ExitCode.FAILED, f"this is a defect of the program; please report it with what follows\n{text}"
+    return ExitCode.FAILED, f"this is a bug in the program; please report it with the following traceback\n{text}"
 
 
 def _is_of_spark(error: Exception) -> bool:

@@ -65,7 +65,7 @@ def require_classic(spark: SparkSession, what: str) -> None:
         If the session is one.
     """
     if is_connect(spark):
-        raise _refusal(what, "this is a session of Spark Connect; run the command in a Python process that has none")
+        raise _refusal(what, "this is a Spark Connect session; run the command in a Python process without one")
 
 
 def _refusal(what: str, found: str) -> UnsupportedStoreError:

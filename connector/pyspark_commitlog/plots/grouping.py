@@ -35,7 +35,7 @@ def _require(messages: Messages, columns: Iterable[str]) -> None:
     missing = sorted(set(columns) - column_names(messages))
     if missing:
         raise InvalidOptionError(
-            f"the plot needs the columns {', '.join(missing)}, which are not there; "
+            f"the plot needs the columns {', '.join(missing)}, which are missing; "
             f"name them, too: .option('columns', '...,{','.join(missing)}')"
         )
 

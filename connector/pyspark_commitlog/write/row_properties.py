@@ -77,7 +77,7 @@ def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
     for what, column, separators in _texts(messages, values):
         for separator, meaning in separators.items():
             if _occurs(column, separator):
-                raise InvalidOptionError(f"{what} hold {meaning}: expected any other character")
+                raise InvalidOptionError(f"{what} contain {meaning}: expected any other character")
 
 
 def _texts(messages: pa.RecordBatch, values: dict[str, str]) -> Iterable[tuple[str, pa.Array, dict[str, str]]]:

@@ -57,7 +57,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     check_columns(schema, options)
     if overwrite and not options.overwrite_store:
         raise InvalidOptionError(
-            f'mode("overwrite") replaces the whole store at {options.root}, all topics of it: set '
+            f'mode("overwrite") replaces the whole store at {options.root}, with all its topics: set '
             f'option("overwriteStore", "true") if you want '
             f'that, or use mode("append")'
         )
