@@ -34,7 +34,7 @@ class DerivedStructures:
     Parameters
     ----------
     root : Path
-        The store's.
+        The store's root.
     log : CommitLog
     checkpoint : StoreCheckpoint
     rules : QueueRules

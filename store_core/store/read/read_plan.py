@@ -274,7 +274,9 @@ class _Planner:
             self._notes.append(text)
             _log.info(text)
         elif end.tail is not None:
-            reason = f"{end.tail.size} bytes there are no record" if not found.reason.is_damage else found.reason.value
+            reason = (
+                f"{end.tail.size} bytes there are not a record" if not found.reason.is_damage else found.reason.value
+            )
             self._note(f"the log ends {where}: {reason}; no newer record follows.")
         if found.stale >= 0:
             stale = end.segment.start_offset + found.stale

@@ -106,7 +106,7 @@ class QueueWriter:
     store_root : Path
         The store; with `since_offset` its queue is copied up to there.
     root : Path
-        Where the queue is written, below ``consumequeue`` and so on. With `since_offset` for this writer only.
+        Where the queue is written, below ``consumequeue`` and so on; with `since_offset`, used by no other writer.
     budget : FillBudget, optional
         For a log read across damage: what is lost of it. If not given, a unit after a gap is put at the end of the
         queue, as in a broker.

@@ -101,7 +101,7 @@ class GapFiller:
         Parameters
         ----------
         queue_offset, physical_offset : int
-            Of the next record.
+            Offsets of the next record.
 
         Returns
         -------

@@ -39,7 +39,7 @@ class IndexComparison:
     Parameters
     ----------
     root : Path
-        The store's.
+        The store's root.
     rules : QueueRules
     begin, end : int
         Physical offsets of the range in which the compared records start.

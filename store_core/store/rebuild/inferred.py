@@ -36,7 +36,7 @@ def _light(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:
 
 
 def _batch(report: RebuildReport) -> Iterator[str]:
-    why = "has inner batches, which a store takes for batch topics (queue.type=BatchCQ) only"
+    why = "has inner batches, which a store accepts for batch topics (queue.type=BatchCQ) only"
     for topic in report.inferred_topics:
         yield f"{topic} is rebuilt as a batch topic, although nothing else says so: it {why}"
     for topic in report.told_topics:

@@ -49,7 +49,7 @@ def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_s
     unknown = sorted((rules.topics or frozenset()) - topics)
     if unknown:
         told = "; ".join(f"{topic!r}: {hint_of(topic, topics)}" for topic in unknown)
-        raise InvalidOptionError(f"--topic: {where}, and not in config/topics.json either, is {told}")
+        raise InvalidOptionError(f"--topic: {where} nor in config/topics.json: {told}")
     _check_queue_id(queues, where, rules)
 
 

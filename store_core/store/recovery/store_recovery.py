@@ -5,7 +5,7 @@
 rule                          4.3.0                        4.9.7                      5.3.3
 ============================  ===========================  =========================  =================================
 start file, clean exit        third last                   third last                 newest that the queues reach
-start file, ``abort`` left    newest whose first record is older than the checkpoint vouches for; else the first
+start file, ``abort`` left    newest whose first record is not later than the checkpoint's times; else the first
 dispatched, clean exit        nothing                      nothing                    records after what queues cover
 dispatched, ``abort`` left    every record found           every record found         every record found
 queues cut at the log's end   after ``abort`` only         if they reach it           if they reach it

@@ -63,7 +63,7 @@ class SinkCommit:
     Attributes
     ----------
     root : Path
-        The store's.
+        The store's root.
     job : str
         ``job-`` and 32 hexadecimal digits.
     config : MessageStoreConfig

@@ -58,7 +58,7 @@ class SinkDirectory:
     Parameters
     ----------
     root : Path
-        The store's.
+        The store's root.
     file_system : FileSystem
     staging : Path, optional
         Where records are staged; by default here.

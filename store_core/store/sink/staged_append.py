@@ -96,7 +96,7 @@ def append_staged(  # noqa: PLR0913 -- the store, the records, how to append, an
     work : Path
         A directory for new segments, on the log's file system; it is created and consumed.
     file_system : FileSystem
-        The store's.
+        The store's root.
     on_prepared : callable, optional
     dispatches : bool
         If false, step 7 is left to the next opening: the store keeps its ``abort`` file when it is closed.
