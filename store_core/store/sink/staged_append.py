@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appending what many tasks have staged atomically, whenever the process or the machine crashes."""
+"""Appending what many tasks have staged: all of it or nothing, even if the process or the machine crashes."""
 
 from __future__ import annotations
 
