@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import ConfigManager
-from store_core.broker.data_version import DataVersion
+from store_core.broker.versioned_config import VersionedConfigManager
 from store_core.format.java_map import hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
@@ -48,7 +47,7 @@ def topic_and_group(key: str) -> tuple[str, str] | None:
     return (parts[0], parts[1]) if len(parts) == 2 else None  # noqa: PLR2004 -- a topic and a group
 
 
-class ConsumerOffsetManager(ConfigManager):
+class ConsumerOffsetManager(VersionedConfigManager):
     """Committed offsets by topic, group and queue, in ``config/consumerOffset.json`` (``ConsumerOffsetManager``).
 
     An offset is the index of the next message to consume. A commit may also move it back: that is the client's choice.
@@ -83,8 +82,7 @@ class ConsumerOffsetManager(ConfigManager):
         version_step: int = 500,
         uses_reset: bool = True,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock)
-        self._release: Release = release
+        super().__init__(root, _FILE, file_system, clock, release)
         self._features = rules_of(release)
         self._version_step = version_step
         self._uses_reset = uses_reset and self._features.has_server_side_reset
@@ -93,7 +91,6 @@ class ConsumerOffsetManager(ConfigManager):
         self._offsets: dict[str, _Queues] = {}
         self._pull_offsets: dict[str, dict[int, int]] = {}
         self._reset_offsets: dict[str, dict[int, int]] = {}
-        self.data_version = DataVersion(self._clock.now_ms())
 
     # ---- committing and querying
 
@@ -113,7 +110,7 @@ class ConsumerOffsetManager(ConfigManager):
             queues.offsets[queue_id] = offset
             self._commits += 1
             if self._features.versions_consumer_offsets and self._commits % self._version_step == 0:
-                self.data_version = self.data_version.next_version(self._clock.now_ms())
+                self._next_version()
         if before is not None and offset < before:
             _LOG.warning(
                 "%s commits offset %d of %s, queue %d, back from %d", client_host, offset, key, queue_id, before
@@ -253,10 +250,9 @@ class ConsumerOffsetManager(ConfigManager):
         table = {key: queues.offsets() for key, queues in fields.object("offsetTable").objects()}
         version = fields.object("dataVersion")
         with self._lock:
+            self._load_version(version)  # first, because nothing may change if it fails
             self._capacity = DEFAULT_CAPACITY
             self._offsets = {key: _Queues(DEFAULT_CAPACITY, offsets) for key, offsets in table.items()}
-            if version.members:
-                self.data_version = DataVersion.decode(version)
 
 
 class _Queues:

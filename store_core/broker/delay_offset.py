@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import ConfigManager
-from store_core.broker.data_version import DataVersion
+from store_core.broker.versioned_config import VersionedConfigManager
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _FILE: Final = "delayOffset.json"
 _CAPACITY: Final = initial_capacity(32)
 
 
-class DelayOffsetTable(ConfigManager):
+class DelayOffsetTable(VersionedConfigManager):
     """Offsets in the queues of ``SCHEDULE_TOPIC_XXXX`` by delay level, in ``config/delayOffset.json``.
 
     (RocketMQ: the persisted part of ``ScheduleMessageService``.) Level 1 is queue 0. An offset is the index of the next
@@ -59,13 +58,11 @@ class DelayOffsetTable(ConfigManager):
         *,
         version_step: int = 200,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock)
-        self._release: Release = release
+        super().__init__(root, _FILE, file_system, clock, release)
         self._has_version = rules_of(release).versions_delay_offsets
         self._version_step = version_step
         self._updates = 0
         self._offsets: dict[int, int] = {}
-        self.data_version = DataVersion(self._clock.now_ms())
 
     def offset_of(self, level: int) -> int:
         """Return the index of a level's next message; 0 if none was ever delivered."""
@@ -82,7 +79,7 @@ class DelayOffsetTable(ConfigManager):
             self._offsets[level] = offset
             self._updates += 1
             if self._has_version and self._updates % self._version_step == 0:
-                self.data_version = self.data_version.next_version(self._clock.now_ms())
+                self._next_version()
 
     def correct(self, bounds_of: Callable[[int], tuple[int, int] | None]) -> tuple[int, ...]:
         """Limit every known offset to its queue; return the levels that were changed.
@@ -122,6 +119,5 @@ class DelayOffsetTable(ConfigManager):
         offsets = fields.object("offsetTable").offsets()
         version = fields.object("dataVersion")
         with self._lock:
+            self._load_version(version)  # first, because nothing may change if it fails
             self._offsets.update(offsets)
-            if version.members:
-                self.data_version = DataVersion.decode(version)

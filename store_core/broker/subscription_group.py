@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import ConfigManager
-from store_core.broker.data_version import DataVersion
-from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.broker.config_members import encode_members
+from store_core.broker.versioned_config import VersionedConfigManager
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
-from store_core.store.config.config_values import snake_case
 
 if TYPE_CHECKING:
     import os
@@ -114,15 +112,10 @@ class SubscriptionGroupConfig:
     def encode(self, release: Release) -> JsonObject:
         """Encode it as a release does, members by name."""
         names = _NAMES if rules_of(release).has_group_attributes else _NAMES - _SINCE_5
-        members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
-        if "attributes" in names:
-            keys = tuple(self.attributes)
-            members["attributes"] = {key: self.attributes[key] for key in hash_map_order(keys, hash_map_capacity(keys))}
-        members.update(self.others)
-        return {name: members[name] for name in sorted(members, key=str)}
+        return encode_members(self, names)
 
 
-class SubscriptionGroupManager(ConfigManager):
+class SubscriptionGroupManager(VersionedConfigManager):
     """Consumer groups by name, in ``config/subscriptionGroup.json`` (RocketMQ: ``SubscriptionGroupManager``).
 
     Groups that a broker creates at its start are not added: a table that was not loaded is empty.
@@ -147,11 +140,9 @@ class SubscriptionGroupManager(ConfigManager):
         clock: Clock | None = None,
         release: Release = DEFAULT_RELEASE,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock)
-        self._release: Release = release
+        super().__init__(root, _FILE, file_system, clock, release)
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
-        self.data_version = DataVersion(self._clock.now_ms())
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
         """Return a group; None if it is unknown."""
@@ -194,9 +185,6 @@ class SubscriptionGroupManager(ConfigManager):
         """Return whether a group may not pull from a topic (5.x)."""
         return bool(self.forbidden(group, topic) & _READ_BIT)
 
-    def _next_version(self) -> None:
-        self.data_version = self.data_version.next_version(self._clock.now_ms())
-
     def encode(self) -> JsonObject:
         """Return the contents of the file."""
         with self._lock:
@@ -222,7 +210,6 @@ class SubscriptionGroupManager(ConfigManager):
         }
         version = fields.object("dataVersion")
         with self._lock:
+            self._load_version(version)  # first, because nothing may change if it fails
             self._groups.update(groups)
             self._forbidden.update(forbidden)
-            if version.members:
-                self.data_version = DataVersion.decode(version)

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import ConfigManager
-from store_core.broker.data_version import DataVersion
-from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.broker.config_members import encode_members
+from store_core.broker.versioned_config import VersionedConfigManager
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
-from store_core.store.config.config_values import snake_case
 
 if TYPE_CHECKING:
     import os
@@ -120,15 +118,10 @@ class TopicConfig:
     def encode(self, release: Release) -> JsonObject:
         """Encode it as a release does, members by name; 4.x has no attributes."""
         names = _NAMES if rules_of(release).has_topic_attributes else _NAMES - {"attributes"}
-        members: JsonObject = {name: getattr(self, snake_case(name)) for name in names}
-        if "attributes" in names:
-            keys = tuple(self.attributes)
-            members["attributes"] = {key: self.attributes[key] for key in hash_map_order(keys, hash_map_capacity(keys))}
-        members.update(self.others)
-        return {name: members[name] for name in sorted(members, key=str)}
+        return encode_members(self, names)
 
 
-class TopicConfigManager(ConfigManager):
+class TopicConfigManager(VersionedConfigManager):
     """Topics by name, in ``config/topics.json`` (RocketMQ: ``TopicConfigManager``).
 
     Topics that a broker creates at its start are not added: a table that was not loaded is empty.
@@ -153,10 +146,8 @@ class TopicConfigManager(ConfigManager):
         clock: Clock | None = None,
         release: Release = DEFAULT_RELEASE,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock)
-        self._release: Release = release
+        super().__init__(root, _FILE, file_system, clock, release)
         self._topics: dict[str, TopicConfig] = {}
-        self.data_version = DataVersion(self._clock.now_ms())
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
         """Return a topic; None if it is unknown."""
@@ -176,14 +167,14 @@ class TopicConfigManager(ConfigManager):
         """Add or replace a topic, and advance the data version. `persist` writes it to disk."""
         with self._lock:
             self._topics[config.topic_name] = config
-            self.data_version = self.data_version.next_version(self._clock.now_ms())
+            self._next_version()
 
     def delete_topic_config(self, topic: str) -> bool:
         """Delete a topic; return whether it existed."""
         with self._lock:
             if self._topics.pop(topic, None) is None:
                 return False
-            self.data_version = self.data_version.next_version(self._clock.now_ms())
+            self._next_version()
             return True
 
     def encode(self) -> JsonObject:
@@ -199,6 +190,5 @@ class TopicConfigManager(ConfigManager):
         topics = {name: TopicConfig.decode(topic, name) for name, topic in fields.object("topicConfigTable").objects()}
         version = fields.object("dataVersion")
         with self._lock:
+            self._load_version(version)  # first, because nothing may change if it fails
             self._topics.update(topics)
-            if version.members:
-                self.data_version = DataVersion.decode(version)
