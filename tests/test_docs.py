@@ -30,7 +30,7 @@ DOCS = ROOT / "docs"
     ],
 )
 def test_generated_documents_are_current(document: str, generate: Callable[[], str]) -> None:
-    """`make docs` writes them anew."""
+    """`make docs` writes them again."""
     assert DOCS.joinpath(document).read_text(encoding="utf-8") == generate()
 
 

@@ -39,7 +39,7 @@ class Job:
         self.errors = ""
 
     def run(self, *arguments: str) -> int:
-        """Run it, and give the exit code."""
+        """Run it, and return the exit code."""
         self._capsys.readouterr()
         code = append([str(self.store), *OPTIONS, f"--report={self.directory / 'report'}", *arguments])
         self.errors = self._capsys.readouterr().err
@@ -55,7 +55,7 @@ class Job:
         return [round(row["store_timestamp"].timestamp() * 1000) for row in rows_of(self.store, "store_timestamp")]
 
     def file(self, name: str, text: str) -> str:
-        """Write a file, and give its path."""
+        """Write a file, and return its path."""
         path = self.directory / name
         path.write_text(text)
         return str(path)

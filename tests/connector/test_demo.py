@@ -71,7 +71,7 @@ def test_it_is_quiet(shown: subprocess.CompletedProcess[str]) -> None:
 
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
-    """Run the demo where it must fail before Spark is started; give the one paragraph that it says."""
+    """Run the demo where it must fail before Spark is started; return the one paragraph that it prints."""
     assert demo.main(arguments) == code
     captured = capsys.readouterr()
     assert "Spark" not in captured.out

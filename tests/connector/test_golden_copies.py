@@ -54,7 +54,7 @@ REASONS: Final = {
 
 
 def copied(store: UnpackedStore, target: Path) -> int:
-    """Read a store and write it again, as ``df.write`` does; gives the number of rows that were refused."""
+    """Read a store and write it again, as ``df.write`` does; return the number of rows that were refused."""
     return len(
         append_rows(
             target,

@@ -78,7 +78,7 @@ def test_python_workers_that_are_killed_leave_all_or_nothing_of_a_job(
 
 
 def is_written(write: Writer, frame: DataFrame) -> bool:
-    """Write, and tell whether Spark says that it was done."""
+    """Write, and return whether Spark reports success."""
     try:
         write(frame)
     except (PySparkException, Py4JJavaError, OSError):  # Py4J's own: what ends a worker beside the driver
@@ -116,7 +116,7 @@ class Driver:
         return self.folder / "store"
 
     def run(self, delay: float | None) -> bool:
-        """Write; kill all processes after some seconds; tell whether it was done before."""
+        """Write, kill all processes after some seconds, and return whether the write was done before."""
         command = [sys.executable, "-m", "tests.connector.killed_driver", self.kind]
         paths = [str(self.folder / name) for name in ("store", "source", "checkpoint")]
         settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
@@ -155,7 +155,7 @@ def test_a_driver_that_is_killed_and_started_again_has_each_message_once(
 
 
 def write_and_check(kind: str, folder: Path, chance: random.Random, delays: list[float]) -> float:
-    """Kill a driver once after each of some delays, then let it end; gives the seconds that the last one took."""
+    """Kill a driver after each of several delays, then let it end; return the seconds that the last run took."""
     files = [[f"{name}-{number}" for number in range(100)] for name in "abcd"]
     (folder / "source").mkdir(parents=True)
     for number, lines in enumerate(files):

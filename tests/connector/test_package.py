@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_python(code: str, directory: Path, **environment: str) -> str:
-    """Run code in a fresh interpreter, away from the source tree; give what it prints."""
+    """Run code in a fresh interpreter, away from the source tree; return what it prints."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     done = subprocess.run(  # noqa: S603 -- our own code
         [sys.executable, "-c", code],
@@ -130,7 +130,7 @@ print(json.dumps(ends))
 
 
 def run_commands_without_pyspark(directory: Path, *flags: str) -> dict[str, tuple[int, str, str]]:
-    """Run all commands as if there were no PySpark; give exit codes and what they say."""
+    """Run all commands as if there were no PySpark; return exit codes and output."""
     arguments = f"import sys; sys.argv[1:] = {[str(orders_store(directory)), *flags]!r}\n"
     ends = json.loads(run_python(arguments + COMMANDS, directory))
     assert len(ends) == len(("append", "consume queue", "index", "demo"))

@@ -96,7 +96,7 @@ class Terminal(io.StringIO):
 
 @dataclass
 class Script:
-    """Says what it is told to say, time after time."""
+    """Returns the given answers, one by one."""
 
     answers: list[list[StageTasks]]
     is_closed: bool = False
@@ -129,7 +129,7 @@ def without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watched(*answers: list[StageTasks], seconds: list[float]) -> list[StageView]:
-    """Look once for each answer, at the given times; give what was shown."""
+    """Look once for each answer, at the given times; return what was shown."""
     shown = Shown()
     times = iter(seconds)
     watch = ProgressWatch(Script(list(answers)), shown, clock=lambda: next(times))
@@ -261,7 +261,7 @@ def test_a_terminal_gets_a_bar_of_tqdm_that_is_cleared() -> None:
 
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Make this process a notebook's kernel, as far as we ask, and give what its cell's output has been."""
+    """Make this process look like a notebook's kernel, and return the successive outputs of its cell."""
     outputs: list[str] = []
 
     class DisplayHandle:
@@ -298,7 +298,7 @@ def test_ipython_in_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -
     assert choose_display() is None
 
 
-# ---- what Spark Connect tells
+# ---- reports of Spark Connect
 
 
 class Server:
@@ -340,7 +340,7 @@ def test_a_connect_server_s_stages_are_those_that_are_not_over() -> None:
 
 @dataclass
 class Gate:
-    """Holds back tasks until it is opened: a named pipe, which can be read once somebody writes."""
+    """Holds back tasks until it is opened: a named pipe, which can be read once something is written."""
 
     path: Path
 
@@ -483,7 +483,7 @@ def test_where_spark_draws_its_own_bar_there_is_no_second_one() -> None:
 
 
 def test_a_real_notebook_s_cell_shows_it_and_is_saved_empty() -> None:
-    """In a kernel of its own, whose frontend keeps all that it is told."""
+    """In a separate kernel, whose frontend records all messages."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
     told: list[str] = []

@@ -67,7 +67,7 @@ def test_a_topic_without_queues_is_warned_of_once_when_a_read_is_planned(
     root = log.write(tmp_path / "store")
     made = make_reader(root, topic="loged")
     assert not [batch for part in made.partitions() for batch in batches(made, part)]
-    assert not caplog.records  # without queues nothing tells which topics there are
+    assert not caplog.records  # without queues nothing shows which topics there are
 
     (root / "consumequeue" / "logged" / "0").mkdir(parents=True)
     assert not [batch for part in made.partitions() for batch in batches(made, part)]

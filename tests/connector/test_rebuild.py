@@ -90,7 +90,7 @@ def test_segments_are_read_whole_where_their_parts_do_not_fit_together(
 ) -> None:
     log = log_of(40, segment_size=1 << 14)
     bad = log.records[10].physical_offset
-    log.patch(bad + BODY_LENGTH_AT, (1 << 20).to_bytes(4))  # a body that leaves its record: lengths alone lead on
+    log.patch(bad + BODY_LENGTH_AT, (1 << 20).to_bytes(4))  # a body that exceeds its record: lengths still chain
     store = log.write(tmp_path / "store")
     rebuild_here(store, tmp_path / "expected", RULES)
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
@@ -233,7 +233,7 @@ def test_since_an_offset_gives_what_the_whole_log_gives(number: int, tmp_path: P
     rebuild_here(store, tmp_path / "whole", RULES)
     for kind in ("consumequeue", "index"):
         shutil.copytree(tmp_path / "whole" / kind, store / kind)
-    for queue in (store / "consumequeue" / "topic1" / "0").iterdir():  # what is behind the offset may be anything
+    for queue in (store / "consumequeue" / "topic1" / "0").iterdir():  # anything may be after the offset
         data = bytearray(queue.read_bytes())
         units = [data[at : at + 20] for at in range(0, len(data), 20)]
         since = log.records[number].physical_offset if number < 120 else log.end

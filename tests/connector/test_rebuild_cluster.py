@@ -69,7 +69,7 @@ def test_the_result_is_the_same_when_an_executor_dies_and_a_task_fails_after_wri
 
 @contextmanager
 def standalone_master(folder: Path) -> Iterator[str]:
-    """Start a master and a worker of Spark's own cluster, and give the master's URL."""
+    """Start a master and a worker of Spark's own cluster, and return the master's URL."""
     started: list[subprocess.Popen[str]] = []
 
     def start(pattern: str, name: str, *arguments: str) -> str:

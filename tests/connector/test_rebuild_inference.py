@@ -44,7 +44,7 @@ def bare(store: UnpackedStore, directory: Path) -> Path:
 
 
 def run(store: Path, *options: str) -> dict[str, Any]:
-    """Rebuild, and give the report."""
+    """Rebuild, and return the report."""
     report = store.parent / "report.json"
     code = rebuild_consume_queue([str(store), "--json", str(report), *options])
     found: dict[str, Any] = json.loads(report.read_text())

@@ -175,7 +175,7 @@ def test_rows_of_many_bytes_are_encoded_in_parts(sizes: list[int], most_bytes: i
 
 
 def properties_of(path: Path, columns: dict[str, Any], **options: str) -> list[dict[str, str]]:
-    """Append rows, and give the properties that are read back."""
+    """Append rows, and return the properties that are read back."""
     count = len(next(iter(columns.values())))
     append_rows(path, [batch(topic=["t"] * count, body=["x"] * count, **columns)], **(SMALL | options))
     return [dict(row["properties"]) for row in rows_of(path, "properties")]

@@ -36,7 +36,7 @@ print("FACTS", json.dumps({"master": spark.sparkContext.master, "settings": dict
 
 @pytest.fixture(scope="module")
 def first_snippet(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, subprocess.CompletedProcess[str]]:
-    """Run the README's first block in a shell that knows of no environment; give what the README says comes."""
+    """Run the README's first block in a shell without an environment; return the output that the README shows."""
     world = tmp_path_factory.mktemp("readme")
     make_world(world)
     blocks = blocks_of("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ MESSAGES = {
     "reconsume_times": "int(id % 17)",
     "prepared_transaction_offset": "if(id % 3 = 0, 0, 100 * id)",
 }
-"""Columns that a writer takes, and a reader gives, as expressions on the number of a message."""
+"""Columns that a writer accepts, and a reader returns, as expressions on the number of a message."""
 
 SERVED = "topic string, queue_id int, queue_offset bigint, physical_offset bigint, body binary"
 COUNT = 120

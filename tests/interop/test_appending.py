@@ -34,7 +34,7 @@ _EVER: Final = (1 << 63) - 1
 
 
 def check(answer: Answer, store: Path, release: str) -> int:
-    """Compare what RocketMQ has of a store with what is read from it; gives the number of messages."""
+    """Compare RocketMQ's contents of a store with what is read from it; return the number of messages."""
     rows = read_rows(store, release)
     assert answer["loaded"] is True
     assert answer["dispatchBehindBytes"] == 0

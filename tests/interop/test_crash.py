@@ -26,7 +26,7 @@ KILLS = 8
 
 
 def write_until_killed(store: Path, release: str, acknowledgements: int) -> int:
-    """Kill a writer after so many puts have returned; gives the messages it had acknowledged by then."""
+    """Kill a writer after a number of puts have returned; return the messages acknowledged by then."""
     command = [sys.executable, "-m", "tests.interop.killed_writer", str(store), release, str(SEGMENT_SIZE)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:  # noqa: S603 -- ours
         lines = cast("IO[str]", writer.stdout)

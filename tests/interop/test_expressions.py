@@ -46,7 +46,7 @@ def vectorized(text: str, release: str, maps: pa.MapArray) -> str:
 
 
 def assert_same_verdicts(judge: Judge, seed: int, count: int) -> int:
-    """Compare expressions of a seed; give how many of them compile."""
+    """Compare expressions of a seed; return how many of them compile."""
     drawn = RandomExpressions(seed)
     maps, texts = drawn.maps(), drawn.take(count)
     asked = judge.evaluate(texts, maps)

@@ -28,7 +28,7 @@ OFFSETS: Final = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrok
 
 
 def theirs_shown(answer: Answer) -> Answer:
-    """Take of RocketMQ's answer what `our_answers` gives: of a refusal, which has no offsets to speak of, the code."""
+    """Reduce RocketMQ's answer to what `our_answers` returns: for a refusal, only the code."""
     shown = {"waiting": answer["waiting"]}
     if "code" not in answer:
         return shown

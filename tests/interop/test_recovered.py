@@ -60,7 +60,7 @@ def settings_of(conf: dict[str, str], release: str) -> Answer:
 
 
 def recover(path: Path, directory: Path, judge: Judge) -> Handed | None:
-    """Recover a copy of a store that has a ``store.conf`` beside it, and hand it over; None if that is refused."""
+    """Recover a copy of a store with its ``store.conf``, and pass it to RocketMQ; None if we refuse to open it."""
     conf = read_conf(path / "store.conf")
     if batch_topics_of(conf) and judge.release != "5.3":
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks run from top to bottom, give their committed outputs again, and contain nothing specific to a machine.
+"""Notebooks run from top to bottom, reproduce their committed outputs, and contain nothing specific to a machine.
 
 One execution, by nbmake's runner, serves both checks: `pytest --nbmake notebooks` would run them all a second time and
 find less, because it compares nothing.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # What differs from run to run, in cells that measure; their pictures and figures are those of the committed run.
 _TIMED: Final = "timing"
-# How often each thing is measured; such a notebook reads no file beside it.
+# How often each thing is measured; such a notebook reads no file next to it.
 _ROUNDS: Final = "count=3"
 # Paths of a machine: temporary directories, homes.
 _LOCAL: Final = re.compile(r"/(tmp|home|root|Users|work|private|var)/")

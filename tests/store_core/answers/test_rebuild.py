@@ -75,7 +75,7 @@ def damage(store: Path) -> Path:
 
 
 def unlocked(store: Path) -> dict[str, bytes | None]:
-    """Return every file but the lock, which whoever works on a store makes, and removes."""
+    """Return every file except the lock, which each writer creates and removes."""
     return {name: data for name, data in every_file(store).items() if name != "lock"}
 
 

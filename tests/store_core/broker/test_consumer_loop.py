@@ -187,7 +187,7 @@ def test_a_store_that_shuts_down_ends_the_loop() -> None:
 
 @pytest.mark.parametrize("status", [status for status in GetMessageStatus if status is not GetMessageStatus.FOUND])
 def test_an_answer_that_leads_nowhere_ends_the_loop(status: GetMessageStatus) -> None:
-    """A slave, e.g., sends whoever asks for a message that is gone to the same offset again."""
+    """A slave, for example, sends a consumer that asks for a deleted message to the same offset again."""
     assert [] == bodies(follow(FakeStore(GetMessageResult(status, 5)), "g", "orders", 0, begin=5))
 
 

@@ -124,10 +124,10 @@ def records_of(store: DefaultMessageStore, start: int) -> list[tuple[int, bytes]
 
 
 def cut_back(golden: UnpackedStore, directory: Path) -> tuple[Path, int, list[int]]:
-    """Copy a golden store as it was before delivery: give its root, the log's end, and the times of delivery, ms.
+    """Copy a golden store as it was before delivery; return its root, the log's end, and the delivery times, ms.
 
-    The queues still know what is cut off. 4.3 looks at that after a crash only, and builds them anew; 4.9 would then
-    work out the times anew before it has read the delay levels, and take one second for each.
+    The queues still have the units that are cut off. 4.3 checks that only after a crash, and rebuilds them; 4.9 would
+    then compute the times again before it has read the delay levels, with one second for each.
     """
     lines = [json.loads(line) for line in golden.path.joinpath("manifest.jsonl").read_text().splitlines()]
     put = {line.get("wroteOffset") for line in lines if line["putStatus"] == "PUT_OK"}
@@ -220,7 +220,7 @@ def test_a_message_over_the_highest_level_waits_as_long_as_that(tmp_path: Path) 
 
 
 def test_a_message_due_later_than_its_level_allows_is_delivered_at_once(tmp_path: Path) -> None:
-    """So it is after somebody has set the clock back: the queue's time is then of the future."""
+    """As after the clock was set back: the queue's time is then in the future."""
     delays = Delays(tmp_path, clock=FakeClock(1_700_000_000_000))
     delays.put()
     delays.clock.wall_ms -= 3_600_000

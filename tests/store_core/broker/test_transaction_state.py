@@ -44,7 +44,7 @@ class Writer:
         self._root = root
 
     def put(self, topic: str, body: bytes = b"body", **more: Any) -> int:  # noqa: ANN401 -- fields of Message
-        """Put a record, and give its physical offset."""
+        """Put a record, and return its physical offset."""
         result = self._log.log.put_message(message(body, topic=topic, **more)).append_message_result
         assert result is not None
         return result.wrote_offset

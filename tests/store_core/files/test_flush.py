@@ -48,7 +48,7 @@ def buffered(tmp_path: Path, disk: FaultyFileSystem, clock: FakeClock) -> Mapped
 
 
 def append(queue: MappedFileQueue, size: int, time: int = 0) -> int:
-    """Append so many bytes, rolling files, and give the offset behind them."""
+    """Append this number of bytes, rolling files, and return the offset after them."""
     while size:
         file = queue.get_last_mapped_file()
         assert file is not None

@@ -111,7 +111,7 @@ def mapping(name: str, size: int, data: bytes) -> Step:
 
 
 def data_found(name: str) -> Step:
-    """Look for what is no hole: every byte that is not zero lies in it."""
+    """Find the data outside of holes: every byte that is not zero is in it."""
 
     def find(system: FileSystem, root: Path) -> object:
         file = system.open(root / name)

@@ -101,7 +101,7 @@ class MappedFileMachine(RuleBasedStateMachine):
         wrote = len(self.model)
         if self.is_buffered and self.enough(wrote, self.committed, least_pages):
             self.committed = wrote
-            self.is_buffered = wrote < self.size  # the last byte that is committed gives the buffer back, for good
+            self.is_buffered = wrote < self.size  # committing the last byte returns the buffer, for good
 
         assert self.file.commit(least_pages) == (self.committed if self.pool else wrote)
 

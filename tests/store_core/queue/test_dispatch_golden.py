@@ -66,7 +66,7 @@ def _answer(line: dict[str, Any]) -> dict[str, Any]:
 def read_log(
     store: UnpackedStore, read: Callable[[Path], tuple[list[DispatchRequest], MessageCheck]]
 ) -> list[DispatchRequest]:
-    """Read the files one behind the other, as long as each ends with a blank record."""
+    """Read consecutive files, as long as each ends with a blank record."""
     requests: list[DispatchRequest] = []
     for segment in store.segments:
         found, end = read(segment)

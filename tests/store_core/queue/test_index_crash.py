@@ -44,7 +44,7 @@ def _in_bulk(index: IndexService) -> None:
 
 
 def _killed_after(writes: int, directory: Path, build: Build) -> tuple[bool, int]:
-    """Build an index, and die before that write; tell whether it came to that, and what the checkpoint says then."""
+    """Build an index, and die before that write; return whether it died, and what the checkpoint holds then."""
     disk, checkpoint = FaultyFileSystem(), [0]
 
     def die() -> None:

@@ -43,7 +43,7 @@ def start(store: Path, first: int, *more: int) -> subprocess.Popen[str]:
 
 
 def run_and_kill(store: Path, first: int, acknowledgements: int) -> int:
-    """Let an appender work until it has had some acknowledgements, kill it, and give the last number it wrote down."""
+    """Kill an appender after it got some acknowledgements; return the last number that it printed."""
     with start(store, first) as process:
         assert process.stdout is not None
         for _ in range(acknowledgements):
@@ -54,7 +54,7 @@ def run_and_kill(store: Path, first: int, acknowledgements: int) -> int:
 
 
 def run_until_call(store: Path, first: int, calls: int) -> int:
-    """Let an appender kill itself at a call, and give the last number it wrote down, or the one before its first."""
+    """Let an appender kill itself at a call; return the last number that it printed, or the one before its first."""
     with start(store, first, calls) as process:
         assert process.stdout is not None
         numbers = process.stdout.read().split()
@@ -63,7 +63,7 @@ def run_until_call(store: Path, first: int, calls: int) -> int:
 
 
 def check_recovery(store: Path, last: int) -> int:
-    """Open a store whose writer was killed after message `last`, and give the number of messages it has then."""
+    """Open a store whose writer was killed after message `last`, and return the number of messages it has then."""
     with DefaultMessageStore.open(store, MessageStoreConfig(mapped_file_size_commit_log=_FILE_SIZE)) as opened:
         end = opened.max_physical_offset
     stored = messages_of(store / "commitlog") if end else []
@@ -213,6 +213,6 @@ def test_messages_that_a_failing_disk_took_are_there_and_no_others(
 
 
 def log_end(directory: Path, messages: int) -> int:
-    """Return the offset behind so many messages."""
+    """Return the offset after this number of messages."""
     last = messages_of(directory)[messages - 1]
     return last.physical_offset + last.store_size

@@ -114,7 +114,7 @@ def test_record_of_the_wrong_size_is_a_message_without_a_topic_in_4_3_after_a_cr
     assert not (tmp_path / "store" / "consumequeue" / "0").exists()
 
 
-# ---- what is told is what is done
+# ---- reports match what was done
 
 
 def contents(root: Path) -> dict[str, bytes | None]:

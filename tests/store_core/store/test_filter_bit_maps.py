@@ -61,7 +61,7 @@ def test_queues_of_a_broker_s_bit_maps_are_built_again_byte_for_byte(
 
 
 class StandingClock(SystemClock):
-    """Gives all messages one store time; waiting takes as long as it takes."""
+    """Returns one store time for all messages; waiting takes real time."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000
@@ -80,7 +80,7 @@ class Listener:
 
 
 def written(root: Path, broker: BrokerConfig, filter_bit_map: Callable[[DispatchRequest], bytes]) -> list[bytes]:
-    """Put 50 messages, some of which are dispatched together, and give the maps that a listener learnt of."""
+    """Put 50 messages, some of which are dispatched together, and return the maps that a listener received."""
     with DefaultMessageStore.open(
         root,
         MessageStoreConfig(**SIZES),

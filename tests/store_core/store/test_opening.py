@@ -41,7 +41,7 @@ SMALL: Final[dict[str, Any]] = {
 }
 
 DUPLICATED: Final = {"DUP_INFO": "1_2"}
-"""Without it a record with properties is none where ``duplicationEnable`` is set."""
+"""Without it a record with properties is not accepted if ``duplicationEnable`` is set."""
 
 
 def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configuration
@@ -49,7 +49,7 @@ def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configura
 
 
 def written(root: Path, count: int, **more: Any) -> list[int]:  # noqa: ANN401 -- of a configuration
-    """Write messages of 1,000 bytes, close the store, and give the offsets of their records, then the log's end."""
+    """Write messages of 1,000 bytes, close the store, and return the offsets of their records, then the log's end."""
     with DefaultMessageStore.open(root, config(**more)) as store:
         results = [
             store.put_message(message(b"x" * 1000, keys=[f"k{number}"], properties=DUPLICATED))
@@ -64,7 +64,7 @@ def crashed(root: Path) -> None:
 
 
 class SeesAbort(OsFileSystem):
-    """Calls somebody when the abort file is opened."""
+    """Calls a function when the abort file is opened."""
 
     at_abort: Callable[[], None]
 
@@ -145,7 +145,7 @@ def test_store_that_does_not_start_leaves_no_abort(tmp_path: Path, monkeypatch: 
 
 
 def spoiled(store: DefaultMessageStore, count: int, which: int) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Put messages while nothing is dispatched; give what spoils the magic code of one, and what mends it."""
+    """Put messages while nothing is dispatched; return functions that break and repair the magic code of one."""
     for _ in range(count):
         store.commit_log.put(message(b"x" * 100))
     segment = store.commit_log.mapped_file_queue.mapped_files[0].path
@@ -178,7 +178,7 @@ def test_master_skips_what_is_no_record_and_slave_waits_for_it(
         with store.reput_message_service.paused():
             spoil, mend = spoiled(store, 3, 2)
             spoil()
-    # Closing gives up on what a slave waits for, and abort tells the next opening.
+    # Closing does not wait for slaves, and the abort file tells the next opening.
     assert leaves_abort is (tmp_path / "abort").exists()
 
 

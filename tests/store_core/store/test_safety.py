@@ -31,7 +31,7 @@ UNWAITED: dict[str, Any] = {"properties": {"WAIT": "false"}}
 
 
 class StubReplicas:
-    """Replicas that are told what to answer."""
+    """Replicas with given answers."""
 
     def __init__(self, answer: PutMessageStatus | None = OK, in_sync: int = 3, alive: int = 3) -> None:
         self.answer = answer

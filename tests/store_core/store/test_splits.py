@@ -31,7 +31,7 @@ splits: Final = st.one_of(
     st.builds(lambda count: {"min_partitions": count}, st.integers(2, 50)),
 )
 
-# The directory is the same for all examples; each writes the one file anew.
+# The directory is the same for all examples; each overwrites the one file.
 one_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -58,7 +58,7 @@ def write(log: Log, directory: Path) -> Path:
 
 
 def read_whole(path: Path, **options: Any) -> tuple[Rows, str]:  # noqa: ANN401 -- those of reading
-    """Read until the end or the first error; gives the rows, and the error's text."""
+    """Read until the end or the first error; return the rows, and the error's text."""
     rows: Rows = []
     try:
         for batch in read_messages(path, columns=COLUMNS, **options):

@@ -64,7 +64,7 @@ def torn(request: pytest.FixtureRequest, log: LogBuilder) -> Record:
 
 
 def closed(log: LogBuilder, root: Path, *, preallocated: int = 0) -> Path:
-    """Write a store that nobody has open: its lock is there and free."""
+    """Write a store that is not open anywhere: its lock exists and is free."""
     log.write(root, preallocated=preallocated)
     root.joinpath(LOCK_FILE).touch()
     return root

@@ -16,7 +16,7 @@ pieces = st.lists(
 
 
 def placed(rows: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Put the pieces behind a word of other bytes; gives the buffer, their ends and their lengths."""
+    """Put the pieces after a word of other bytes; return the buffer, their ends and their lengths."""
     data = b"\xff" * WORD_SIZE + b"".join(rows)
     lengths = np.array([len(row) for row in rows], np.int64)
     return np.frombuffer(data, np.uint8), WORD_SIZE + np.cumsum(lengths), lengths

@@ -58,7 +58,7 @@ levels = st.integers(-1, 20)
 
 
 def valid_pair(pair: tuple[str, str | None]) -> tuple[str, str | None]:
-    """Keep delays numbers: one that is none has a test of its own."""
+    """Make sure that delays are numbers: others have a separate test."""
     return (pair[0], "4") if pair[0] == "DELAY" else pair
 
 

@@ -23,7 +23,7 @@ lanes = st.sampled_from([None, 1, 2, 3, 12, 13, 14, 40, 4096])
 def assert_scans_as_chain(
     log: Log, begin: int = 0, end: int | None = None, *, lanes: int | None = None, shift: int = 0, asked: bool = True
 ) -> None:
-    """Compare both for the log at an address that is `shift` bytes behind a multiple of eight."""
+    """Compare both for the log at an address that is `shift` bytes after a multiple of eight."""
     start_offset = log.start_offset if asked else None
     buffer = np.zeros(len(log.data) + 16, np.uint8)
     first = -buffer.ctypes.data % 8 + shift

@@ -256,7 +256,7 @@ def test_records_in_a_body_that_was_not_written_to_its_end_are_not_taken_for_dat
 
 
 def with_stale_tail(log: LogBuilder, gap: int) -> list[int]:
-    """Move the write position back, append newer records, and leave the old ones behind; gives the sound places."""
+    """Move the write position back, append newer records, and keep old ones after them; return the sound positions."""
     keep = log.records[3].physical_offset
     stale = log.truncate(keep)
     log.append_all(b"new", b"newer", store_timestamp=FIRST_STORE_TIMESTAMP + 10_000)

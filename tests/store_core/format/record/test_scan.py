@@ -350,7 +350,7 @@ def test_nothing_is_read_of_an_empty_range(log: Segment) -> None:
     assert (found.starts.tolist(), found.stop, found.reason) == ([], 0, StopReason.LIMIT)
 
 
-# --- what a check tells ---
+# --- what a check reports ---
 
 
 def test_damage_says_what_was_expected_and_found(log: Segment) -> None:

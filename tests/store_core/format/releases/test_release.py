@@ -101,7 +101,7 @@ def test_a_docstring_may_name_a_release() -> None:
 
 
 def test_every_feature_decides_something() -> None:
-    """One that nobody asks for would be a claim without code."""
+    """A feature that is not used would be a claim without code."""
     asked_for = set(_attributes())
     assert [] == [feature.name for feature in _FEATURES if feature.name not in asked_for]
 

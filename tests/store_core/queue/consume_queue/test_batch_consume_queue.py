@@ -317,7 +317,7 @@ def test_files_of_which_every_unit_is_gone_are_deleted_but_for_the_last(maker: _
 def test_a_time_finds_the_first_unit_stored_then_or_later(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int], timestamp: int
 ) -> None:
-    """But for what lies behind a file's last unit: that one, even if the next file's first would fit better."""
+    """Except after a file's last unit: then that one, even if the next file's first unit would fit better."""
     queue = _Maker(tmp_path_factory.mktemp("q")).new()
     times = np.cumsum(steps).tolist()
     units = [unit._replace(store_timestamp=time) for unit, time in zip(_records([2] * len(times)), times, strict=True)]

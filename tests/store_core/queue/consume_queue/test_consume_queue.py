@@ -101,7 +101,7 @@ def test_a_queue_without_units_has_no_bounds(queue: ConsumeQueue) -> None:
         ("4.3", 1000, 50, False),  # it starts where the last one starts
         ("4.3", 1000, 500, False),
         ("4.9", 1100, 100, False),
-        ("4.9", 1100, 101, True),  # it ends behind the last one's end
+        ("4.9", 1100, 101, True),  # it ends after the last one's end
         ("5.3", 1100, 100, False),
         ("5.3", 1100, 101, True),
     ],

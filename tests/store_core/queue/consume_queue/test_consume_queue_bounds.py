@@ -335,7 +335,7 @@ def test_a_new_queue_keeps_its_first_index_until_the_next_restart(maker: QueueMa
         (9 * 20, 10**6, 15),  # all is gone
         (3 * 20, 1400, 4),
         (15 * 20, 10**6, 15),  # it is the end already
-        (12 * 20, 2250, 12),  # behind the first file: not looked at
+        (12 * 20, 2250, 12),  # after the first file: not read
     ],
 )
 def test_5_3_starts_at_the_present_minimum(

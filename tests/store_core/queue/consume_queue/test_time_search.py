@@ -179,7 +179,7 @@ def test_the_nearest_message_is_found(tmp_path: Path, release: Release, timestam
         ((1000, 2000, 3000), 1000, 9),  # the first file was changed at that time: its last message
         ((1000, 2000, 3000), 1001, 19),
         ((1000, 2000, 3000), 3001, 22),  # later than all: the last file
-        ((9000, 9000, 9000), 150, 9),  # a copy that did not keep the times: never behind the first file
+        ((9000, 9000, 9000), 150, 9),  # a copy that did not keep the times: never after the first file
     ],
 )
 def test_the_file_is_chosen_by_its_time_of_change(

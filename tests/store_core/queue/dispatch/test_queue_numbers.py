@@ -20,7 +20,7 @@ queues = st.lists(st.tuples(topics, st.sampled_from([0, 1, -1, (1 << 31) - 1])),
 
 
 def place(rows: list[tuple[bytes, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lay topics behind each other; gives the bytes, their starts and their stops."""
+    """Concatenate topics; return the bytes, their starts and their stops."""
     stops = 8 + np.cumsum([0, *(len(topic) for topic, _ in rows)]).astype(np.int64)
     return np.frombuffer(b"\xff" * 8 + b"".join(topic for topic, _ in rows), np.uint8), stops[:-1], stops[1:]
 

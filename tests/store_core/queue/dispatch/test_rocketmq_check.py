@@ -63,7 +63,7 @@ def put(record: Record, at: int, layout: str, value: int) -> bytearray:
     return data
 
 
-# --- what is no record ---
+# --- what is not a record ---
 
 
 @every_release

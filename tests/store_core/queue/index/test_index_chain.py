@@ -23,7 +23,7 @@ Entry = tuple[int, int, int, int]
 
 
 def _by_the_rules(query: IndexQuery, first: int, entries: list[Entry]) -> list[int]:
-    """Walk as the rules are told, over a list."""
+    """Walk a list by the rules as documented."""
     found: list[int] = []
     if query.index_count <= 1 or not 0 < first <= query.index_count:
         return found

@@ -265,7 +265,7 @@ def test_hostile_files_end_every_walk_and_every_put(
         path = Path(directory) / "1"
         path.write_bytes(struct.pack(">4q35i", *times, *words))
         file = IndexFile.load(path, of, OsFileSystem())
-        path.write_bytes(path.read_bytes()[:cut] if cut % 2 else path.read_bytes())  # cut off behind our back
+        path.write_bytes(path.read_bytes()[:cut] if cut % 2 else path.read_bytes())  # truncated by another program
         found = [file.select_physical_offsets(key, 3, *interval) for key in ("a", "b", "c", "T#a")]
         taken = sum(file.put_key("T#a", 1, _BEGIN) for _ in range(10))
         file.flush(with_header=True)

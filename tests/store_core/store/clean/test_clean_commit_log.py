@@ -65,7 +65,7 @@ class Store:
         return self.log.put_message(message(bytes(900))).status
 
     def hours_later(self, hours: float) -> int:
-        """Move the clock on, run once, and give the number of files that are left."""
+        """Advance the clock, run once, and return the number of files that are left."""
         self.clock.advance(hours * 3600)
         self.service.run_once()
         return len(self.files)

@@ -166,7 +166,7 @@ def store(tmp_path: Path) -> Iterator[DefaultMessageStore]:
 
 
 class Listener:
-    """Remembers what arrives, and tells when there is enough."""
+    """Records what arrives, and signals when it is enough."""
 
     def __init__(self, enough: int) -> None:
         self.arrived: list[tuple[str, int, int]] = []
@@ -217,7 +217,7 @@ def test_reader_finds_what_was_put_before(store: DefaultMessageStore) -> None:
 
 
 class PatientClock(SystemClock):
-    """A clock on which a pause of a service ends only if somebody ends it."""
+    """A clock on which a service's pause ends only if the test ends it."""
 
     def wait(self, event: Event, seconds: float | None) -> bool:
         return super().wait(event, None if seconds is None or seconds >= 0.1 else seconds)
@@ -387,7 +387,7 @@ def test_cut_store_goes_on_where_it_was_cut(store: DefaultMessageStore) -> None:
 def test_what_lies_behind_the_end_of_a_cut_log_is_no_data_while_the_store_runs(
     tmp_path: Path, release: Release
 ) -> None:
-    """RocketMQ leaves the bytes there; here they become zeros. Either way nobody is given them."""
+    """RocketMQ leaves the bytes there; here they become zeros. Either way they are never returned."""
     with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
         results = [store.put_message(message(b"x" * 500, keys=["k"])) for _ in range(5)]
         places = [result.append_message_result.wrote_offset for result in results]  # type: ignore[union-attr]  # they are ok
@@ -434,7 +434,7 @@ class Queues:
 
     def flush(self, least_pages: int) -> bool:
         self.flushes.append(least_pages)
-        self._during.logics_msg_timestamp += 5  # somebody dispatches meanwhile
+        self._during.logics_msg_timestamp += 5  # another thread dispatches meanwhile
         return False
 
 

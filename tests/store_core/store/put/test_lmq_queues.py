@@ -22,7 +22,7 @@ OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
 
 def put(log: Log, names: str, **more: Any) -> str | None:  # noqa: ANN401 -- any argument of Message
-    """Put a message to light queues, and give the indexes that its record holds."""
+    """Put a message to light queues, and return the indexes that its record holds."""
     properties = {DISPATCH: names} | more.pop("properties", {})
     assert log.log.put_message(message(properties=properties, **more)).is_ok
     return log.messages[-1].properties.get(OFFSETS)

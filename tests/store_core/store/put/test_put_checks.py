@@ -27,7 +27,7 @@ NOW = 1_700_000_000_500
 
 
 class Store:
-    """A log behind its checks."""
+    """A log with its checks."""
 
     def __init__(self, directory: Path, *, hooks: bool = True, **settings: Any) -> None:  # noqa: ANN401 -- of a configuration
         self.log = Log(directory, settings)

@@ -274,7 +274,7 @@ def test_get_that_finds_only_records_that_are_gone_says_so(release: Release) -> 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_record_that_is_there_ends_the_passing_over(release: Release) -> None:
-    """Behind it, a unit that points back is read: it may belong to a log that was cut and written again."""
+    """After it, a unit that points back is read: it may belong to a log that was truncated and written again."""
     log = Log(max_offset=2 * FILE, gone={0})
     result = get(Queue([(place, 100, 0) for place in (0, FILE, 200)]), log=log, release=release)
 

@@ -20,7 +20,7 @@ OFFSETS = np.arange(100, 200)
 
 
 def selected(values: Mapping[str, Sequence[object]], **options: object) -> list[int]:
-    """Filter a batch of these columns; gives the numbers of the rows that are left."""
+    """Filter a batch of these columns; return the numbers of the rows that are left."""
     row_filter = RowFilter(ReadOptions.parse(**options))
     assert set(row_filter.columns) == set(values)
     batch = pa.RecordBatch.from_pydict(

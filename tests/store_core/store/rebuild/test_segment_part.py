@@ -43,7 +43,7 @@ def segment_of(data: bytes, start_offset: int, directory: Path) -> Segment:
 
 
 def read(parts: list[SegmentPart]) -> tuple[list[SegmentOutcome], Units, list[bytes]]:
-    """Read the parts in turn; give how each ended, the units by queue, and the index entries."""
+    """Read the parts in turn; return how each ended, the units by queue, and the index entries."""
     units: Units = {}
     outcomes, entries = [], []
     for part in parts:

@@ -78,7 +78,7 @@ def test_golden_store_is_recovered_as_by_rocketmq(golden: Callable[[str], Unpack
     assert opened.report.reput_from_offset == opened.report.max_offset
 
 
-# ---- what is decided, and told
+# ---- what is decided and reported
 
 
 @pytest.fixture

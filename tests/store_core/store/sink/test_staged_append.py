@@ -54,7 +54,7 @@ SEED = 8
 
 @pytest.fixture(autouse=True)
 def _disk_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the threads that sync behind the writing take part in all that fails and dies."""
+    """Include the threads that sync after writing in all failures and deaths."""
     monkeypatch.setattr(hidden_append, "_SYNC_BYTES", 1000)
     monkeypatch.setattr(index_storage, "_AHEAD_BYTES", 100)
 
@@ -344,7 +344,7 @@ def test_a_call_that_fails_leaves_all_or_nothing_and_the_store_usable(
         stored = check_queues(root) - len(case.before)
 
         assert stored in (0, len(case.added))
-        assert appended in (0, stored)  # it may fail behind the commit, but never claim what isn't there
+        assert appended in (0, stored)  # it may fail after the commit, but never claim what isn't there
         assert (case.before + case.added)[: len(case.before) + stored] == bodies_of(root)
 
 
@@ -465,7 +465,7 @@ class MortalDisk(MortalFileSystem):
 
 
 def run_until_death(root: Path, staged: list[StagedFile], disk: MortalDisk) -> bool:
-    """Append until the machine dies; tells whether it lived."""
+    """Append until the machine dies; return whether it survived."""
     try:
         append(root, staged, disk)
     except OSError:
