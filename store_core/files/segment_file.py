@@ -10,6 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentLayoutError
+from store_core.files.file_sync import FileSync
 from store_core.files.file_system import write_all
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ class SegmentFile:
         self._file: OpenFile | None = None
         self._mapping: memoryview | None = None
         self._torn_until = 0
-        self._sync_error: OSError | None = None
-        self._is_in_directory = True
+        self._sync = FileSync(path, file_system)
         self.is_new = False
 
     def create(self, *, reserve: bool = False) -> None:
@@ -110,7 +110,7 @@ class SegmentFile:
                 self._file_system.remove(self.path)
             raise
         self._file = file
-        self._is_in_directory = False
+        self._sync.note_creation()
 
     def _size_up(self, file: OpenFile, *, reserve: bool) -> None:
         found = file.size()
@@ -195,21 +195,7 @@ class SegmentFile:
         OSError
             As the system reports, now and at every later call.
         """
-        if self._sync_error is not None:
-            raise OSError(
-                self._sync_error.errno,
-                f"an earlier flush failed ({self._sync_error.strerror}), and the system may have dropped what it could "
-                f"not write: check the disk, then open the store again",
-                str(self.path),
-            )
-        try:
-            self._open().sync()
-            if not self._is_in_directory:
-                self._file_system.sync_directory(self.path.parent)
-                self._is_in_directory = True
-        except OSError as error:
-            self._sync_error = error
-            raise
+        self._sync.sync(self._open)
 
     def map(self) -> memoryview:
         """Return a read-only view of the whole file; it stays valid after `close`, and after the file is deleted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
+from store_core.files.file_sync import FileSync
 from store_core.files.file_system import write_all
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class IndexStorage:
         self._file_system = file_system
         self._file: OpenFile | None = None
         self._is_writable = False
-        self._is_synced = self._is_in_directory = True
-        self._sync_error: OSError | None = None
+        self._is_synced = True
+        self._sync = FileSync(path, file_system)
         self._unsynced = 0
 
     @classmethod
@@ -51,7 +52,8 @@ class IndexStorage:
         file_system.make_directories(path.parent)
         created._file = file_system.open(path, create=True)
         created._is_writable = True
-        created._is_synced = created._is_in_directory = False
+        created._is_synced = False
+        created._sync.note_creation()
         try:
             created._file.grow(size)
             if any(start):
@@ -103,7 +105,7 @@ class IndexStorage:
         try:
             file.sync()
         except OSError as error:
-            self._sync_error = error
+            self._sync.error = error
 
     def sync(self) -> None:
         """Sync what was written, and for a new file, the first time, also its name.
@@ -114,23 +116,9 @@ class IndexStorage:
             As raised by the system, now and at every later call: the system may have dropped what it could not write,
             and a second try would not notice.
         """
-        if self._sync_error is not None:
-            raise OSError(
-                self._sync_error.errno,
-                f"an earlier flush failed ({self._sync_error.strerror}), and the system may have dropped what it could "
-                f"not write: check the disk, then open the store again",
-                str(self.path),
-            )
-        if self._is_synced:
+        if self._is_synced and self._sync.error is None:
             return
-        try:
-            self.reader().sync()
-            if not self._is_in_directory:
-                self._file_system.sync_directory(self.path.parent)
-                self._is_in_directory = True
-        except OSError as error:
-            self._sync_error = error
-            raise
+        self._sync.sync(self.reader)
         self._is_synced = True
 
     def close(self) -> None:
