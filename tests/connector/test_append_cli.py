@@ -39,7 +39,7 @@ class Job:
         self.errors = ""
 
     def run(self, *arguments: str) -> int:
-        """Run it, and return the exit code."""
+        """Run the job, and return the exit code."""
         self._capsys.readouterr()
         code = append([str(self.store), *OPTIONS, f"--report={self.directory / 'report'}", *arguments])
         self.errors = self._capsys.readouterr().err

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """Run the demo with no argument, as ``make demo`` does, in an interpreter that never heard of the format."""
+    """Run the demo with no argument, as ``make demo`` does, in an interpreter that has not loaded the format."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     return subprocess.run(
         [sys.executable, "-m", "pyspark_commitlog.demo"],

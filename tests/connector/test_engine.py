@@ -91,7 +91,7 @@ def test_spark_rebuilds_and_compares_as_this_process_does(
 
 
 def _without_index_names(root: Path) -> dict[str, object]:
-    """Return every file; those of an index, which are named by the time, in their order."""
+    """Return every file; those of an index, whose names are times, in order."""
     found = dict(every_file(root))
     index = [found.pop(name) for name in sorted(found) if name.startswith("index/")]
     return {**found, "index": index}

@@ -40,7 +40,7 @@ def first_lines(action: Callable[[], object]) -> str:
 
 
 def plan(frame: DataFrame) -> None:
-    """Have Spark plan a query now, as the first step of its first action."""
+    """Let Spark plan a query now, as in the first step of its first action."""
     frame._jdf.queryExecution().toRdd().getNumPartitions()
 
 

@@ -50,7 +50,7 @@ REASONS: Final = {
         for scenario in ("basic", "crash", "delay", "ext", "torn-garble", "torn-header", "torn-zero", "tx")
     },
 }
-"""Stores whose copy is another log, and why; of all others every segment is the same."""
+"""Stores whose copy is a different log, and why; for all others every segment is the same."""
 
 
 def copied(store: UnpackedStore, target: Path) -> int:

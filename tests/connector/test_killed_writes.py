@@ -41,7 +41,7 @@ def bodies(root: Path) -> list[bytes]:
 
 
 def left_behind(root: Path) -> list[str]:
-    """Name what jobs have left in a store."""
+    """Return what jobs have left in a store."""
     return [path.name for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).glob("*")]
 
 
@@ -87,7 +87,7 @@ def is_written(write: Writer, frame: DataFrame) -> bool:
 
 
 def kill_workers() -> None:
-    """Kill all Python processes of this one's Spark: those of tasks, and those beside the driver."""
+    """Kill all Python processes of this process's Spark: those of tasks, and those beside the driver."""
     kill([each for each in descendants(os.getpid()) if "pyspark" in command_of(each)])
 
 
@@ -134,7 +134,7 @@ class Driver:
     def _end(self, process: subprocess.Popen[bytes], *, must_end: bool) -> bool:
         below = descendants(process.pid)
         if not must_end:
-            # Sometimes the driver alone, whose workers then end by themselves, sometimes all at once.
+            # Sometimes only the driver, whose workers then end by themselves, sometimes all processes at once.
             drivers = [each for each in below if not command_of(each)]
             kill([process.pid, *(below if self.chance.random() < 0.5 else drivers)])
         said = process.communicate()[0]
@@ -174,7 +174,7 @@ def write_and_check(kind: str, folder: Path, chance: random.Random, delays: list
 
 
 def check(root: Path, files: list[list[str]], kind: str) -> None:
-    """See that whole batches are there, in order, and nothing else; a batch job is one."""
+    """Check that whole batches are there, in order, and nothing else; a batch job is one batch."""
     try:
         lines = seen(root)
     except StoreError:  # as readers do between the steps of a commit: recovery decides

@@ -22,7 +22,7 @@ SEGMENT = 2048
 
 
 def plan(frame: DataFrame) -> DataFrame:
-    """Have Spark plan a query now, as the first step of its first action."""
+    """Let Spark plan a query now, as in the first step of its first action."""
     frame._jdf.queryExecution().toRdd().getNumPartitions()
     return frame
 

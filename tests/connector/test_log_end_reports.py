@@ -52,7 +52,7 @@ def dry_run(root: Path, version: str) -> RecoveryReport:
 
 
 def ends(root: Path, rules: RebuildRules | None = None) -> Iterator[tuple[str, Any]]:
-    """Return what each report says of the log's end, and of what lies after that."""
+    """Return each report of the log's end, and of what comes after it."""
     yield "plan", plan_ranges(root, ReadOptions.parse(mode="PERMISSIVE")).end
     yield "verify", verified(root, rules).end
     for version in RELEASES:
@@ -78,7 +78,7 @@ def test_reports_on_a_crashed_store_agree_with_rocketmq(name: str, golden: Calla
 
 @pytest.fixture(params=["whole", "made ahead", "torn", "torn body", "torn new file", "closed file"])
 def crashed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[LogBuilder, Path, int]:
-    """Make a store as a crash leaves it; with where its log ends."""
+    """Make a store as a crash leaves it; return it with the end of its log."""
     log = LogBuilder(SIZE)
     log.append_all(*(b"body %d" % number * 9 for number in range(30)), properties={"KEYS": "k"})
     end = log.end

@@ -45,7 +45,7 @@ def test_importing_the_package_imports_neither_spark_nor_arrow_nor_numpy(tmp_pat
 
 
 def test_spark_finds_the_source_among_all_modules_and_imports_neither_arrow_nor_numpy_for_it(tmp_path: Path) -> None:
-    """The steps of `pyspark.sql.worker.lookup_data_sources`; the tests of the demo have Spark itself take them."""
+    """The steps of `pyspark.sql.worker.lookup_data_sources`; in the tests of the demo Spark itself takes them."""
     code = (
         "import importlib, pickle, pkgutil, sys\n"
         "from pyspark.sql.datasource import DataSource\n"
@@ -61,7 +61,7 @@ def test_spark_finds_the_source_among_all_modules_and_imports_neither_arrow_nor_
 
 
 def fake_pyspark(directory: Path, version: str) -> str:
-    """Put a PySpark without Python data sources in front of the installed one."""
+    """Put a PySpark without Python data sources before the installed one on the path."""
     package = directory / "pyspark"
     package.mkdir()
     (package / "__init__.py").write_text(f"__version__ = {version!r}\n")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every attempt to start Spark fail by a missing Java, with which these tests would end with another text."""
+    """Let every attempt to start Spark fail with a missing Java, so that these tests would see another message."""
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)

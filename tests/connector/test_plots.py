@@ -241,7 +241,7 @@ def test_a_notebook_shows_a_plot_at_twice_its_size(table: pa.Table) -> None:
 
 
 def _boxes(figure: Figure) -> list[tuple[str, Bbox]]:
-    """Return all texts that are drawn, with where they are; ticks beyond the limits of their axes are not drawn."""
+    """Return all texts that are drawn, with their positions; ticks beyond the limits of their axes are not drawn."""
     from matplotlib.text import Text  # noqa: PLC0415 -- with the plots' extra
 
     figure.draw_without_rendering()
@@ -312,7 +312,7 @@ def test_text_stands_out_from_the_paper() -> None:
     assert (luminance(PAPER) + 0.05) / (luminance(INK) + 0.05) > 7  # WCAG 2.2's enhanced contrast
 
 
-# ---- words for numbers
+# ---- numbers as text
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,11 @@ with ProgressWatch(Stages(), display).running():
 
 
 ALL_BUT_ONE = re.compile(r"\b3(/| of )4 tasks")
-"""As tqdm says it, and as it is said without tqdm."""
+"""The text with tqdm, and without."""
 
 
 class Terminal(io.StringIO):
-    """A terminal that remembers all that was written, and opens a gate when all tasks but one are done."""
+    """A terminal that records everything written, and opens a gate when all tasks but one are done."""
 
     def __init__(self, gate: Gate | None = None, is_terminal: bool = True) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Terminal(io.StringIO):
 
     @property
     def screen(self) -> str:
-        """What is on the current line in the end."""
+        """The final content of the current line."""
         line: list[str] = []
         column = 0
         for character in self.getvalue():
@@ -110,7 +110,7 @@ class Script:
 
 @dataclass
 class Shown:
-    """A display that keeps what it was given."""
+    """A display that records what it is given."""
 
     views: list[StageView] = field(default_factory=list)
     is_closed: bool = False
@@ -314,7 +314,7 @@ class Server:
         self.handlers.remove(handler)
 
     def tell(self, operation: str, *stages: tuple[int, int, int, bool], done: bool = False) -> None:
-        """Report the numbers of stages, of their tasks, of those that are done, and whether they are over."""
+        """Report stages: their numbers, tasks, done tasks, and whether they are finished."""
         names = ("stage_id", "num_tasks", "num_completed_tasks", "done")
         told = [SimpleNamespace(**dict(zip(names, stage, strict=True))) for stage in stages]
         for handler in self.handlers:
@@ -354,7 +354,7 @@ class Gate:
 
     @property
     def task(self) -> Callable[[Iterable[int]], Iterable[int]]:
-        """A task of which the last one waits."""
+        """Return a task; the last one waits."""
         path = str(self.path)
 
         def run(numbers: Iterable[int]) -> Iterable[int]:
@@ -396,7 +396,7 @@ def test_the_tasks_of_a_running_job_are_shown_and_then_cleared(spark: SparkSessi
 @pytest.mark.spark
 @pytest.mark.usefixtures("without_tqdm")
 def test_a_real_terminal_shows_it_as_well(spark: SparkSession, gate: Gate) -> None:
-    """What is written to the terminal's one end comes out at the other, where a person would look."""
+    """What is written to one end of the terminal appears at the other, where a person would look."""
     screen, end = pty.openpty()
     seen: list[str] = []
 

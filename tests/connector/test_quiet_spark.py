@@ -21,7 +21,7 @@ _SAYS = "import sys; sys.stderr.write('WARNING: Using incubator modules: jdk.inc
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing of the tests' own environment choose a log."""
+    """Remove log configurations from the tests' own environment."""
     for name in ("PYSPARK_GATEWAY_PORT", "SPARK_SUBMIT_OPTS", "SPARK_CONF_DIR", "SPARK_HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -30,7 +30,7 @@ def test_lines_that_are_no_news_are_dropped_and_all_others_passed_on(capfd: pyte
     with quiet_start(("told",)):
         subprocess.run([sys.executable, "-c", _SAYS], check=True)  # noqa: S603 -- this Python
     sys.stderr.write("after\n")
-    # The copying thread has no end to wait for but the pipe's, which is closed by now.
+    # The copying thread waits only for the end of the pipe, which is closed by now.
     _join_copies()
 
     assert sorted(capfd.readouterr().err.split()) == ["after", "news"]

@@ -190,7 +190,7 @@ def test_permissive_takes_a_schema(read: Reader, damaged: WrittenStore) -> None:
 
 
 def test_without_the_crc_the_damaged_body_is_read_as_it_is(read: Reader, damaged: WrittenStore) -> None:
-    assert damaged.offsets == read.offsets(damaged.root)  # no body was asked for
+    assert damaged.offsets == read.offsets(damaged.root)  # no body was requested
     assert len(damaged.records) == read(damaged.root, verifyCrc="false").count()
 
 

@@ -33,7 +33,7 @@ RULES = RebuildRules(SIZES, has_index=True)
 
 
 def log_of(records: int, segment_size: int = 4096, queues: int = 3) -> LogBuilder:
-    """Build a log whose queues go on without a gap."""
+    """Build a log whose queues have no gap."""
     log = LogBuilder(segment_size=segment_size)
     for number in range(records):
         properties = {"UNIQ_KEY": f"u{number}", "KEYS": f"k{number % 7} all", "TAGS": "AB"[number % 2]}
@@ -48,7 +48,7 @@ def put(log: LogBuilder, *offsets: int, topic: str = "t", queue_id: int = 0) -> 
     return log
 
 
-# ---- however the work is cut
+# ---- however the work is divided
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -101,7 +101,7 @@ def test_segments_are_read_whole_where_their_parts_do_not_fit_together(
     assert report.is_damaged
 
 
-# ---- logs that are not as they should be
+# ---- broken logs
 
 
 def test_a_log_ends_at_damage_and_segments_behind_it_do_not_count(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_every_offset_that_does_not_go_on_is_listed(tmp_path: Path) -> None:
         ("back", offsets[5], 2, 7),
     ] == [(gap.kind, gap.physical_offset, gap.queue_offset, gap.expected) for gap in queue.gaps]
     assert 7 == queue.units
-    assert 5 == queue.max_offset  # RocketMQ takes 2 and 3 for units that are there, and files 5, 6 and 6 at 2, 3 and 4
+    assert 5 == queue.max_offset  # RocketMQ treats 2 and 3 as existing units, and writes 5, 6 and 6 at 2, 3 and 4
 
 
 def test_an_aged_log_gives_queues_that_begin_where_it_does(tmp_path: Path) -> None:

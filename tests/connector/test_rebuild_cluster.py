@@ -115,7 +115,7 @@ def _drain(stream: IO[str]) -> None:
 
 
 def _told(process: subprocess.Popen[str], pattern: str) -> str:
-    """Read what a process logs until it says something; what comes after is read and dropped."""
+    """Read what a process logs until a pattern appears; the rest is read and dropped."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:

@@ -27,10 +27,10 @@ WITH_A_TORN_UNIT = ("torn-header", "torn-zero")
 """RocketMQ was killed after it had indexed the record that was damaged afterwards."""
 
 WITH_BIT_MAPS = "ext"
-"""Its extension holds bit maps of consumers that the log knows nothing of, so addresses are others."""
+"""Its extension contains bit maps of consumers that are not in the log, so addresses differ."""
 
 AGED = "aged"
-"""Its first segments are deleted; queues and index still have files of that time."""
+"""Its first segments are deleted; queues and index still have files from that time."""
 
 LIVE = "live"
 """Its broker was killed, and put the two keys of a record into the index once more."""

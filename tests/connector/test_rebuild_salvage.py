@@ -74,7 +74,7 @@ def rows_of(store: Path) -> list[dict[str, Any]]:
 
 
 def records_of(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[int, tuple[int, int]]]:
-    """Return where and how long the records are that have a unit, by queue and queue offset."""
+    """Return position and length of the records that have a unit, by queue and queue offset."""
     found: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
     for row in rows:
         if row["sys_flag"] & 12 in (0, 8):
@@ -84,7 +84,7 @@ def records_of(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[int, tu
 
 
 def assert_is_salvaged(report: RebuildReport, store: Path, root: Path) -> None:
-    """Check that queues and index are those of the records that are read, and what stands between them."""
+    """Check that queues and index are those of the records that are read, and what fills the gaps."""
     rows = rows_of(store)
     expected = records_of(rows)
     assert report.records == len(rows)
@@ -107,7 +107,7 @@ def indexed(root: Path) -> Counter[int]:
     return Counter(number >> 31 for part in compared._stored(1 << 31) for number in part.tolist())
 
 
-# ---- what is taken
+# ---- what is recovered
 
 
 def test_records_after_damage_keep_their_queue_offsets(tmp_path: Path) -> None:
@@ -223,14 +223,14 @@ def test_queues_and_index_are_those_of_the_records_that_a_read_gives(
 
 
 def is_still_a_log(store: Path) -> bool:
-    """Return whether damage has made no other whole records of those that were there: a name, an id, an offset."""
+    """Return whether damage left the name, id and offset of each whole record unchanged."""
     rows = rows_of(store)
     found = records_of(rows)
     sound = read_messages(str(store), mode="DROPMALFORMED", columns=["physical_offset"]).read_all().num_rows
     columns = [[records[offset][0] for offset in sorted(records)] for records in found.values()]
     is_known = all(name in {("topic0", 0), ("topic1", 0), ("topic2", 0)} for name in found)
     is_small = all(max(records) < 40 and min(records) >= 0 for records in found.values())
-    is_text = sound == len(rows)  # a broker takes a name that is no UTF-8, too
+    is_text = sound == len(rows)  # a broker accepts a name that is not UTF-8, too
     return bool(found) and is_known and is_text and is_small and all(column == sorted(column) for column in columns)
 
 
@@ -282,7 +282,7 @@ def test_records_that_a_release_does_not_know_are_left_out_one_by_one(tmp_path: 
     }
 
 
-# ---- what damage does not explain, and what is made to do harm
+# ---- what damage does not explain, and hostile logs
 
 
 def test_a_jump_that_damage_does_not_explain_is_filed_as_a_broker_files_it(tmp_path: Path) -> None:

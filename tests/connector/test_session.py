@@ -64,7 +64,7 @@ def test_the_readme_s_first_snippet_runs_without_an_activated_environment(
 
     assert done.returncode == 0, done.stderr
     assert matches(shown, done.stdout.partition("FACTS")[0])
-    assert "WARN" not in done.stderr, done.stderr  # Spark greets with them; only a worker that it hangs up on may speak
+    assert "WARN" not in done.stderr, done.stderr  # Spark's greeting; only a disconnected worker may print
     assert "log4j" not in done.stderr
 
 
@@ -97,7 +97,7 @@ def test_the_configuration_file_has_the_recommended_settings_and_the_faster_sock
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Let no session be started, and keep what it would be started with."""
+    """Prevent sessions from being started, and record their settings."""
     kept: dict[str, Any] = {}
 
     class Builder:
@@ -179,7 +179,7 @@ def test_an_old_pyspark_is_refused_before_spark_starts(
 
 
 def session_of(java: dict[str, str], worker: str = sys.executable, master: str = "local[2]") -> SparkSession:
-    """Return what the check asks a session for: the environment of its Java, and the Python of its workers."""
+    """Return a fake session: with the environment of its Java, and the Python of its workers."""
     virtual = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=SimpleNamespace(getenv=java.get))))
     context = SimpleNamespace(_jvm=virtual, pythonExec=worker, master=master)
     return cast("SparkSession", SimpleNamespace(sparkContext=context))

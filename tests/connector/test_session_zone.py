@@ -24,7 +24,7 @@ START = {"starting_timestamp": "2024-05-01", "ending_timestamp": "2024-05-01T00:
 def zone(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return the local properties of the task that the tests are in."""
     properties: dict[str, str] = {}
-    # First, because the first context that is made becomes the process's own, and a driver has none.
+    # First, because the first context becomes the process's own, and a driver has none.
     monkeypatch.setattr(TaskContext, "_taskContext", None)
     TaskContext()._localProperties = properties
     return properties

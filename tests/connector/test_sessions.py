@@ -31,7 +31,7 @@ spark.connect.progress.reportInterval     100ms
 
 HAS_CONNECT = importlib.util.find_spec("grpc") is not None
 
-# A session is asked everything before the first test: on a machine with other things to do that takes minutes.
+# A session answers all questions before the first test, which takes minutes on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -51,7 +51,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def session(
     kind: str, store: WrittenStore, tmp_path_factory: pytest.TempPathFactory
 ) -> subprocess.CompletedProcess[str]:
-    """Ask all questions of a session of its own, with the settings that the project recommends."""
+    """Run all questions in a session of its own, with the settings that the project recommends."""
     directory = tmp_path_factory.mktemp(kind)
     conf = directory / "conf"
     conf.mkdir()

@@ -161,7 +161,7 @@ def test_sql_takes_a_schema_for_a_view(spark: SparkSession, store: WrittenStore)
 
 
 def test_a_union_of_two_filters_of_one_dataframe_has_the_rows_of_both(read: Reader, store: WrittenStore) -> None:
-    """Filters pushed into a Python source are shared by all scans of a DataFrame, as Spark 4.3 does it: so none are."""
+    """Spark 4.3 shares filters pushed into a Python source among all scans of a DataFrame, so none are pushed."""
     base = read(store.root, columns="flag,topic")
     both = base.where("flag = 1").union(base.where("flag = 3"))
 

@@ -32,7 +32,7 @@ class Query:
         self.source.mkdir()
 
     def add(self, name: str, *lines: str) -> None:
-        """Let a file appear, with its lines, as the newest: Spark takes files by their times, and two may be equal."""
+        """Add a file as the newest one: Spark reads files in the order of their times, of which two may be equal."""
         partial = self.source.parent / name
         partial.write_text("".join(line + "\n" for line in lines))
         seconds = _FIRST_TIME + len(list(self.source.iterdir()))
@@ -74,7 +74,7 @@ def test_batches_are_appended_in_their_order_and_a_restart_goes_on(query: Query)
 def test_a_batch_that_spark_commits_again_is_not_appended_again(query: Query) -> None:
     query.add("1", "a", "b")
     query.run()
-    # Spark ended between the sink's commit and its own: its log of commits does not know of the batch.
+    # Spark ended between the sink's commit and its own: its log of commits does not have the batch.
     for path in (query.checkpoint / "commits").iterdir():
         path.unlink()
     query.run()

@@ -64,7 +64,7 @@ def read(session: SparkSession, root: Path, *columns: str) -> DataFrame:
 
 
 def served(session: SparkSession, root: Path) -> tuple[DataFrame, DataFrame]:
-    """Ask a store as consumers do, of each queue and each message's keys; opening it must mend nothing."""
+    """Query a store as consumers do, by each queue and each message's keys; opening it must repair nothing."""
     by_queue, by_key = [], []
     with DefaultMessageStore.open(root, SMALL_CONFIG, read_only=True) as store:
         report = store.recovery_report

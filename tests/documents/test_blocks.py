@@ -66,7 +66,7 @@ def test_each_exception_is_for_a_command_that_some_document_has() -> None:
     assert set(EXCEPTIONS) == used - {None}
 
 
-# ----------------------------------------------------------------------------------------------- the tests' own means
+# ------------------------------------------------------------------------------------------- the tests' own helpers
 
 
 def test_blocks_are_found_with_their_lines_also_inside_of_directives() -> None:

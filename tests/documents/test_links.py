@@ -42,7 +42,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_no_document_of_the_site_links_out_of_it() -> None:
-    """The site has the pages of `docs` alone; other files are named, or included."""
+    """The site has only the pages of `docs`; other files are named, or included."""
     pages = [document for document in documents() if document.startswith("docs/")]
     links = {(page, link) for page in pages for link in links_of(_text(page)) if "://" not in link}
     outside = {(page, link) for page, link in links if not _is_inside(page, link)}

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from tests.interop.rocketmq import Answer
 
 AS_SLAVE = {"brokerRole": "SLAVE", "offsetCheckInSlave": True}
-"""A master of 4.x delivers what is due while it is asked; with the check a slave answers like one."""
+"""A master of 4.x delivers due messages while it is asked; with the check a slave answers like a master."""
 
 
 def is_thrown_at_no_file(question: Answer, answer: object) -> bool:
-    """Return whether RocketMQ has stumbled over a batch queue without files, asked for messages; we know of none."""
+    """Return whether RocketMQ failed at a batch queue without files when asked for messages; we find no message."""
     is_about_messages = question["kind"] in ("earliest", "place", "time") and question["queueId"] == NEW_QUEUE
     return is_about_messages and answer == {"thrown": "NullPointerException"}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Questions about a store that RocketMQ wrote, on the way to RocketMQ, which gets a copy that it may change."""
+    """Questions to RocketMQ about a store that it wrote; it gets a copy, which it may change."""
 
     written: WrittenStore
     questions: list[Answer]

@@ -51,7 +51,7 @@ def steps(seed: int, count: int) -> list[Answer]:
 
 
 def ours(filters: ConsumerFilterManager, step: Answer) -> Answer:
-    """Do a step as the harness does."""
+    """Run a step as the harness does."""
     answer: Answer = {}
     if "load" in step:
         filters.decode(json.loads(step["load"]), "file")
@@ -65,12 +65,12 @@ def ours(filters: ConsumerFilterManager, step: Answer) -> Answer:
 
 
 def without_times(text: str) -> str:
-    """Leave out when groups came and left, but not whether."""
+    """Remove the times at which groups registered and left, but not whether they did."""
     return TIME.sub(r"\1:1", text)
 
 
 def compare(judge: Judge, directory: Path, seed: int, **settings: Any) -> str:  # noqa: ANN401 -- of a BrokerConfig
-    """Do steps on both sides, the last of which loads what there is then; give RocketMQ's file."""
+    """Run steps on both sides, the last of which reloads the file; return RocketMQ's file."""
     clock = ScriptedClock()
     release: Any = judge.release
     filters = ConsumerFilterManager(

@@ -25,7 +25,7 @@ FAILED: Final = "E"
 
 
 def verdicts(text: str, release: str, maps: Sequence[dict[str, str]]) -> str:
-    """Evaluate an expression one map after the other."""
+    """Evaluate an expression map by map."""
     try:
         expression = Sql92Expression(text, release)
     except FilterError:

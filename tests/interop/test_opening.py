@@ -31,7 +31,7 @@ FIRST_TIME = 1_700_000_000_000
 class Opened:
     """A store of ours that a RocketMQ has opened, and our own view of it before.
 
-    Its queues can be told unless RocketMQ does not build them, light ones also unless another release has counted them.
+    Its queues can be derived unless RocketMQ does not build them; light ones also unless another release counted them.
     """
 
     scenario: Scenario
@@ -45,14 +45,14 @@ class Opened:
 def open_ours(writer: str, judge: Judge, scenario: Scenario, directory: Path, *, crashed: bool = False) -> Opened:
     """Write a store as release `writer` does, and have another release open a copy of it."""
     store, copy = directory / "ours" / "store", directory / "copy"
-    puts = scenario.puts(min(writer, judge.release))  # 4.3 knows no IPv6
+    puts = scenario.puts(min(writer, judge.release))  # 4.3 does not support IPv6
     put_all(store, writer, scenario, puts, range(FIRST_TIME, FIRST_TIME + len(puts)))
     shutil.copytree(store, copy)
     if crashed:
         copy.joinpath("abort").touch()
     rows = read_rows_one_by_one(store, judge.release)
     end = rows[-1]["physical_offset"] + rows[-1]["store_size"]
-    role = {} if judge.release == "5.3" else {"brokerRole": "SLAVE"}  # masters of 4.x deliver what is due
+    role = {} if judge.release == "5.3" else {"brokerRole": "SLAVE"}  # masters of 4.x deliver due messages
     has_queues = crashed or judge.release != "4.3" or copy.joinpath("consumequeue").exists()  # 4.3 builds after a crash
     has_queues &= scenario.plain_queues and (writer == judge.release or "enableLmq" not in scenario.settings)
     return Opened(scenario, judge.release, has_queues, rows, end, judge.open(copy, **scenario.job_settings, **role))
