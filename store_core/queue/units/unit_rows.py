@@ -78,7 +78,7 @@ class UnitRows(NamedTuple):
         if not assigned.light:
             return units
         light = cls._of_light(batch, assigned.light)
-        joined: list[npt.NDArray[Any]] = [np.concatenate(columns) for columns in zip(units, light, strict=True)]
+        joined = [np.concatenate((getattr(units, name), getattr(light, name))) for name in cls._fields]
         return cls(*joined).take(np.argsort(joined[0], kind="stable"))
 
     @classmethod
