@@ -63,10 +63,9 @@ class _Range(NamedTuple):
         """Return the queue index of a unit of the file; Java rounds places before the first file towards 0."""
         return max(self.start + index * CQ_STORE_UNIT_SIZE, 0) // CQ_STORE_UNIT_SIZE
 
-    @property
-    def nowhere(self) -> int:
-        """What RocketMQ returns if it visited no unit: byte -1 of the file, divided by the size of a unit."""
-        return max(self.start - 1, 0) // CQ_STORE_UNIT_SIZE
+    def queue_offset_or_nowhere(self, index: int) -> int:
+        """Return the queue index of a unit; for -1, as RocketMQ does, that of the byte before the file."""
+        return self.queue_offset(index) if index >= 0 else max(self.start - 1, 0) // CQ_STORE_UNIT_SIZE
 
 
 class TimeSearch:
@@ -171,11 +170,30 @@ class _Times:
         return int(self._units["physical_offset"][index]) < self._min_physical_offset
 
 
-def _nearest(searched: _Range, times: _Times, timestamp: int) -> int:
-    """Search one file by the rules before 5.1.1."""
+class _Around(NamedTuple):
+    """Units around a time, as far as a search has visited them; -1 for none.
+
+    Attributes
+    ----------
+    equal : int
+        Index of a unit of exactly that time; if there is one, the others are -1.
+    left, right : int
+        Index of the last unit that is earlier, or gone, and of the first one that is later.
+    left_time, right_time : int
+        Ms since 1970; `left_time` is that of the last earlier unit that is not gone.
+    """
+
+    equal: int = -1
+    left: int = -1
+    left_time: int = -1
+    right: int = -1
+    right_time: int = -1
+
+
+def _bisect(searched: _Range, times: _Times, timestamp: int) -> _Around | None:
+    """Bisect one file until a unit has the time, or the range is empty; None at a record that can't be read."""
     low, high = searched.floor, searched.ceiling
-    right = right_time = left_time = -1
-    left = -1
+    left = left_time = right = right_time = -1
     while high >= low:
         middle = (low + high) // 2
         if times.is_gone(middle):
@@ -183,16 +201,27 @@ def _nearest(searched: _Range, times: _Times, timestamp: int) -> int:
             continue
         time = times.of(middle)
         if time < 0:
-            return 0
+            return None
         if time == timestamp:
-            return searched.queue_offset(middle)
+            return _Around(equal=middle)
         if time > timestamp:
             high, right, right_time = middle - 1, middle, time
         else:
             low, left, left_time = middle + 1, middle, time
-    if left_time == -1 or (right_time != -1 and timestamp - left_time > right_time - timestamp):
-        return searched.queue_offset(right) if right >= 0 else searched.nowhere
-    return searched.queue_offset(left)
+    return _Around(-1, left, left_time, right, right_time)
+
+
+def _nearest(searched: _Range, times: _Times, timestamp: int) -> int:
+    """Search one file by the rules before 5.1.1."""
+    around = _bisect(searched, times, timestamp)
+    if around is None:
+        return 0
+    if around.equal >= 0:
+        return searched.queue_offset(around.equal)
+    is_right_nearer = around.right_time != -1 and timestamp - around.left_time > around.right_time - timestamp
+    if around.left_time == -1 or is_right_nearer:
+        return searched.queue_offset_or_nowhere(around.right)
+    return searched.queue_offset(around.left)
 
 
 def _bounded(searched: _Range, times: _Times, timestamp: int, boundary: BoundaryType) -> int:
@@ -204,24 +233,12 @@ def _bounded(searched: _Range, times: _Times, timestamp: int, boundary: Boundary
         return searched.queue_offset(searched.ceiling + is_lower)
     if times.of(searched.floor) > timestamp:
         return searched.queue_offset(0) if is_lower else 0
-    low, high = searched.floor, searched.ceiling
-    left = right = -1
-    while high >= low:
-        middle = (low + high) // 2
-        if times.is_gone(middle):
-            low, left = middle + 1, middle
-            continue
-        time = times.of(middle)
-        if time < 0:
-            return 0
-        if time == timestamp:
-            return searched.queue_offset(_last_equal(searched, times, middle, timestamp, -1 if is_lower else 1))
-        if time > timestamp:
-            high, right = middle - 1, middle
-        else:
-            low, left = middle + 1, middle
-    found = right if is_lower else left
-    return searched.queue_offset(found) if found >= 0 else searched.nowhere
+    around = _bisect(searched, times, timestamp)
+    if around is None:
+        return 0
+    if around.equal >= 0:
+        return searched.queue_offset(_last_equal(searched, times, around.equal, timestamp, -1 if is_lower else 1))
+    return searched.queue_offset_or_nowhere(around.right if is_lower else around.left)
 
 
 def _last_equal(searched: _Range, times: _Times, index: int, timestamp: int, step: int) -> int:
