@@ -43,7 +43,7 @@ def theirs_shown(answer: Answer) -> Answer:
 
 @dataclass(frozen=True)
 class Pulled:
-    """Pulls on the way to RocketMQ; each side gets a copy of a store, as pulls may put messages."""
+    """Pulls submitted to RocketMQ; each side gets its own copy of a store, as pulls may put messages."""
 
     written: WrittenStore
     broker: Answer
@@ -77,7 +77,7 @@ class Pulled:
 
 
 def start_store(judge: Judge, seed: int, directory: Path) -> WrittenStore:
-    """Have a store written of whose delayed messages none is due in a while: a master of 4.x delivers what is."""
+    """Start writing a store whose delayed messages are not due for a while: a master of 4.x would deliver them."""
     scenario = replace(random_scenario(seed), settings={"messageDelayLevel": " ".join(["2h"] * 18)})
     return WrittenStore.start(judge, scenario, directory / judge.release)
 

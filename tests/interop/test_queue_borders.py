@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue offsets at the borders of what a queue can have: we index a record if RocketMQ serves it at its offset."""
+"""Queue offsets at the limits of a queue: we index a record if RocketMQ serves it at its offset."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 _EVER: Final = 2**63 - 1
 _LAST_UNIT: Final = _EVER // 20
-"""Last index whose unit begins where Java's ``long`` reaches; its file may end beyond."""
+"""Last index whose unit begins within the range of Java's ``long``; its file may end beyond."""
 
 _UNLOADED: Final = (-1, _LAST_UNIT + 1, 2**61, 2**63 - 1)
-"""Queue offsets for which release 5.3 makes an empty file or one of a negative name, and then can't load the store."""
+"""Queue offsets with which release 5.3 makes an empty file or one of a negative name, and then can't load the store."""
 
 
 def _borders(rules: QueueRules) -> list[int]:
@@ -57,7 +57,7 @@ def _questions(queue_offset: int) -> list[Answer]:
 
 
 def _ours(store: Path, config: MessageStoreConfig, questions: Sequence[Answer]) -> list[Answer]:
-    """Have a store of ours recover, which dispatches its log, and answer."""
+    """Let our store recover, which dispatches its log, and answer."""
     with DefaultMessageStore.open(store, config) as opened:
         return [our_answer(opened, question) for question in questions]
 

@@ -52,7 +52,7 @@ def _answers(
 
 
 def _differences(judge: Judge, scenario: Scenario, directory: Path) -> list[object]:
-    """Lose queues and index of a store of ours, rebuild them, and list what RocketMQ changes in them or does not find.
+    """Lose queues and index of our store, rebuild them, and list what RocketMQ changes in them or does not find.
 
     What it is to find by keys is what was found before.
     """

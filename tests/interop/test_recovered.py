@@ -96,7 +96,7 @@ def test_rocketmq_takes_its_own_stores_that_we_have_recovered(
 
 
 def hand_over_scenario(judge: Judge, scenario: Scenario, directory: Path, *, rebuilds: str = "") -> Handed:
-    """Hand over a store of ours."""
+    """Pass our store to RocketMQ."""
     store, config = close_ours(judge.release, scenario, directory, rebuilds)
     handed = recover_and_hand_over(scenario.name, store, config, judge, scenario.job_settings)
     assert handed is not None

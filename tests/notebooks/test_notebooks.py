@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nbformat import NotebookNode
 
-# What differs from run to run, in cells that measure; their pictures and figures are those of the committed run.
+# What differs from run to run in cells that measure; their plots and figures are those of the committed run.
 _TIMED: Final = "timing"
 # How often each thing is measured; such a notebook reads no file next to it.
 _ROUNDS: Final = "count=3"
@@ -42,7 +42,7 @@ def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def _said(cell: NotebookNode) -> list[str]:
-    """Return the text of a cell's outputs; of pictures only that they are there, since fonts and libraries differ."""
+    """Return the text of a cell's outputs; of plots only that they are there, since fonts and libraries differ."""
     return [
         output.text if output.output_type == "stream" else _shown(output.get("data", {})) for output in cell.outputs
     ]
@@ -53,7 +53,7 @@ def _shown(data: dict[str, str]) -> str:
 
 
 def _in_one_round(path: Path, directory: Path) -> Path:
-    """Return the notebook, or where it measures a copy that does so once: nobody compares those figures here."""
+    """Return the notebook, or, if it measures, a copy that does so once: those figures are not compared here."""
     text = path.read_text(encoding="utf-8")
     if _ROUNDS not in text:
         return path

@@ -52,7 +52,7 @@ def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have temporary files made where a test can look."""
+    """Let temporary files be made where a test can look."""
     path = tmp_path / "scratch"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
@@ -210,11 +210,11 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(store: Path) -> None:
     assert before == every_file(store)
 
 
-# ---- what must not be
+# ---- what must not happen
 
 
 class DeadlyClock(SystemClock):
-    """A clock that ends a process which asks it for the time of an index file."""
+    """A clock that ends a process when it asks for the time of an index file."""
 
     def now_ms(self) -> int:
         if parent_process() is None:

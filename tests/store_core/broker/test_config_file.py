@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Counter(ConfigManager):
-    """The smallest thing that can be kept."""
+    """The smallest manager that can be persisted."""
 
     value = 0
 
@@ -32,7 +32,7 @@ class Counter(ConfigManager):
 
 
 class RenamingDisk(FaultyFileSystem):
-    """A disk that also notes, and can fail at, renaming."""
+    """A disk that also records renames, and can fail at them."""
 
     def rename(self, source: Path, target: Path) -> None:
         self.called("rename", target)

@@ -225,7 +225,7 @@ def test_a_file_of_other_kinds_is_refused(member: str, filters: Filters) -> None
 
 
 def test_bits_beyond_the_map_are_another_filter_s(filters: Filters, tmp_path: Path) -> None:
-    """What the file says is not believed: a bit is set by its position later."""
+    """The file is not trusted: a bit is set by its position later."""
     filters.add("a > 5")
     filters.persist()
     text = filters.path.read_text()

@@ -74,7 +74,7 @@ def bodies(messages: Iterator[MessageExt]) -> list[bytes]:
 
 
 def test_gives_all_messages_in_order_and_stops_at_the_end(queue: Queue) -> None:
-    """Over the ends of queue files, at which a get stops."""
+    """Across the ends of queue files, at which a get stops."""
     given = [b"%d" % number for number in range(23)]
     queue.put(*given)
 
@@ -196,7 +196,7 @@ def test_an_answer_that_leads_nowhere_ends_the_loop(status: GetMessageStatus) ->
 def test_gives_what_consumers_of_a_real_broker_got(
     name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
-    """Two groups consumed; the second all there was, the first what had come before the broker was killed."""
+    """Two groups consumed: the second everything, the first what was stored before the broker was killed."""
     unpacked = golden(name)
     kept = ConsumerOffsetManager(unpacked.root, OsFileSystem(), FakeClock())
     kept.load()

@@ -34,7 +34,7 @@ class Offsets:
         self.manager.commit_offset("10.0.0.1:4711", "billing", "orders", 0, offset)
 
     def step(self) -> float:
-        """Let the service pause and do a step, and say when that was, in seconds."""
+        """Let the service pause and run a step, and return when that was, in seconds."""
         self.service.pause()
         self.service.step()
         return self.clock.seconds

@@ -68,7 +68,7 @@ LINES = lines()
 
 
 def split(config: dict[str, str], release: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Sort settings by whom they concern: the store, the broker."""
+    """Split settings into those of the store and those of the broker."""
     store: dict[str, Any] = SIZES | {"release": release}
     broker: dict[str, Any] = {"broker_name": NAME}
     for key, text in config.items():
@@ -101,7 +101,7 @@ def set_up(broker: PullBroker, line: dict[str, Any]) -> None:
 
 
 def shown(response: PullMessageResponse | None, broker: PullBroker) -> dict[str, Any]:
-    """Put an answer into the terms of the file."""
+    """Convert an answer to the form of the file."""
     answer: dict[str, Any] = {"heldNow": len(broker.hold)}
     if broker.release == "5.3":
         answer["reject"] = broker.processor.rejects_requests

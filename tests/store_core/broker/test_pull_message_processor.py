@@ -183,7 +183,7 @@ def test_a_registered_expression_has_to_be_there_and_new_enough(
 
 
 def test_a_carried_expression_that_does_not_compile_filters_nothing(tmp_path: Path) -> None:
-    """Only a Java assert stands against it in RocketMQ."""
+    """In RocketMQ only a Java assert prevents it."""
     store = FakeStore(result(GetMessageStatus.FOUND))
     broker = PullBroker(store, tmp_path, enable_property_filter=True)
 
@@ -334,7 +334,7 @@ def test_a_slave_by_itself_answers_as_a_master_does(release: Release, status: Ge
 def test_4_slave_answers_by_the_status_and_suggests_the_master_unless_it_may_be_read(
     release: Release, status: GetMessageStatus, reads_slaves: bool, is_behind: bool, tmp_path: Path
 ) -> None:
-    """PULL_RETRY_IMMEDIATELY of a slave that may not be read lasts only until the status is looked at."""
+    """PULL_RETRY_IMMEDIATELY of a slave that may not be read lasts only until the status is evaluated."""
     store = FakeStore(
         result(status, is_behind=is_behind), release=release, broker_role="SLAVE", offset_check_in_slave=True
     )

@@ -46,7 +46,7 @@ OLD, *NEWER = RELEASES
 
 
 class WallOf(SystemClock):
-    """The time of another clock, for a store whose threads should not move that on by waiting."""
+    """The time of another clock, for a store whose threads should not advance that clock by waiting."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class WallOf(SystemClock):
 
 
 class Delays:
-    """A store, and the service that delivers what is delayed in it."""
+    """A store, and the service that delivers its delayed messages."""
 
     def __init__(self, root: Path, release: Release = "5.3", clock: FakeClock | None = None, **settings: Any) -> None:  # noqa: ANN401 -- those of a store
         self.clock = clock or FakeClock()
@@ -79,7 +79,7 @@ class Delays:
         self.store.dispatch_now()
 
     def run(self, seconds: float) -> None:
-        """Let time pass, and the service look as often as it wants to."""
+        """Let time pass, while the service checks as often as it wants to."""
         end = self.clock.seconds + seconds
         self.service.run_once()
         while True:
@@ -247,7 +247,7 @@ def test_copies_keep_the_delay_in_their_string_and_are_not_delayed_again(delays:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_message_with_an_empty_body_is_delivered(release: Release, tmp_path: Path) -> None:
-    """RocketMQ 5.3.3 never gets past it."""
+    """RocketMQ 5.3.3 gets stuck at it."""
     delays = Delays(tmp_path, release)
     for body in (b"one", b"", b"three"):
         delays.put(body)
@@ -407,7 +407,7 @@ def test_the_offset_is_kept_as_soon_as_the_queue_is_delivered(release: Release, 
 
 @pytest.mark.parametrize(("release", "offset"), [("4.3", 0), ("4.9", None), ("5.3", 0)])
 def test_a_message_that_is_not_due_holds_its_offset(release: Release, offset: int | None, tmp_path: Path) -> None:
-    """4.9 notes nothing until it has delivered something."""
+    """4.9 persists nothing until it has delivered something."""
     delays = Delays(tmp_path, release)
     delays.put(delay_level=3)
     delays.run(3)
@@ -422,7 +422,7 @@ def test_a_message_that_is_not_due_holds_its_offset(release: Release, offset: in
 def test_an_offset_without_a_message_is_moved_to_the_nearest(
     release: Release, lost: int, found: int, tmp_path: Path
 ) -> None:
-    """Up to 4.3 only if it is too small; delivery then stands still until the queue gets there."""
+    """Up to 4.3 only if it is too small; otherwise delivery stops until the queue gets there."""
     delays = Delays(tmp_path, release)
     delays.put()
     delays.service.load()

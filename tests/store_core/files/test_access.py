@@ -59,7 +59,7 @@ def test_a_file_that_may_not_be_opened_is_named_by_opening_and_by_a_dry_run(root
 
 @contextmanager
 def _without_privileges() -> Iterator[None]:
-    """Run as a user whom modes of files concern, where the tests run as root."""
+    """Run as a user for whom file modes apply, if the tests run as root."""
     if os.geteuid():
         yield
         return

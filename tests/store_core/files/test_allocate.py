@@ -27,7 +27,7 @@ SIZE = 1024
 
 @pytest.fixture
 def service(disk: FaultyFileSystem, clock: FakeClock) -> AllocateMappedFileService:
-    """Return a service whose thread is the wait of the append."""
+    """Return a service that runs during the wait of the append."""
     made = AllocateMappedFileService(disk, clock)
     clock.while_waiting = made.run_once
     return made

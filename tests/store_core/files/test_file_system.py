@@ -207,7 +207,7 @@ def test_everything_can_be_synced(system: OsFileSystem, tmp_path: Path) -> None:
 
 
 def test_a_limit_of_the_system_is_an_error_and_no_signal(tmp_path: Path) -> None:
-    """The system itself refuses a write here, for want of a disk that is really full."""
+    """The system itself refuses a write here, since a really full disk is not available."""
     program = f"""
 import resource, signal
 from pathlib import Path
@@ -249,7 +249,7 @@ def test_the_machines_clock_goes_on() -> None:
 
 
 class SyncingDisk(OsFileSystem):
-    """Notes which directories are synced, and can fail at one."""
+    """Records which directories are synced, and can fail at one."""
 
     def __init__(self) -> None:
         super().__init__()

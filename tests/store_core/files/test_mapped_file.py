@@ -585,7 +585,7 @@ def test_the_write_buffer_below_a_new_end_is_still_committed(make: MakeFile, pat
     assert path.read_bytes()[:7] == b"onetwo\0"
 
 
-# ---- files that hang
+# ---- files that are in use
 
 
 def test_a_file_goes_when_its_last_reader_goes(file: MappedFile, path: Path) -> None:

@@ -42,7 +42,7 @@ def last(queue: MappedFileQueue, start_offset: int = 0) -> MappedFile:
 
 
 def append(queue: MappedFileQueue, data: bytes) -> None:
-    """Append bytes as if there were no file borders."""
+    """Append bytes as if there were no file boundaries."""
     while data:
         file = last(queue)
         room = file.file_size - file.wrote_position

@@ -29,7 +29,7 @@ DIRECTORIES = ["d", "d/e", "n", "n/m"]
 
 
 def before(root: Path) -> None:
-    """Make what is there before: files with data, holes and nothing, in two directories."""
+    """Make the initial files: with data, with holes and empty, in two directories."""
     (root / "d" / "e").mkdir(parents=True)
     (root / "a").write_bytes(bytes(range(256)) * 20)
     (root / "d" / "a").write_bytes(b"")

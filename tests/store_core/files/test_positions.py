@@ -167,7 +167,7 @@ class MappedFileMachine(RuleBasedStateMachine):
 
 
 class MappedFileQueueMachine(RuleBasedStateMachine):
-    """Files in a row, on one directory or three; the model is one byte string that starts at an offset."""
+    """Consecutive files, in one directory or three; the model is one byte string that starts at an offset."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
         self.disk.fail("open", errno.EMFILE, times=9)
         is_needed = not files or files[-1].is_full
         wanted = file_name_of(files[-1].end_offset if files else self.start)
-        # Another file may be there, too: one made ahead of an end that the queue was cut back from.
+        # Another file may be there, too: one made in advance before the queue was truncated.
         is_ready = self.allocate is not None and any(
             request.mapped_file for path, request in self.allocate._requests.items() if path.name == wanted
         )

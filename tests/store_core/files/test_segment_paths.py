@@ -23,7 +23,7 @@ A, B, C = Path("/a/log"), Path("/b/log"), Path("/c/log")
 
 
 def spread(queue: MappedFileQueue, files: int) -> list[str]:
-    """Fill so many files, and name their directories."""
+    """Fill this number of files, and return their directories."""
     for _ in range(files):
         file = queue.get_last_mapped_file()
         assert file is not None

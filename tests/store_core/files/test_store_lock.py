@@ -44,7 +44,7 @@ def is_held(lock: StoreLock) -> bool:
 
 @contextmanager
 def java_lock(root: Path) -> Iterator[str]:
-    """Let a Java process try to take the lock; the block gets what it says, and the process ends with the block."""
+    """Let a Java process try to take the lock; the block gets its output, and the process ends with the block."""
     command = ["java", "-Xshare:auto", str(_PROGRAM), str(root / LOCK_FILE)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdin is not None
@@ -130,7 +130,7 @@ def test_who_copies_a_live_store_does_not_drop_its_lock(tmp_path: Path, disk: Fa
 
 
 def test_a_child_process_can_not_release_it(tmp_path: Path) -> None:
-    # Another interpreter, since forking the test's own could hang: other tests have left it with threads.
+    # A separate interpreter, since forking this one could hang: other tests have left threads in it.
     program = f"""
 import os, sys
 from pathlib import Path

@@ -31,9 +31,9 @@ starts, stops = np.array(json.loads(sys.argv[2]))
 raw = np.arange(stops[-1]).astype(np.uint8)
 print(json.dumps([crc32.__module__, body_crcs(raw, starts, stops).tolist()]))
 """
-"""Modules that can't be imported; borders of pieces."""
+"""Modules that can't be imported; boundaries of pieces."""
 
-# Long ones too: the library takes wider steps from some hundred bytes on, and its own way at what is left over.
+# Long ones, too: from some hundred bytes on the library takes wider steps, and treats the rest separately.
 data = st.builds(bytes.__mul__, st.binary(max_size=300), st.integers(1, 20))
 
 

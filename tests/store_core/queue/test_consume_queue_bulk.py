@@ -30,7 +30,7 @@ def put_bulk(queue: ConsumeQueue, units: list[Unit]) -> bool:
 
 
 def put_one_by_one(queue: ConsumeQueue, units: list[Unit]) -> bool:
-    """Do what `put_units` promises, by the wrapper."""
+    """Do what `put_units` promises, by one call of the wrapper per unit."""
     answers = []
     for unit in units:
         request = DispatchRequest("T", 0, unit.physical_offset, unit.size, unit.tags_code, 1, unit.queue_offset)
@@ -50,7 +50,7 @@ def odd_units(physical: int, index: int) -> st.SearchStrategy[Unit]:
 
 @st.composite
 def journeys(draw: st.DrawFn) -> list[Unit]:
-    """Units mostly in order, with repetitions, gaps, jumps, and what hostile records say."""
+    """Draw units mostly in order, with repetitions, gaps, jumps, and values from hostile records."""
     units: list[Unit] = []
     physical, index = draw(st.sampled_from([0, 500, 2**40])), draw(st.sampled_from([0, 0, 3, 10, 17, 2**40]))
     for step in draw(st.lists(st.sampled_from(["next"] * 6 + ["again", "odd", "gap", "back", "far"]), max_size=30)):

@@ -35,7 +35,7 @@ def rules_of(store: UnpackedStore, **rules: bool) -> QueueRules:
 
 
 def answers(store: UnpackedStore) -> list[dict[str, Any]]:
-    """Read what RocketMQ's check says of each record, in the terms of our attributes."""
+    """Read the result of RocketMQ's check for each record, as our attributes."""
     lines = store.path / "readback.jsonl"
     if not lines.exists():
         lines = store.path / "dump.jsonl"

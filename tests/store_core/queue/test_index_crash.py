@@ -30,7 +30,7 @@ _REQUESTS: Final = [
 
 
 class _KilledError(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 def _one_by_one(index: IndexService) -> None:

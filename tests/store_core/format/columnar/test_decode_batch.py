@@ -89,7 +89,7 @@ LAST_MS = (1 << 63) // 1000
 
 
 def expanded(message: MessageExt) -> bytes:
-    """Expand a body as RocketMQ does: one of no bytes is not touched."""
+    """Expand a body as RocketMQ does: an empty one is not touched."""
     return expand_body(message.body, message.compression) if message.body else b""
 
 
@@ -155,7 +155,7 @@ def readable_message(log: Log, start: int, parser: PropertyParser = PropertyPars
 def assert_decodes_as_each(
     log: Log, starts: npt.NDArray[np.int64], columns: Sequence[str], parser: PropertyParser, **how: bool
 ) -> None:
-    """Compare rows and faults with those of each record by itself."""
+    """Compare rows and faults with those of each single record."""
     actual = decoded(log, starts, columns, parser=parser, **how)
     problems = {start: scalar_problems(log, start, columns, **how) for start in starts.tolist()}
     sound = [start for start, found in problems.items() if not found]
@@ -270,7 +270,7 @@ def test_decompression_leaves_other_bodies_and_the_sys_flag_as_they_are() -> Non
 
 
 def test_an_empty_body_is_empty_even_if_it_says_that_it_is_compressed() -> None:
-    """As in RocketMQ 5.3.3, ``MessageDecoder.decode``: a body of no bytes is not touched."""
+    """As in RocketMQ 5.3.3, ``MessageDecoder.decode``: an empty body is not touched."""
     log = Segment().append(b"", sys_flag=1).append(b"", sys_flag=0x101).append(b"", sys_flag=0x201)
 
     assert bodies_of(log, decompress=True) == [b"", b"", b""]

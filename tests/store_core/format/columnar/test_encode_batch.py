@@ -100,7 +100,7 @@ def batches(draw: st.DrawFn) -> tuple[list[dict[str, Any]], pa.RecordBatch]:
 
 
 def message_of(row: dict[str, Any]) -> Message:
-    """Write out what the columns mean, apart from the code under test."""
+    """Build the message that the columns mean, independently of the code under test."""
     given: dict[str, Any] = {"body": b"", "born_timestamp": BORN}
     given |= {name: value for name, value in row.items() if value is not None}
     for name in ("born_host", "store_host"):

@@ -63,7 +63,7 @@ def test_scan_equals_the_chain_of_any_range(log: Log, lanes: int | None, data: s
 
 
 def equal_records() -> Segment:
-    """Make a log in which all cursors go on to the end of their stretch, since all have the same way to go."""
+    """Make a log in which all cursors reach the end of their stretch, since all stretches are equal."""
     return Segment().append(*[b"body"] * 60)
 
 
@@ -98,7 +98,7 @@ def test_scan_ends_where_every_second_record_has_a_size_that_leads_nowhere(numbe
 @pytest.mark.parametrize("shift", range(8))
 @pytest.mark.parametrize("version", [1, 2])
 def test_cursors_do_the_work_of_single_steps(monkeypatch: pytest.MonkeyPatch, shift: int, version: int) -> None:
-    """The walk would be right, though slow, if cursors read nonsense: single steps make up for them."""
+    """The walk would be correct, though slow, if cursors read nonsense: single steps correct them."""
     log = Segment().append(*[b"body"] * 1000, version=version)
     stepped = []
     single_steps = lockstep._single_steps
@@ -180,7 +180,7 @@ def test_magic_codes_all_over_a_body_do_not_mislead_the_walk() -> None:
 
 
 def test_magic_codes_all_over_a_body_are_looked_at_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a hostile segment would take minutes."""
+    """Otherwise a hostile segment would take minutes."""
     log = Segment().append(Record().encode()[4:7] * 700_000)
     tries = []
     looks_like_record = lockstep._looks_like_record

@@ -53,7 +53,7 @@ def test_candidates_are_what_looking_everywhere_finds(log: Log, block: int, data
 
 
 def test_magic_codes_all_over_damage_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a hostile segment would take hours."""
+    """Otherwise a hostile segment would take hours."""
     log = Segment().append(b"one").append(MAGIC * 50_000).put(0, ">i", 1).append(b"two")
     seen = []
 

@@ -36,7 +36,7 @@ START = 8192
 
 
 class Walked:
-    """What is found in bytes, flattened."""
+    """Everything found in some bytes, flattened."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ def test_stale_records_do_not_make_damage_of_a_blank_record(log: LogBuilder) -> 
 
 
 def decoys(log: LogBuilder, count: int = 3, **fields: Any) -> bytes:  # noqa: ANN401 -- those of Record
-    """Make a body of whole records that claim the very places they will have."""
+    """Make a body of whole records with correct physical offsets."""
     body = b""
     for _ in range(count):
         body += Record(b"decoy", physical_offset=log.end + BODY_AT + len(body), **fields).encode()
@@ -323,7 +323,7 @@ def test_a_record_that_a_writer_finishes_meanwhile_is_no_damage(log: LogBuilder)
     assert starts == places(log)
 
 
-# ----------------------------------------------------------------------------------------------- it costs what it may
+# --------------------------------------------------------------------------------------------------- limits of time
 
 
 def test_damage_everywhere_costs_no_more_than_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from store_core.format.java_hash import hash_code
 from tests.builders import BODY_AT, Record
 
 CLASH = ("Aa", "BB")
-"""Two texts of one hash."""
+"""Two texts with the same hash."""
 
 
 def record(**properties: str) -> memoryview:

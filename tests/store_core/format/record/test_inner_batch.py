@@ -24,7 +24,7 @@ def batch_store(tmp_path: Path) -> Path:
 
 
 def put_in(path: Path) -> list[tuple[int, int, bytes, dict[str, str]]]:
-    """Return what went into the inner batches of a golden store, by the Java program that made it."""
+    """Return the messages of a golden store's inner batches, from the Java program that made it."""
     lines = (json.loads(line) for line in path.joinpath("manifest.jsonl").read_text().splitlines())
     batches = (line for line in lines if line.get("type") == "innerBatch" and line["putStatus"] == "PUT_OK")
     return [

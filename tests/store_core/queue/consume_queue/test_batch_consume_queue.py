@@ -28,7 +28,7 @@ _FILE_SIZE = _UNITS * BATCH_UNIT_SIZE
 
 
 class _Unit(NamedTuple):
-    """What a queue is given of a record, in the order of `put_units`."""
+    """What a queue stores about a record, in the order of `put_units`."""
 
     physical_offset: int
     size: int
@@ -39,7 +39,7 @@ class _Unit(NamedTuple):
 
 
 class _Maker:
-    """Makes queues in one directory, on a disk and a clock that tests rule."""
+    """Makes queues in one directory, with a disk and a clock that tests control."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -246,7 +246,7 @@ def test_nothing_is_tried_while_queues_must_not_be_written(queue: ConsumeQueue, 
 
 
 class Extension:
-    """Remembers what it was asked."""
+    """Records what it was asked."""
 
     def __init__(self, address: int | None) -> None:
         self.address = address

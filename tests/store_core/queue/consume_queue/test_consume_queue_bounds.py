@@ -82,7 +82,7 @@ def test_a_queue_ends_at_the_first_invalid_unit_of_its_last_three_files(
         end, covered = end_of(units, file_count, release)
         assert (end, covered) == (queue.max_offset_in_queue, queue.max_physical_offset)
         assert end * CQ_STORE_UNIT_SIZE == queue.mapped_file_queue.flushed_where
-        # What lies behind the end is gone. Where files are gone, another restart looks at earlier ones.
+        # What was after the end is gone. If files are gone, another restart reads earlier ones.
         state = state_of(queue)
         again = end_of(units[:end], min(file_count, end // UNITS + 1), release)
         queue = maker.opened()

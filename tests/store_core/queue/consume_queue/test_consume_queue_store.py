@@ -42,7 +42,7 @@ _RULES = QueueRules(
 
 
 class _Maker:
-    """Makes tables over one directory, and notes what they report."""
+    """Makes tables over one directory, and records what they report."""
 
     def __init__(self, root: Path, rules: QueueRules = _RULES) -> None:
         self.root = root
@@ -498,7 +498,7 @@ def test_a_sequence_that_is_not_written_at_once_is_tried_again(maker: _Maker, fa
 
 
 class _SyncingDisk(FaultyFileSystem):
-    """Notes which directories are synced, those above included."""
+    """Records which directories are synced, including parents."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -653,7 +653,7 @@ def test_queues_are_read_while_records_are_put(maker: _Maker) -> None:
 
 
 class _KillingDisk(FaultyFileSystem):
-    """Writes no more than so many bytes to queues, then nothing at all."""
+    """Writes at most a number of bytes to queues, then nothing at all."""
 
     def __init__(self, left: int) -> None:
         super().__init__()

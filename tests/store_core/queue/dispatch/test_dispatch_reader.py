@@ -44,7 +44,7 @@ batch_rows = st.sampled_from([1, 2, 5, 1 << 14])
 
 @pytest.fixture(scope="module", autouse=True)
 def fast_paths_from_the_first_record() -> Iterator[None]:
-    """Take every fast path however little there is to read."""
+    """Take every fast path, however little there is to read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch_reader, "_FEW_BYTES", 0)
         patch.setattr(property_spans, "_FEWEST_ROWS", 1)
@@ -53,7 +53,7 @@ def fast_paths_from_the_first_record() -> Iterator[None]:
 
 @contextmanager
 def small_pieces() -> Iterator[None]:
-    """Cut logs where only large ones are cut."""
+    """Split logs as if they were large."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch_reader, "_WINDOW", 1500)
         patch.setattr(dispatch_reader, "_BATCH_BYTES", 4000)

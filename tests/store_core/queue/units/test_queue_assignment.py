@@ -158,7 +158,7 @@ def test_lists_that_do_not_fit_leave_the_own_unit(names: str, indexes: str) -> N
 def one_by_one(
     requests: list[DispatchRequest], rules: QueueRules
 ) -> tuple[list[tuple[object, ...]], list[RefusedUnit]]:
-    """Ask the definition of each record: units with the row of their record, and what is refused."""
+    """Apply the definition to each record: units with the row of their record, and what is refused."""
     units: list[tuple[object, ...]] = []
     refused: list[RefusedUnit] = []
     for row, each in enumerate(requests):

@@ -38,7 +38,7 @@ class Disk(FaultyFileSystem):
 
 
 class Store:
-    """Six segments, all changed at noon; by default nothing but the age keeps them."""
+    """Six segments, all changed at noon; by default only their age keeps them."""
 
     def __init__(self, root: Path, time_zone: tzinfo | None = UTC, **settings: Any) -> None:  # noqa: ANN401
         self.clock = FakeClock(NOON_UTC)

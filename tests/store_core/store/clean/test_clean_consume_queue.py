@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Files:
-    """A queue, or the index, that has so many files to lose at each call."""
+    """A queue, or the index, that has a number of files to delete at each call."""
 
     counts: list[int] = field(default_factory=list)
     failures: list[OSError] = field(default_factory=list)

@@ -20,7 +20,7 @@ A, B, QUEUES = Path("/a/commitlog"), Path("/b/commitlog"), Path("/q/consumequeue
 
 
 class Disks(FaultyFileSystem):
-    """Disks as full as a test says; those it says nothing of are not there."""
+    """Disks as full as a test says; other disks do not exist."""
 
     def __init__(self, **percents: int) -> None:
         super().__init__()

@@ -165,7 +165,7 @@ RESULTS: Final = {"unknown_keys"}
 
 
 def attributes_read(package: str) -> Iterator[str]:
-    """Yield each attribute that the product takes from a configuration."""
+    """Yield each attribute that the package reads from a configuration."""
     for path in ROOT.joinpath(package).rglob("*.py"):
         holders = HOLDERS | ({"self"} if path.name in OWN_MODULES else set())
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -48,7 +48,7 @@ def store(root: Path, disk: FaultyFileSystem) -> Iterator[DefaultMessageStore]:
 
 
 def write_behind(adoption: LogAdoption, store_timestamp: int = LATER) -> tuple[int, int]:
-    """Write records where a log ends, as another process may; returns where they begin and end."""
+    """Write records at the end of a log, as another process may; return where they begin and end."""
     batch, place = encode_batch(table(ADDED)), adoption.place
     indexes = batch.queue_offsets(adoption.offsets.next_offsets(batch.queues))
     records = complete_batch(batch, slice(0, len(batch)), place.end_offset, indexes, store_timestamp)

@@ -53,7 +53,7 @@ SMALL: Final[dict[str, Any]] = {
 
 @dataclass
 class Seen:
-    """A dispatcher that remembers."""
+    """A dispatcher that records its requests."""
 
     requests: list[DispatchRequest] = field(default_factory=list)
     dispatched: int = 0
@@ -70,7 +70,7 @@ class Seen:
 def reput_by_the_book(
     queue: MappedFileQueue, rules: QueueRules, start: int, end: int, *, master: bool
 ) -> tuple[int, list[DispatchRequest]]:
-    """Do as ``ReputMessageService.doReput``, record by record; `end` is where dispatching has to stop."""
+    """Do as ``ReputMessageService.doReput`` does, record by record; `end` is where dispatching must stop."""
     seen: list[DispatchRequest] = []
     reput = max(start, queue.min_offset) if rules.release != "4.3" else start
     goes_on = reput < end

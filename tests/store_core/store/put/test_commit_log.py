@@ -40,7 +40,7 @@ def appended(result: PutMessageResult) -> AppendMessageResult:
     return result.append_message_result
 
 
-# ---- what a message gets
+# ---- what is added to a message
 
 
 def test_result_tells_where_the_message_is(log: Log) -> None:
@@ -175,7 +175,7 @@ def test_members_keep_the_time_from_before_the_lock_up_to_4_9_0(tmp_path: Path) 
     assert (1000, 1007) == (log.messages[0].store_timestamp, appended(result).store_timestamp)
 
 
-# ---- refusals, each of which leaves no trace
+# ---- refusals, which leave no trace
 
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 

@@ -73,7 +73,7 @@ class Log:
 
 @dataclass
 class Filter:
-    """Says of each message by its place in the log whether it is wanted, from the unit or from the record."""
+    """Selects messages by their position in the log, from the unit or from the record."""
 
     by_queue: bool = True
     by_log: bool = True

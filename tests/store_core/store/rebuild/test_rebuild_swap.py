@@ -20,7 +20,7 @@ NEW = {"consumequeue/a/0/f": b"new a", "consumequeue/c/0/f": b"new c", "index/2"
 
 
 class _KilledError(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @dataclass
