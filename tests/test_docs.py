@@ -35,7 +35,7 @@ def test_generated_documents_are_current(document: str, generate: Callable[[], s
 
 
 def test_nobody_is_told_to_install_from_an_index_on_which_the_project_is_not() -> None:
-    """On an index the name may belong to anybody."""
+    """On a package index the name may belong to anyone."""
     sources = [path for name in ("connector", "store_core", "jobs", "tools") for path in ROOT.glob(f"{name}/**/*.py")]
     texts = {path: path.read_text(encoding="utf-8") for path in (*(ROOT / name for name in documents()), *sources)}
 

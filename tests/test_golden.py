@@ -31,7 +31,7 @@ ALL = [column.name for column in COLUMNS]
 
 
 def assert_same_rows(expected: list[Row], actual: list[Row]) -> None:
-    """Compare row by row first: the difference of two rows can be read, that of two thousand can't."""
+    """Compare row by row first: the difference of two rows is readable, that of two thousand is not."""
     for row, other in zip(expected, actual, strict=False):
         assert row == other
     assert len(expected) == len(actual)
@@ -99,7 +99,7 @@ def test_cursors_and_chain_find_the_same_records(golden_store: UnpackedStore) ->
 
 
 def test_segments_end_as_rocketmq_ended_them(golden_store: UnpackedStore) -> None:
-    """All but the last with a blank record, the last one with zeros, or with the damage that was done to it."""
+    """All but the last end with a blank record, the last one with zeros, or with its damage."""
     ends = [
         follow_chain(memoryview(path.read_bytes()), start_offset=int(path.name), verify_crc=True)
         for path in golden_store.segments

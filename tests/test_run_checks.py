@@ -22,7 +22,7 @@ def program(source: str) -> list[str]:
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have three checks: one that passes, one that fails and writes to both streams, one that ends by a signal."""
+    """Provide three checks: one that passes, one that fails and writes to both streams, one that ends by a signal."""
     told = "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)"
     ended = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     monkeypatch.setattr(

@@ -24,8 +24,8 @@ _FOREIGN: Final = {
     ("derived/4.9.7/rmcl5", "orders", 2, 0),
     ("derived/5.3.3/rmcl5", "orders", 2, 0),
 }
-"""Gets of a log that lost its first files, at a unit with physical offset 0: RocketMQ takes the bytes at the start of
-the oldest file that is left for that record. Here there is no record at such a place."""
+"""Gets of a log that lost its first files, at a unit with physical offset 0: RocketMQ treats the bytes at the start of
+the oldest remaining file as that record. Here there is no record at such an offset."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_gets_as_rocketmq_does(asked: AskedStores) -> None:
 
 
 def test_gets_at_gaps_as_rocketmq_does(asked: AskedStores) -> None:
-    """Of stores of three releases that lack segments of the log, or files of the queues."""
+    """For stores of three releases without some segments of the log, or files of the queues."""
     lines = list(answers("gets_at_gaps"))
     statuses = {(line["store"].split("/")[1], line["answer"]["status"]) for line in lines}
     rare = ("OFFSET_FOUND_NULL", "MESSAGE_WAS_REMOVING")
@@ -125,7 +125,7 @@ def _lines(unpacked: UnpackedStore, name: str) -> list[dict[str, Any]]:
 
 
 def test_reads_a_golden_store_through_its_queues(golden_store: UnpackedStore) -> None:
-    """Everything by gets of 32, every key, and the times: as the release that wrote the store answered."""
+    """Everything by gets of 32, every key, and the times: the answers equal those of the release that wrote it."""
     with open_golden(golden_store) as store:
         for line in _lines(golden_store, "pull.jsonl"):
             if line["type"] == "get":

@@ -104,7 +104,7 @@ def test_sizes_of_a_broker_s_file_are_given_and_what_it_leaves_out_is_not(root: 
     config = with_sizes_of_files(root, MessageStoreConfig.from_properties(conf), OsFileSystem())
     assert SIZES == {name: getattr(config, name) for name in SIZES}
 
-    conf.write_text("mappedFileSizeCommitLog=1073741824\n")  # the default, but said
+    conf.write_text("mappedFileSizeCommitLog=1073741824\n")  # the default, but explicit
     config = MessageStoreConfig.from_properties(conf)
     with pytest.raises(InvalidOptionError, match="mappedFileSizeCommitLog says 1073741824"):
         with_sizes_of_files(root, config, OsFileSystem())

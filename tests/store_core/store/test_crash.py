@@ -35,7 +35,7 @@ _PAGE = 4096
 
 
 def start(store: Path, first: int, *more: int) -> subprocess.Popen[str]:
-    """Start an appender whose first message has a number."""
+    """Start an appender with the number of its first message."""
     command = [sys.executable, str(_APPENDER), str(store), *map(str, (first, _FILE_SIZE, *more))]
     return subprocess.Popen(  # noqa: S603 -- our own script
         command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(_ROOT), "PATH": ""}, text=True
@@ -94,7 +94,7 @@ def test_process_killed_within_any_call_loses_nothing_that_was_acknowledged(tmp_
 
 
 class LosingDisk(FaultyFileSystem):
-    """Remembers what every file held when it was last synced: what a machine that loses its power keeps for sure."""
+    """Records each file's content at its last sync: all that a power failure is certain to leave."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.golden
 
 ARCHIVES: Final = damaged_archives()
 KEYS_ASKED: Final = 15
-"""Of the keys that RocketMQ was asked for, so many of each store are asked here."""
+"""How many of the keys that RocketMQ was asked for are asked here, for each store."""
 
 HANGS: Final = "never returns from start()"
 
@@ -69,7 +69,7 @@ def test_damaged_store_becomes_what_it_becomes_in_rocketmq(
     opened = opened_in_memory(path, version, expected)
 
     if expected["load"] == HANGS:
-        # Waiting for ever is no answer: the store is refused, and the hole is named.
+        # Waiting for ever is not an answer: the store is refused, and the error names the hole.
         assert not opened.load
         assert "a segment is missing" in opened.refusal
         return
@@ -87,7 +87,7 @@ def test_damaged_store_becomes_what_it_becomes_in_rocketmq(
 def _settle_index_time(ours: dict[str, Any], theirs: dict[str, Any], opened: Opened) -> None:
     """Let the checkpoint's index time be that of any full file.
 
-    RocketMQ notes it in a thread of its own for each file that became full, and answered while these were at work.
+    RocketMQ records it in a separate thread for each full file, and answered while these threads were running.
     """
     assert theirs["checkpoint"]["indexMsgTimestamp"] in opened.index_times
     theirs["checkpoint"]["indexMsgTimestamp"] = ours["checkpoint"]["indexMsgTimestamp"]

@@ -35,7 +35,7 @@ SIZES: dict[str, Any] = {
 
 
 def of_the_generator(request: DispatchRequest) -> bytes:
-    """Return the map that the generator of the golden stores gave: most messages have one, of eight bytes."""
+    """Return the map that the generator of the golden stores made: most messages have one, of eight bytes."""
     offset = request.physical_offset
     return bytes(offset >> shift & 0xFF for shift in range(8)) if offset % 5 else b""
 
@@ -68,7 +68,7 @@ class StandingClock(SystemClock):
 
 
 class Listener:
-    """Keeps the maps of messages that arrive."""
+    """Records the maps of messages that arrive."""
 
     def __init__(self) -> None:
         self.maps: list[bytes] = []

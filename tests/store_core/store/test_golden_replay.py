@@ -25,7 +25,7 @@ pytestmark = pytest.mark.golden
 _BY_THE_STORE_ALONE: Final = frozenset(
     {"basic", "batch", "compressed", "crash", "ext", "ipv6", "lmq", "v2topic", "propcrc", "bcq", "aged"}
 )
-"""In the others a broker wrote records of its own, or the log is damaged or lacks its beginning's answers."""
+"""In other stores a broker wrote its own records, or the log is damaged, or the first answers are missing."""
 
 REPLAYED: Final = [store.name for store in golden_stores() if store.scenario in _BY_THE_STORE_ALONE]
 DELAYED: Final = [store.name for store in golden_stores() if store.scenario == "delay"]

@@ -39,7 +39,7 @@ class Broker:
             file.truncate(SIZE)
 
     def write(self, pieces: int = 3) -> None:
-        """Write all segments; the next one is there before it is needed, and each record arrives in pieces."""
+        """Write all segments; the next one is made before it is needed, and each record arrives in pieces."""
         names = [*self.files, f"{len(self.files) * SIZE:020d}"]
         self.allocate(names[0])
         for name, following in pairwise(names):

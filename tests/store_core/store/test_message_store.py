@@ -46,7 +46,7 @@ RELEASES: list[Release] = ["4.3", "4.9", "5.3"]
 
 
 class SteadyClock(SystemClock):
-    """Real waiting, and a wall clock that stands still."""
+    """Real waiting, but a wall clock that stands still."""
 
     wall_ms = 1_700_000_000_000
 
@@ -330,7 +330,7 @@ def test_page_cache_is_busy_between_two_borders(store: DefaultMessageStore, monk
 
 
 def damaged(tmp_path: Path, offset: int, data: bytes, **more: Any) -> DefaultMessageStore:  # noqa: ANN401 -- of a configuration
-    """Write ten messages over three files, spoil them, and open the store again."""
+    """Write ten messages to three files, damage them, and open the store again."""
     with DefaultMessageStore.open(tmp_path, config(**more)) as store:
         for number in range(10):
             store.put_message(message(bytes([number]) * 1000, queue_id=number % 2))
@@ -490,7 +490,7 @@ def test_empty_log_is_opened(tmp_path: Path) -> None:
 
 
 class _RoomyFileSystem(OsFileSystem):
-    """A disk that is a tenth full, however full the real one is: above 85 % more is deleted."""
+    """A disk that is a tenth full, however full the real one is: above 85 % more files are deleted."""
 
     def used_percent(self, path: Path) -> int:
         del path

@@ -110,7 +110,7 @@ def test_store_is_loaded_in_the_order_of_rocketmq(
 def test_index_files_newer_than_the_checkpoint_are_gone_before_the_log_is_dispatched(
     tmp_path: Path, release: Release
 ) -> None:
-    """So each key is in the index once, with the checkpoint read before and the log checked after that."""
+    """Thus each key is in the index once: the checkpoint is read before that, and the log is checked after it."""
     written(tmp_path, 3, release=release)
     crashed(tmp_path)
     with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
@@ -244,7 +244,7 @@ def test_with_duplication_only_confirmed_records_are_dispatched_after_a_crash(
 
 
 class Recorder:
-    """Stands for queues and index, and notes who is given what."""
+    """Stands in for queues and index, and records which of them gets what."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[int]]] = []

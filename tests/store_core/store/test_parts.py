@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Squares:
-    """Squares of the numbers up to one; `accident` says what happens at 3."""
+    """Squares of the numbers below `count`; `accident` says what happens at 3."""
 
     count: int
     accident: str = ""
@@ -60,7 +60,7 @@ class Odd(Exception):  # noqa: N818 -- an error that does not come back from pic
 
 @dataclass(frozen=True)
 class Remainders:
-    """The numbers up to one, by their remainder; each is found twice."""
+    """The numbers up to a limit, by their remainder; each is found twice."""
 
     count: int
     groups: int
@@ -81,7 +81,7 @@ class Remainders:
 
 @pytest.fixture(params=["in process", "in a pool"], scope="module")
 def engine(request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
-    """Provide an engine of each kind, for several jobs one after the other."""
+    """Provide an engine of each kind, for several consecutive jobs."""
     if request.param == "in process":
         yield InProcess()
     else:
@@ -190,7 +190,7 @@ def test_an_owner_that_ends_leaves_no_process_behind(
             os.killpg(owner.pid, number)  # a terminal sends it to the owner and to all of its processes
         else:
             owner.kill()
-        rest, words = owner.communicate()  # to the end, which is there when none of them writes any more
+        rest, words = owner.communicate()  # to the end, which comes when no process writes any more
 
     assert ["works\n"] * 2 == works
     assert not rest

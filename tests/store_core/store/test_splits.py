@@ -37,7 +37,7 @@ one_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 @pytest.fixture(params=["windows of the usual size", "small windows"], autouse=True)
 def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Walk these small logs in several windows too, as large ones are."""
+    """Walk these small logs in several windows, too, as for large ones."""
     if request.param == "small windows":
         monkeypatch.setattr("store_core.format.damage.salvage._LONGEST_WINDOW", 500)
         monkeypatch.setattr("store_core.format.damage.salvage._SHORTEST_WINDOW", 100)
@@ -46,7 +46,7 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def write(log: Log, directory: Path) -> Path:
-    """Write the log as a segment; a second one, if there is, holds a single record and closes the first."""
+    """Write the log as a segment; a second one, if any, has a single record and closes the first."""
     for other in directory.iterdir():
         other.unlink()
     (directory / f"{log.start_offset:020d}").write_bytes(log.data)
@@ -69,7 +69,7 @@ def read_whole(path: Path, **options: Any) -> tuple[Rows, str]:  # noqa: ANN401 
 
 
 def read_split(path: Path, **options: Any) -> tuple[Rows, str]:  # noqa: ANN401 -- those of reading
-    """Read range by range, each by itself, until the first that ends with an error."""
+    """Read range by range, each separately, until the first that ends with an error."""
     parsed = ReadOptions.parse(columns=COLUMNS, **options)
     rows: Rows = []
     for part in plan_ranges(path, parsed).ranges:
@@ -150,7 +150,7 @@ def test_failfast_has_the_rows_before_the_first_damage(tmp_path: Path, log: Log)
 
 
 def hostile_body(position: int, count: int) -> bytes:
-    """Make a body of whole records that claim the very places they have in a record at `position`."""
+    """Make a body of whole records with the correct offsets for a record at `position`."""
     body = b""
     for _ in range(count):
         body += Record(b"decoy", physical_offset=position + BODY_AT + len(body)).encode()

@@ -138,7 +138,7 @@ def test_queues_in_files_and_in_a_rocksdb_are_opened_and_the_report_says_so(tmp_
     }
 
 
-# ---- stores of RocketMQ, where they are there
+# ---- stores of RocketMQ, if they are here
 
 
 @pytest.mark.golden

@@ -28,7 +28,7 @@ Test43, Test49, Test53 = Machine43.TestCase, Machine49.TestCase, Machine53.TestC
 Test43.settings = Test49.settings = Test53.settings = settings(budget(0.25), stateful_step_count=25)
 
 
-# ---- what it took a machine to find
+# ---- cases that the state machine found
 
 
 @pytest.mark.parametrize("machine_type", [Machine43, Machine49, Machine53])

@@ -143,7 +143,7 @@ def test_a_plan_says_what_it_checked(log: LogBuilder, tmp_path: Path) -> None:
     assert Check.LENGTHS_OF_LAST_SEGMENT in elsewhere.coverage.not_checked
 
 
-# ------------------------------------------------------------------------------------------------------ who gets to see
+# ------------------------------------------------------------------------------------------- which reads show the bytes
 
 
 def test_permissive_gives_a_torn_tail_a_row(log: LogBuilder, torn: Record, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ DESCRIBED = re.compile(r"^    ([a-z_]+(?:, [a-z_]+)*) : ", re.MULTILINE)
 
 
 def arguments() -> dict[str, inspect.Parameter]:
-    """Return those of `read_messages` that are options."""
+    """Return the arguments of `read_messages` that are options."""
     parameters = inspect.signature(read_messages).parameters
     return {name: each for name, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
 

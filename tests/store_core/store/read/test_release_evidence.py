@@ -57,7 +57,7 @@ def test_a_store_is_noted_if_it_is_read_with_the_other_parser(golden_store: Unpa
 
 @pytest.mark.golden
 def test_no_part_of_a_store_says_another_release(golden_store: UnpackedStore) -> None:
-    """The log alone knows less, and what it knows is right."""
+    """The log alone shows less, but correctly."""
     is_old = golden_store.golden.release == "4.3"
     for part in [golden_store.root / "commitlog", *golden_store.segments]:
         segments = list_segments(part).segments
@@ -134,7 +134,7 @@ def test_entries_that_share_no_slot_tell_nothing(tmp_path: Path, keys: int) -> N
 
 
 def test_an_index_of_the_usual_sizes_tells(tmp_path: Path) -> None:
-    """Sparse, as brokers make it; written by hand."""
+    """The file is sparse, as brokers make it, and written by hand."""
     path = indexed(tmp_path, "4.3")
     chained = b"".join(struct.pack(">iqii", 7, 100 * number, 0, number - 1) for number in range(1, 10))
     with path.open("wb") as file:
@@ -213,7 +213,7 @@ def test_what_is_no_index_file_says_nothing(tmp_path: Path) -> None:
 
 
 def closed(tmp_path: Path, filler: Callable[[bytes], bytes]) -> Path:
-    """Write a store with a closed segment; its filler is made of the record before the blank one."""
+    """Write a store with a closed segment; its filler is made from the record before the blank one."""
     log = LogBuilder(SIZE, start_offset=SIZE)
     last = [log.append(b"x" * 200) for _ in range(3)][-1]
     room = 2 * SIZE - log.end
@@ -234,7 +234,7 @@ def test_a_blank_record_that_repeats_the_record_before_it_tells(tmp_path: Path) 
 
 
 def shifted(record: bytes) -> bytes:
-    """Return the record with another physical offset, as a cut of the log may leave it."""
+    """Return the record with another physical offset, as truncating the log may leave it."""
     return record[:28] + struct.pack(">q", SIZE + 3 * len(record)) + record[36:]
 
 

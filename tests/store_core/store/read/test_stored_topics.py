@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Return a store of three segments, whose topics are known from the log, queues or configuration alone."""
+    """Return a store of three segments, whose topics are only in the log, the queues or the configuration."""
     log = LogBuilder(segment_size=1024)
     while len(log.segments()) < 3:
         log.append(b"x" * 50, topic="logged")

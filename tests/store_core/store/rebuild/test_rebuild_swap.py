@@ -25,7 +25,7 @@ class _KilledError(BaseException):
 
 @dataclass
 class KillingFileSystem(OsFileSystem):
-    """Kills at a change of its choice: just before it, as nothing in between can be seen."""
+    """Kills the process just before a chosen change, as nothing in between can be observed."""
 
     left: int
     done: list[str] = field(default_factory=list)

@@ -33,7 +33,7 @@ RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
 VERSIONS: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3"}
 CONF: Final = {"cl-size": str(FILE_SIZE), "cq-size": "800", "slot-num": "100", "index-num": "400"}
 NOT_RECOVERYS: Final = ("abort", "abort.bak", "lock", "config/", "compaction/", "index/", "timer")
-"""Of RocketMQ's files, those that recovery has nothing to do with, or that have names by the clock."""
+"""RocketMQ's files that recovery does not touch, or whose names are times."""
 
 
 # ---- RocketMQ's recovery of golden stores

@@ -30,7 +30,7 @@ SEED = 8
 
 
 def run_job(root: Path, bodies: list[bytes], disk: FileSystem, job: str, *, overwrite: bool = False) -> CommitReport:
-    """Stage and commit; what fails is cleared away as Spark has it done."""
+    """Stage and commit; a failure is cleaned up as Spark does it."""
     commit = SinkCommit(root, job, CONFIG, ImpatientClock(), disk, overwrite=overwrite, is_alive=lambda _: False)
     try:
         directory = SinkDirectory(root, disk).claim(job, "me", "1")
@@ -41,7 +41,7 @@ def run_job(root: Path, bodies: list[bytes], disk: FileSystem, job: str, *, over
 
 
 def check_next_job(root: Path, stored: list[bytes]) -> None:
-    """See that the store holds these messages and takes another job, which leaves nothing of the one before."""
+    """Check that the store has these messages and accepts another job, which leaves nothing of the previous one."""
     assert stored == bodies_of(root)
     run_job(root, [b"next"], FaultyFileSystem(), SECOND)
 
@@ -79,7 +79,7 @@ def test_a_disk_that_fills_up_anywhere_leaves_all_or_nothing_and_the_next_job_go
 
 
 def blocks_of(case: Case, root: Path) -> int:
-    """Count the blocks that a whole job takes."""
+    """Count the blocks that a whole job needs."""
     disk = FaultyFileSystem()
     make_store(root, case.before)
     disk.free_blocks = 10**6
@@ -119,8 +119,8 @@ def test_a_process_that_dies_while_it_overwrites_leaves_the_old_store_or_the_new
         else:
             run_job(root, new, disk, FIRST, overwrite=True)
             total = before - disk.changes_left
-        disk = MortalDisk()  # what is done from here on is done by those who live
-        # The next job ends a change of places that was interrupted, before anything is read.
+        disk = MortalDisk()  # later calls are those of a new process
+        # The next job completes an interrupted swap before anything is read.
         run_job(root, [], FaultyFileSystem(), SECOND)
         stored = bodies_of(root)
 

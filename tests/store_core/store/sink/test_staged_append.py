@@ -138,7 +138,7 @@ def test_a_new_store_is_laid_out_as_if_its_messages_had_been_put(tmp_path: Path)
 
 
 def _without_born_time(data: bytes) -> list[bytes]:
-    """Return the records of messages in pieces, without the one field that the two ways of appending set apart."""
+    """Return the records of messages in pieces, without the field in which the two ways of appending differ."""
     size = int.from_bytes(data[:4])
     if size <= 0 or len(data) < size:
         return [data]
@@ -228,7 +228,7 @@ def test_records_that_are_known_are_not_read(tmp_path: Path, monkeypatch: pytest
 
 
 def _derived(root: Path) -> dict[str, bytes]:
-    """Return the files of queues and index; those of the index are named by the time at which they were made."""
+    """Return the files of queues and index; names of index files are the times at which they were made."""
     index = {f"index {number}": path.read_bytes() for number, path in enumerate(sorted((root / "index").iterdir()))}
     queues = [path for path in (root / "consumequeue").rglob("*") if path.is_file()]
     return index | {str(path.relative_to(root)): path.read_bytes() for path in queues}
@@ -266,7 +266,7 @@ def test_a_segment_with_no_room_for_a_blank_record_is_followed_by_the_next(
     bodies = [b"third" * 100] * added
     appended = append(tmp_path / "store", [stage(tmp_path / "a", bodies)], FaultyFileSystem())
 
-    begin = size if added == 1 or left >= 8 else 2 * size  # the segment between holds nothing but its blank record
+    begin = size if added == 1 or left >= 8 else 2 * size  # the segment between has only its blank record
     assert begin == appended.begin_offset
     assert {size} == {path.stat().st_size for path in path.parent.iterdir()}
     assert [b"first", b"x" * room, *bodies] == bodies_of(tmp_path / "store")
@@ -438,9 +438,9 @@ class UnchangingFileSystem(FaultyFileSystem):
 
 
 class MortalDisk(MortalFileSystem):
-    """Knows directories that are renamed, too, and never tears a unit of a queue: a kill ends a write between pages.
+    """Supports renamed directories, too, and never tears a unit of a queue: a kill ends a write between pages.
 
-    A unit that lies over two pages can be torn all the same; then it looks like one of another record, as in RocketMQ.
+    A unit across two pages can still be torn; then it looks like one of another record, as in RocketMQ.
 
     Attributes
     ----------
@@ -502,7 +502,7 @@ def test_a_machine_that_dies_at_any_call_leaves_all_or_nothing(name: str, lost_p
 
 
 def _points(tmp_path: Path, staged: list[StagedFile], chance: random.Random) -> list[int]:
-    """Choose changes at which to die, of those that a whole append makes."""
+    """Choose at which of the changes of a whole append to die."""
     disk, root = MortalDisk(), tmp_path / "whole"
     shutil.copytree(tmp_path / "base", root)
     disk.changes_left = 10**6
@@ -512,7 +512,7 @@ def _points(tmp_path: Path, staged: list[StagedFile], chance: random.Random) -> 
 
 
 def _seen(root: Path, case: Case) -> int | None:
-    """Count what a reader finds of the new records before any recovery; None if it refuses to read."""
+    """Count the new records that a reader finds before any recovery; None if it refuses to read."""
     try:
         found = bodies_of(root)
     except StoreError:

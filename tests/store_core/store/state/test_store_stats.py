@@ -80,7 +80,7 @@ def test_share_beyond_all_buckets_is_the_longest_time() -> None:
 
 
 class NoMessage:
-    """A filter that leaves out everything, by the queue or by the record, and takes its time."""
+    """A slow filter that leaves out everything, by the queue or by the record."""
 
     def __init__(self, *, by_queue: bool, takes: Callable[[], object] = int) -> None:
         self._by_queue = by_queue
@@ -104,7 +104,7 @@ GETS: Final[list[tuple[str, int, int, MessageFilter | None, tuple[int, int, int]
     ("orders", -1, 32, None, (2, 5, 20)),
     ("unseen", 0, 32, None, (2, 6, 20)),
 ]
-"""Gets of a queue of 150 messages, and what 4.3.0, 4.9.7 and 5.3.3 alike had counted then: found, missed, messages."""
+"""Gets of a queue of 150 messages, and the counts of 4.3.0, 4.9.7 and 5.3.3 alike: found, missed, messages."""
 
 
 def counted(store: DefaultMessageStore) -> tuple[int, int, int]:
