@@ -44,7 +44,7 @@ class BoundaryType(Enum):
 
 
 class _Range(NamedTuple):
-    """Units of a file, and the range of them to search.
+    """The range of a file's units to search.
 
     Attributes
     ----------
@@ -55,7 +55,6 @@ class _Range(NamedTuple):
     """
 
     start: int
-    units: UnitArray
     floor: int
     ceiling: int
 
@@ -117,7 +116,7 @@ class TimeSearch:
             return 0
         units = units_of(view)
         floor = max(min_logic_offset - file.file_from_offset, 0) // CQ_STORE_UNIT_SIZE
-        searched = _Range(file.file_from_offset, units, floor, len(units) - 1)
+        searched = _Range(file.file_from_offset, floor, len(units) - 1)
         times = _Times(units, store_time, min_physical_offset)
         if self._by_boundary:
             return _bounded(searched, times, timestamp, boundary)
