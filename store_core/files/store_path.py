@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
-import numpy as np
-
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG
-from store_core.format.layout import head_dtype
+from store_core.format.record.record_head import head_reader
 from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
@@ -39,6 +37,7 @@ _NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 _MULTI_PATH_SPLITTER: Final = ","
+_read_offset: Final = head_reader("physical_offset")
 _LAST_OFFSET: Final = 2**63 - 1
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
@@ -252,7 +251,7 @@ def _name_it_should_have(path: Path, size: int) -> str:
         return " It is not a file."
     with open_segment(Segment(str(path), 0, size)) as segment:
         check = check_record(segment.raw.data, 0, None, verify_crc=True)
-        offset = int(np.frombuffer(segment.raw, head_dtype(), 1)[0]["physical_offset"]) if check.spans else -1
+        offset = _read_offset(segment.raw.data, 0)[0] if check.spans else -1
     if offset < 0:
         return (
             " Its first bytes are not a sound record, so the name can't be derived from them. Give the root of "

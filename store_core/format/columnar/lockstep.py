@@ -12,7 +12,6 @@ every input.
 from __future__ import annotations
 
 import itertools
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
+from store_core.format.record.record_head import head_reader, read_frame
 from store_core.format.record.scan import Scan, StopReason, check_record
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ _PROOF_WINDOW: Final = 1 << 14
 """Records whose lengths are checked together: enough to amortise numpy's overhead, few enough to stay in cache."""
 
 _WORD: Final = 8
-_FRAME: Final = struct.Struct(">ii")
-_I64: Final = struct.Struct(">q")
-_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
+_read_place: Final = head_reader("total_size", "magic_code", "physical_offset")
 _MAGICS: Final = (int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2))
 _MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
 _COMMON_MAGIC: Final = (MagicCode.MESSAGE_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
@@ -161,11 +159,10 @@ def _find_candidate(raw: npt.NDArray[np.uint8], cut: int, stop: int, start_offse
 def _looks_like_record(chunk: bytes, position: int, cut: int, start_offset: int | None) -> bool:
     if position + MIN_RECORD_SIZE > len(chunk):
         return False
-    size, magic = _FRAME.unpack_from(chunk, position)
+    size, magic, claimed = _read_place(chunk, position)
     if magic not in _MAGICS or size < MIN_RECORD_SIZE:
         return False
-    claimed: int = _I64.unpack_from(chunk, position + _OFFSET_POSITION)[0]
-    return start_offset is None or claimed == start_offset + cut + position
+    return start_offset is None or bool(claimed == start_offset + cut + position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +299,7 @@ def _single_steps(data: memoryview, position: int, stop: int) -> tuple[list[int]
     starts: list[int] = []
     last = len(data) - MIN_RECORD_SIZE
     while position < stop and position <= last:
-        size, magic = _FRAME.unpack_from(data, position)
+        size, magic = read_frame(data, position)
         if magic not in _MAGICS or size < MIN_RECORD_SIZE or position + size > len(data):
             break
         starts.append(position)

@@ -20,15 +20,16 @@ from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.spans import Heads
 from store_core.format.damage.candidates import CandidateFinder
-from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
+from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
+from store_core.format.record.record_head import head_reader, head_shape, read_frame, read_sys_flag, store_timestamp
 from store_core.format.record.scan import RecordCheck, Scan, StopReason, check_record, follow_chain
-from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from store_core.format.record.record_head import HeadShape
     from store_core.format.segment_view import SegmentView
 
 __all__ = ["Damage", "Salvage", "store_timestamps"]
@@ -43,19 +44,12 @@ _SHORTEST_WINDOW: Final = 4 << 10
 
 _MAGIC_LENGTH: Final = 4
 
-_I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
-_I64: Final = struct.Struct(">q")
 _LONGEST_TAIL: Final = 2 * 0x7FFF
 """Most bytes of topic and properties together: both lengths are signed and at most two bytes wide."""
 
 
-_MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
-_SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
-_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
-_BORN_HOST_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
-_STORE_TIMESTAMP_POSITION: Final = field_position(head_dtype(), "store_timestamp")
-_STORE_TIMESTAMP_POSITION_V6: Final = field_position(head_dtype(_BORN_HOST_V6), "store_timestamp")
+_read_place: Final = head_reader("magic_code", "physical_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +178,14 @@ class Salvage:
             if check.reason is None or (check.reason is StopReason.END_OF_FILE and self._closes(begin)):
                 return None
         if check.reason is StopReason.END_OF_FILE:
-            room, size = self._raw.size - begin, _I32.unpack_from(self._data, begin)[0]
+            room, size = self._raw.size - begin, read_frame(self._data, begin)[0]
             check = RecordCheck(0, check.reason, expected=f"a size of {room}, the rest of the file", found=f"{size}")
         return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
 
     def _closes(self, position: int) -> bool:
         """Return whether the blank record at a position has the size of the rest of the file."""
-        size: int = _I32.unpack_from(self._data, position)[0]
-        return size == self._raw.size - position
+        size, _ = read_frame(self._data, position)
+        return bool(size == self._raw.size - position)
 
     def _resume(self, begin: int) -> int | None:
         """Find where the log continues after damage."""
@@ -204,29 +198,34 @@ class Salvage:
         """Return the end by the size field, 0 if that is not a size."""
         if begin + BLANK_SIZE > self._raw.size:
             return 0
-        size: int = _I32.unpack_from(self._data, begin)[0]
+        size: int = read_frame(self._data, begin)[0]
         return begin + size if size >= BLANK_SIZE else 0
 
     def _head_end(self, begin: int) -> int:
         """Return the end of the head if it has a message's magic code and is in its place, else 0."""
         if begin + MIN_RECORD_SIZE > self._raw.size or not self._is_in_place(begin):
             return 0
-        end = begin + head_size(_I32.unpack_from(self._data, begin + _SYS_FLAG_POSITION)[0])
+        end = begin + self._shape(begin).size
         return end if end <= self._raw.size else 0
 
+    def _shape(self, begin: int) -> HeadShape:
+        return head_shape(read_sys_flag(self._data, begin))
+
     def _is_in_place(self, begin: int) -> bool:
-        magic = _I32.unpack_from(self._data, begin + _MAGIC_POSITION)[0]
-        offset = _I64.unpack_from(self._data, begin + _OFFSET_POSITION)[0]
+        magic, offset = _read_place(self._data, begin)
         return magic in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2) and offset == self._start_offset + begin
 
     def _body_end(self, begin: int) -> int:
         head_end = self._head_end(begin)
-        return head_end + max(_I32.unpack_from(self._data, head_end - _I32.size)[0], 0) if head_end else 0
+        if not head_end:
+            return 0
+        length: int = self._shape(begin).read_body_length(self._data, begin)[0]
+        return head_end + max(length, 0)
 
     def _measured_end(self, begin: int) -> int:
         """Return the end by the lengths of the parts, not by the size field; 0 if the head is not in its place."""
         position = self._body_end(begin)
-        is_v2 = _I32.unpack_from(self._data, begin + _MAGIC_POSITION)[0] == MagicCode.MESSAGE_V2 if position else False
+        is_v2 = read_frame(self._data, begin)[1] == MagicCode.MESSAGE_V2 if position else False
         for length in (_I16 if is_v2 else struct.Struct(">b"), _I16):
             if not position or position + length.size > self._raw.size:
                 return 0
@@ -277,14 +276,9 @@ class Salvage:
 
     def _is_new(self, position: int) -> bool:
         """Return whether a record is not older than the last sound one of the walk."""
-        return self._last_sound < 0 or self._store_timestamp(position) >= self._store_timestamp(self._last_sound)
-
-    def _store_timestamp(self, position: int) -> int:
-        """Return the store time of one record, in ms."""
-        is_v6 = _I32.unpack_from(self._data, position + _SYS_FLAG_POSITION)[0] & _BORN_HOST_V6
-        at = position + (_STORE_TIMESTAMP_POSITION_V6 if is_v6 else _STORE_TIMESTAMP_POSITION)
-        timestamp: int = _I64.unpack_from(self._data, at)[0]
-        return timestamp
+        return self._last_sound < 0 or store_timestamp(self._data, position) >= store_timestamp(
+            self._data, self._last_sound
+        )
 
     def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
         """Follow the chain of stale records from `begin` to one that is new enough, or to its end.

@@ -15,6 +15,7 @@ from store_core.format.layout import head_dtype
 from store_core.format.message import MessageExt
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.host import format_host, message_id
+from store_core.format.record.record_head import read_sys_flag
 from store_core.format.record.scan import RecordCheck, StopReason, check_record
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ def _message(  # noqa: PLR0913 -- the pieces decode_message has at hand
 
 
 def _head(data: memoryview, position: int) -> np.void:
-    sys_flag = int(np.frombuffer(data, head_dtype(), 1, position)[0]["sys_flag"])
-    head: np.void = np.frombuffer(data, head_dtype(sys_flag), 1, position)[0]
+    head: np.void = np.frombuffer(data, head_dtype(read_sys_flag(data, position)), 1, position)[0]
     return head
 
 

@@ -6,20 +6,16 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype, head_size
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import corrupt_record_error
+from store_core.format.record.record_head import head_reader, head_shape
 from store_core.format.record.scan import check_record
 
 __all__ = ["record_properties"]
 
 _I16: Final = struct.Struct(">h")
-_I32: Final = struct.Struct(">i")
-_HEAD: Final = head_dtype()
-_SIZE_POSITION: Final = field_position(_HEAD, "total_size")
-_MAGIC_POSITION: Final = field_position(_HEAD, "magic_code")
-_SYS_FLAG_POSITION: Final = field_position(_HEAD, "sys_flag")
-_BODY_LENGTH_SIZE: Final = _HEAD.itemsize - field_position(_HEAD, "body_length")
+_read_kind: Final = head_reader("total_size", "magic_code", "sys_flag")
 _V1: Final = MagicCode.MESSAGE_V1.value
 _MOST_TOPIC: Final = 127
 
@@ -49,15 +45,15 @@ def record_properties(record: memoryview, parser: PropertyParser = PropertyParse
 def _plain_span(record: memoryview) -> tuple[int, int] | None:
     """Return the properties' span in a V1 record with positive lengths that add up; None: use `_checked_span`."""
     room = len(record)
-    if room < MIN_RECORD_SIZE or _I32.unpack_from(record, _MAGIC_POSITION)[0] != _V1:
+    if room < MIN_RECORD_SIZE:
         return None
-    size = _I32.unpack_from(record, _SIZE_POSITION)[0]
-    body_start = head_size(_I32.unpack_from(record, _SYS_FLAG_POSITION)[0])
-    if not body_start < size <= room:
+    size, magic, sys_flag = _read_kind(record, 0)
+    shape = head_shape(sys_flag)
+    if magic != _V1 or not shape.size < size <= room:
         return None
-    body_length = _I32.unpack_from(record, body_start - _BODY_LENGTH_SIZE)[0]
-    topic_start = body_start + body_length + 1
-    if body_length < 0 or topic_start + _I16.size > size:
+    (body_size,) = shape.read_body_length(record, 0)
+    topic_start = shape.size + body_size + 1
+    if body_size < 0 or topic_start + _I16.size > size:
         return None
     topic_length = record[topic_start - 1]
     topic_stop = topic_start + topic_length

@@ -18,32 +18,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.layout import (
-    BLANK_SIZE,
-    MESSAGE_HEAD,
-    MIN_RECORD_SIZE,
-    MagicCode,
-    field_position,
-    head_dtype,
-    head_size,
-)
+from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
 from store_core.format.message import body_crc
+from store_core.format.record.record_head import head_reader, head_shape, read_frame
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["RecordCheck", "RecordSpans", "Scan", "StopReason", "check_record", "follow_chain"]
 
-_I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
-_I64: Final = struct.Struct(">q")
-
-
-_MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
-_CRC_POSITION: Final = field_position(head_dtype(), "body_crc")
-_OFFSET_POSITION: Final = field_position(head_dtype(), "physical_offset")
-_SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
-_BODY_LENGTH_SIZE: Final = np.dtype(MESSAGE_HEAD.fields[-1].type).itemsize
+_read_claims: Final = head_reader("body_crc", "physical_offset")
+_read_kind: Final = head_reader("magic_code", "sys_flag")
 
 
 class StopReason(Enum):
@@ -147,8 +133,7 @@ def _check_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR09
     room = len(data) - position
     if room < BLANK_SIZE:
         return _frame_without_room(data, position)
-    size = _I32.unpack_from(data, position)[0]
-    magic = _I32.unpack_from(data, position + _MAGIC_POSITION)[0]
+    size, magic = read_frame(data, position)
     if magic == MagicCode.BLANK:
         return RecordCheck(0, StopReason.END_OF_FILE)
     if size == 0 and magic == 0:
@@ -180,15 +165,13 @@ def _check_parts(
     spans = _measure(data, position, size)
     if isinstance(spans, RecordCheck):
         return spans
+    stored, claimed = _read_claims(data, position)
     if verify_crc and spans.body_stop > spans.body_start:
-        stored = _I32.unpack_from(data, position + _CRC_POSITION)[0]
         actual = body_crc(data[spans.body_start : spans.body_stop])
         if actual != stored:
             return _damage(StopReason.BAD_CRC, f"body CRC {stored}", f"{actual}", size)
-    if start_offset is not None:
-        claimed = _I64.unpack_from(data, position + _OFFSET_POSITION)[0]
-        if claimed != start_offset + position:
-            return _damage(StopReason.WRONG_OFFSET, f"physical offset {start_offset + position}", f"{claimed}", size)
+    if start_offset is not None and claimed != start_offset + position:
+        return _damage(StopReason.WRONG_OFFSET, f"physical offset {start_offset + position}", f"{claimed}", size)
     return RecordCheck(size, None, spans)
 
 
@@ -198,18 +181,20 @@ def _measure(data: memoryview, position: int, size: int) -> RecordSpans | Record
     A negative body or properties length means no bytes; a negative topic length makes the record unreadable.
     """
     stop = position + size
-    version = MagicCode(_I32.unpack_from(data, position + _MAGIC_POSITION)[0])
-    body_start = position + head_size(_I32.unpack_from(data, position + _SYS_FLAG_POSITION)[0])
+    magic, sys_flag = _read_kind(data, position)
+    version = MagicCode(magic)
+    shape = head_shape(sys_flag)
+    body_start = position + shape.size
     if body_start + version.topic_length_size + _I16.size > stop:
         return _damage(
             StopReason.SIZE_MISMATCH, f"a head of {body_start - position} bytes", f"a record of {size}", size
         )
-    body_length = max(_I32.unpack_from(data, body_start - _BODY_LENGTH_SIZE)[0], 0)
-    body_stop = body_start + body_length
+    body_size = max(shape.read_body_length(data, position)[0], 0)
+    body_stop = body_start + body_size
     topic_start = body_stop + version.topic_length_size
     if topic_start + _I16.size > stop:
         return _damage(
-            StopReason.SIZE_MISMATCH, f"a body inside the record of {size} bytes", f"{body_length} bytes", size
+            StopReason.SIZE_MISMATCH, f"a body inside the record of {size} bytes", f"{body_size} bytes", size
         )
     topic_length = _topic_length(data, body_stop, version)
     topic_stop = topic_start + topic_length

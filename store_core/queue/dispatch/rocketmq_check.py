@@ -8,13 +8,12 @@ physical offset is not checked, and malformed names are accepted.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.format.java_hash import tags_code
 from store_core.format.java_number import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, wrap
-from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, MagicCode, head_dtype
+from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, MagicCode, head_dtype, head_size
 from store_core.format.message import body_crc
 from store_core.format.properties import (
     KEYS,
@@ -27,12 +26,11 @@ from store_core.format.properties import (
 )
 from store_core.format.property_string import CRC_RESERVED, DELAY, INNER_BASE, INNER_NUM
 from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.format.record.record_head import head_reader, read_frame
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from store_core.format.releases.release_rules import ReleaseRules
     from store_core.queue.queue_rules import QueueRules
 
@@ -44,23 +42,13 @@ DUP_INFO: Final = "DUP_INFO"
 _DUP_INFO_PARTS: Final = 2
 _PROPERTIES_LENGTH_SIZE: Final = 2
 _ZERO_DIGIT: Final = ord("0")
-_I32: Final = struct.Struct(">i")
+_SIZE_WIDTH: Final = head_dtype()["total_size"].itemsize
 _V6_FLAGS: Final = MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
 
 
-_CODES: Final = {4: "i", 8: "q"}
-"""Codes of `struct` by width; numpy's depend on the platform."""
-
-
-def _head_struct(dtype: np.dtype[np.void]) -> struct.Struct:
-    """Return a struct that unpacks the head: its integers as integers, its hosts as bytes."""
-    fields = [dtype[name] for name in dtype.names or ()]
-    return struct.Struct(">" + "".join(f"{kind.itemsize}s" if kind.names else _CODES[kind.itemsize] for kind in fields))
-
-
 _HEAD_NAMES: Final = head_dtype().names or ()
-_HEAD_STRUCTS: Final = {
-    bits: _head_struct(head_dtype(bits)) for bits in (0, *(int(flag) for flag in _V6_FLAGS), int(_V6_FLAGS))
+_HEAD_READERS: Final = {
+    bits: head_reader(*_HEAD_NAMES, sys_flag=bits) for bits in (0, *(int(flag) for flag in _V6_FLAGS), int(_V6_FLAGS))
 }
 _SYS_FLAG_FIELD: Final = _HEAD_NAMES.index("sys_flag")
 _UNREADABLE: Final = MessageCheck(is_success=False, size=-1)
@@ -160,10 +148,9 @@ def _check_frame(
     room = stop - position
     if room < BLANK_SIZE:
         return _UNREADABLE
-    size: int = _I32.unpack_from(view, position)[0]
-    if features.checks_record_fits_buffer and room - _I32.size < wrap(size - _I32.size, INT_BITS):
+    size, magic = read_frame(view, position)
+    if features.checks_record_fits_buffer and room - _SIZE_WIDTH < wrap(size - _SIZE_WIDTH, INT_BITS):
         return _UNREADABLE
-    magic = _I32.unpack_from(view, position + _I32.size)[0]
     if magic == MagicCode.BLANK:
         return MessageCheck(is_success=True, size=0, parsed=BLANK_SIZE)
     is_known = magic == MagicCode.MESSAGE_V1 or (magic == MagicCode.MESSAGE_V2 and features.has_message_version_2)
@@ -215,8 +202,7 @@ class _Parts:
         self.head = dict(zip(_HEAD_NAMES, values, strict=True))
 
     def _unpack(self, bits: int) -> tuple[Any, ...]:
-        shape = _HEAD_STRUCTS[bits]
-        return shape.unpack_from(self.buffer.view, self.buffer.skip(shape.size))
+        return _HEAD_READERS[bits](self.buffer.view, self.buffer.skip(head_size(bits)))
 
     def _read_body(self, *, read_body: bool, check_crc: bool) -> None:
         length = self.head["body_length"]

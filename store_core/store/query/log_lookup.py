@@ -3,22 +3,16 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
+from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
+from store_core.format.record.record_head import read_frame, store_timestamp
 
 if TYPE_CHECKING:
     from store_core.files.mapped_file_queue import MappedFileQueue
 
 __all__ = ["LogLookup"]
 
-_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
-_STORE_TIMESTAMP: Final = struct.Struct(">q")
-_TIME_POSITIONS: Final = {bits: field_position(head_dtype(bits), "store_timestamp") for bits in (0, 0x10)}
-_SYS_FLAG: Final = struct.Struct(">i")
-_SYS_FLAG_POSITION: Final = field_position(head_dtype(), "sys_flag")
-_V6_BORN: Final = 0x10
 _MAGICS: Final = frozenset((MagicCode.MESSAGE_V1.value, MagicCode.MESSAGE_V2.value))
 
 
@@ -54,20 +48,16 @@ class LogLookup:
 
     def look_message_by_offset(self, physical_offset: int) -> memoryview | None:
         """Return a view of the record at an offset (``DefaultMessageStore.lookMessageByOffset``), or None."""
-        start = self._select(physical_offset, _SIZE_AND_MAGIC.size)
+        start = self._select(physical_offset, BLANK_SIZE)
         if start is None:
             return None
-        size, _ = _SIZE_AND_MAGIC.unpack_from(start)
+        size, _ = read_frame(start, 0)
         return self.get_message(physical_offset, size)
 
     def pickup_store_timestamp(self, physical_offset: int, size: int) -> int:
         """Read the store time of a record, ms; -1 if it is not there (``CommitLog.pickupStoreTimestamp``)."""
         record = self.get_message(physical_offset, size)
-        if record is None:
-            return -1
-        (sys_flag,) = _SYS_FLAG.unpack_from(record, _SYS_FLAG_POSITION)
-        time: int = _STORE_TIMESTAMP.unpack_from(record, _TIME_POSITIONS[sys_flag & _V6_BORN])[0]
-        return time
+        return -1 if record is None else store_timestamp(record, 0)
 
     def _select(self, physical_offset: int, size: int) -> memoryview | None:
         if physical_offset < 0:
@@ -77,5 +67,5 @@ class LogLookup:
 
 
 def _is_record(view: memoryview) -> bool:
-    size, magic = _SIZE_AND_MAGIC.unpack_from(view)
+    size, magic = read_frame(view, 0)
     return size == len(view) and magic in _MAGICS

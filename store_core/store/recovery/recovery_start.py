@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.format.layout import MagicCode, field_position, head_dtype
-from store_core.format.sys_flag import MessageSysFlag
+from store_core.format.layout import MIN_HEAD_SIZE, MagicCode
+from store_core.format.record.record_head import read_frame, store_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["StartFile", "abnormal_start", "normal_start"]
 
 _LAST_FILES: Final = 3
-_I32: Final = struct.Struct(">i")
-_I64: Final = struct.Struct(">q")
-_V6_BORN: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
-_MAGIC: Final = field_position(head_dtype(), "magic_code")
-_SYS_FLAG: Final = field_position(head_dtype(), "sys_flag")
-_STORE_TIMESTAMPS: Final = {bits: field_position(head_dtype(bits), "store_timestamp") for bits in (0, _V6_BORN)}
 
 
 class StartFile(NamedTuple):
@@ -67,11 +60,9 @@ def abnormal_start(files: Sequence[MappedFile], rules: QueueRules, checkpoint: S
 def _first_store_timestamp(file: MappedFile, features: ReleaseRules) -> int:
     """Read the store time at the start of a file, if the magic code there is that of a message; otherwise 0."""
     view = file.select(0)
-    if view is None or len(view) < _STORE_TIMESTAMPS[_V6_BORN] + _I64.size:
+    if view is None or len(view) < MIN_HEAD_SIZE:
         return 0
-    magic = _I32.unpack_from(view, _MAGIC)[0]
+    _, magic = read_frame(view, 0)
     if magic != MagicCode.MESSAGE_V1 and not (magic == MagicCode.MESSAGE_V2 and features.has_message_version_2):
         return 0
-    bits = _I32.unpack_from(view, _SYS_FLAG)[0] & _V6_BORN if features.stores_ipv6_hosts else 0
-    stored: int = _I64.unpack_from(view, _STORE_TIMESTAMPS[bits])[0]
-    return stored
+    return store_timestamp(view, 0, has_ipv6=features.stores_ipv6_hosts)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading of single fields from the head of one record, at the positions that the layout's table gives them.
+
+For many records at once see `store_core.format.columnar.spans`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from store_core.format.layout import field_position, head_dtype, head_size
+from store_core.format.sys_flag import MessageSysFlag
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Buffer: TypeAlias = bytes | bytearray | memoryview
+
+__all__ = ["HeadReader", "HeadShape", "head_reader", "head_shape", "read_frame", "read_sys_flag", "store_timestamp"]
+
+_CODES: Final = {4: "i", 8: "q"}
+"""Codes of `struct` by width; numpy's depend on the platform."""
+
+_BORN_HOST_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
+_STORE_HOST_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+_V6_BITS: Final = _BORN_HOST_V6 | _STORE_HOST_V6
+
+
+class HeadReader(Protocol):
+    """Reads some fields of a head."""
+
+    def __call__(self, data: Buffer, position: int, /) -> tuple[Any, ...]:
+        """Return the fields of the record at a position of the data: integers, and hosts as bytes.
+
+        Raises
+        ------
+        struct.error
+            If the data ends before the last of these fields does.
+        """
+        ...
+
+
+def head_reader(*names: str, sys_flag: int = 0) -> HeadReader:
+    """Return a function that reads some fields of a head; it costs as much as one call of `struct`.
+
+    Parameters
+    ----------
+    names : str
+        Fields of `MESSAGE_HEAD`, in the order in which they are stored.
+    sys_flag : int
+        Host widths, needed for fields after the first host; see `head_dtype`.
+
+    Raises
+    ------
+    ValueError
+        If a field is named after one that is stored later.
+
+    Examples
+    --------
+    >>> read = head_reader("total_size", "queue_id")
+    >>> read(bytes.fromhex("0000005b daa320a7 00000000 00000007"), 0)
+    (91, 7)
+    """
+    dtype = head_dtype(sys_flag)
+    code, end = ">", 0
+    for name in names:
+        begin, field = field_position(dtype, name), dtype[name]
+        if begin < end:
+            message = f"field {name} is stored before those named before it"
+            raise ValueError(message)
+        code += f"{begin - end}x" + (f"{field.itemsize}s" if field.names else _CODES[field.itemsize])
+        end = begin + field.itemsize
+    return struct.Struct(code).unpack_from
+
+
+read_frame: Final = head_reader("total_size", "magic_code")
+"""Reads size and magic code: all that a blank record has, too."""
+
+_read_sys_flag: Final = head_reader("sys_flag")
+_read_store_timestamps: Final = {bits: head_reader("store_timestamp", sys_flag=bits) for bits in (0, _BORN_HOST_V6)}
+
+
+def read_sys_flag(data: Buffer, position: int) -> int:
+    """Return the flags of a record."""
+    sys_flag: int = _read_sys_flag(data, position)[0]
+    return sys_flag
+
+
+class HeadShape(NamedTuple):
+    """What a head's host widths decide.
+
+    Attributes
+    ----------
+    size : int
+        Bytes of the head.
+    read_body_length : HeadReader
+        Reads the length of the body as stored, in bytes; a negative one stands for no bytes.
+    """
+
+    size: int
+    read_body_length: HeadReader
+
+
+_SHAPES: Final = {
+    bits: HeadShape(head_size(bits), head_reader("body_length", sys_flag=bits))
+    for bits in (0, _BORN_HOST_V6, _STORE_HOST_V6, _V6_BITS)
+}
+
+
+def head_shape(sys_flag: int) -> HeadShape:
+    """Return the shape of the head of a record with these flags."""
+    return _SHAPES[sys_flag & _V6_BITS]
+
+
+def store_timestamp(data: Buffer, position: int, *, has_ipv6: bool = True) -> int:
+    """Return the store time of a record, ms.
+
+    Parameters
+    ----------
+    data : bytes-like
+    position : int
+        Where the record starts.
+    has_ipv6 : bool
+        Whether the record's flags may call for hosts of IPv6; RocketMQ knows none before 4.6.
+    """
+    bits = read_sys_flag(data, position) & _BORN_HOST_V6 if has_ipv6 else 0
+    stored: int = _read_store_timestamps[bits](data, position)[0]
+    return stored
