@@ -68,6 +68,32 @@ def test_two_checks_run_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert 0 == run_checks.main([])
 
 
+@pytest.mark.usefixtures("checks")
+def test_progress_is_reported_while_nothing_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check ends when the file is made, and the file is made when its progress was reported."""
+    waits = "import pathlib, sys\nprint('.. [  7%]', flush=True)\nwhile not pathlib.Path(sys.argv[1]).exists(): pass"
+    monkeypatch.setattr(run_checks, "CHECKS", {"slow": [*program(waits), str(tmp_path / "end")]})
+    reported = []
+
+    for outcome in run_checks.outcomes(["slow"], seconds=0.01):
+        reported.append(outcome if isinstance(outcome, str) else outcome.name)
+        if outcome == "slow: 7 %":
+            (tmp_path / "end").touch()
+
+    assert "slow: 7 %" in reported
+    assert reported[-1] == "slow"
+
+
+@pytest.mark.parametrize(
+    ("text", "progress"),
+    [("", "started"), ("one\ntwo\n", "two"), ("... [  3%]\n.... [ 12%]\n...", "12 %"), ("x" * 99, "x" * 60)],
+)
+def test_progress_is_the_last_percentage_or_the_last_line(text: str, progress: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(text)
+
+    assert progress == run_checks.progress_of(tmp_path / "log")
+
+
 def test_a_share_is_of_the_profile_s_budget() -> None:
     assert round(settings().max_examples * 2.5) == budget(2.5).max_examples
     assert 5 == budget(0).max_examples

@@ -8,10 +8,12 @@ if any did.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +26,13 @@ PYTHON: Final = sys.executable
 PROGRAMS: Final = Path(PYTHON).parent
 AT_ONCE: Final = 2
 """A check keeps one core busy most of the time; those with Spark use more at times, and less at others."""
+
+SECONDS_BETWEEN_REPORTS: Final = 30.0
+SHOWN: Final = 60
+"""The most characters of a line that are shown as progress."""
+
+PERCENTAGE: Final = re.compile(r"\[ *(\d+)%\]$", re.MULTILINE)
+"""How pytest says how far it is."""
 
 PYTEST: Final = (PYTHON, "-m", "pytest")
 IN_NO_RUN: Final = "interop or soak"
@@ -85,28 +94,51 @@ class Outcome:
         return f"{self.name:9} {'passed' if self.is_passed else 'FAILED'} {self.seconds:7.1f} s"
 
 
-def run(name: str) -> Outcome:
-    """Run one check, and capture its output."""
+def run(name: str, log: Path) -> Outcome:
+    """Run one check, and capture its output in a file that can be read meanwhile."""
     started = time.monotonic()
-    ended = subprocess.run(
-        (CHECKS | QUICK_CHECKS)[name],
-        cwd=ROOT,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    return Outcome(name, ended.returncode == 0, time.monotonic() - started, ended.stdout)
+    with log.open("wb") as output:
+        ended = subprocess.run(
+            (CHECKS | QUICK_CHECKS)[name],
+            cwd=ROOT,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    return Outcome(name, ended.returncode == 0, time.monotonic() - started, text_of(log))
 
 
-def outcomes(names: Sequence[str]) -> Iterator[Outcome]:
-    """Run the named checks, and yield the outcome of each when it ends; none starts after an interruption."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+def text_of(log: Path) -> str:
+    """Return what a check has printed so far."""
+    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+
+def progress_of(log: Path) -> str:
+    """Return how far a check is: the last percentage it printed, or else its last line."""
+    text = text_of(log)
+    percentages = PERCENTAGE.findall(text)
+    lines = text.strip().splitlines()
+    return f"{percentages[-1]} %" if percentages else lines[-1][:SHOWN] if lines else "started"
+
+
+def outcomes(names: Sequence[str], seconds: float = SECONDS_BETWEEN_REPORTS) -> Iterator[Outcome | str]:
+    """Run the named checks, and yield the outcome of each when it ends, and a line of progress where nothing ends.
+
+    None starts after an interruption.
+    """
+    with tempfile.TemporaryDirectory(prefix="checks-") as directory, ThreadPoolExecutor(AT_ONCE) as pool:
+        logs = {name: Path(directory, name) for name in names}
+        pending = {pool.submit(run, name, log) for name, log in logs.items()}
         try:
-            for future in as_completed([pool.submit(run, name) for name in names]):
-                yield future.result()
+            while pending:
+                ended, pending = wait(pending, seconds, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    outcome = future.result()
+                    del logs[outcome.name]
+                    yield outcome
+                if not ended:
+                    yield ", ".join(f"{name}: {progress_of(log)}" for name, log in logs.items() if log.exists())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -121,6 +153,9 @@ def main(names: list[str]) -> int:
     started = time.monotonic()
     ended: dict[str, Outcome] = {}
     for outcome in outcomes(names or list(CHECKS)):
+        if isinstance(outcome, str):
+            print(f"... after {(time.monotonic() - started) / 60:.1f} min: {outcome}", flush=True)
+            continue
         ended[outcome.name] = outcome
         print(f"==> {outcome.name}\n{outcome.output}==> {outcome}", flush=True)
     print("==> summary")
