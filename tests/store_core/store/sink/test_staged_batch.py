@@ -76,7 +76,7 @@ def test_hashes_that_are_none_are_refused(tmp_path: Path) -> None:
         writer.write(StagedBatch(records, derived=derived))
         staged = writer.finish()
 
-    with pytest.raises(CorruptRecordError, match="no hashes"):
+    with pytest.raises(CorruptRecordError, match="hashes of keys are not valid"):
         list(read_staged(staged))
 
 
