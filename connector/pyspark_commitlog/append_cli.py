@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.jobs.job_output import words_beside, write_json
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.path_checks import check_report, check_source, check_writable
+from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.store_path import list_segments
 
@@ -39,7 +39,7 @@ examples:
 
 
 def append(arguments: Sequence[str] | None = None) -> int:
-    """Run ``commitlog-append``; return the exit code, see `pyspark_commitlog.jobs.exit_code`."""
+    """Run ``commitlog-append``; return the exit code, see `store_core.command.exit_code`."""
     parser = _parser()
     options = parser.parse_args(arguments)
     return run_command(parser.prog, lambda: _run(options))

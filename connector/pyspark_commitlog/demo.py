@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
+from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import InvalidOptionError
 from store_core.store.read.read_plan import plan_ranges
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code, see `pyspark_commitlog.jobs.exit_code`; an error is one paragraph on standard error.
+        Exit code, see `store_core.command.exit_code`; an error is one paragraph on standard error.
     """
     parsed = _parser().parse_args(arguments)
     return run_command("error", lambda: _run(parsed.store, parsed.option))

@@ -5,23 +5,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.options import OPTIONS
 from pyspark_commitlog.schema import spark_type
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS
+from store_core.store.read.option_table import READ_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_commitlog.option import Option
+    from store_core.store.option import Option
 
 __all__ = ["markdown_document"]
 
 
 def markdown_document() -> str:
     """Return the text of the document."""
-    lines = [*_INTRODUCTION, *_option_lines(OPTIONS), *_COLUMNS_INTRODUCTION, *_column_lines()]
+    lines = [*_INTRODUCTION, *_option_lines(READ_OPTIONS), *_COLUMNS_INTRODUCTION, *_column_lines()]
     lines += [*_WRITE_INTRODUCTION, *_option_lines(WRITE_OPTIONS), *_INPUT_INTRODUCTION, *_input_lines(), ""]
     return "\n".join(lines)
 

@@ -14,8 +14,8 @@ from pyspark_commitlog import demo
 from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.java import JavaNotFoundError, require_java
 from pyspark_commitlog.jobs.command import error_end, run_command
-from pyspark_commitlog.jobs.exit_code import ExitCode, markdown_document
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
+from store_core.command.exit_code import ExitCode, markdown_document
 from store_core.errors import (
     CorruptRecordError,
     FilterError,

@@ -13,9 +13,9 @@ import pytest
 
 from pyspark_commitlog import demo
 from pyspark_commitlog.jobs.command import error_end
-from pyspark_commitlog.jobs.exit_code import ExitCode
 from pyspark_commitlog.sample import orders_store
 from store_core import read_messages
+from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:

@@ -8,16 +8,17 @@ from dataclasses import fields
 
 import pytest
 
-from pyspark_commitlog.options import OPTIONS, CommitLogOptions
+from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.options_document import markdown_document
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
+from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
 
 HANDLED_HERE = {"path", "paths", "view"}
-PARSED = [option for option in OPTIONS if option.name not in HANDLED_HERE]
+PARSED = [option for option in READ_OPTIONS if option.name not in HANDLED_HERE]
 
 
 def parse(**options: str) -> CommitLogOptions:
@@ -36,7 +37,7 @@ def test_the_table_and_the_reader_know_the_same_options() -> None:
 
 @pytest.mark.parametrize("option", [option for option in PARSED if not option.default.startswith("(")])
 def test_the_default_shown_is_the_default(option: object) -> None:
-    assert isinstance(option, type(OPTIONS[0]))
+    assert isinstance(option, type(READ_OPTIONS[0]))
 
     assert ReadOptions.parse() == ReadOptions.parse(**{option.field: option.default})
 
@@ -77,7 +78,7 @@ def test_an_option_near_to_none_is_refused_with_all_names() -> None:
     text = refusal(zzz="1")
 
     assert "did you mean" not in text
-    assert all(option.name in text for option in OPTIONS)
+    assert all(option.name in text for option in READ_OPTIONS)
 
 
 def test_a_store_is_not_read_if_one_of_many_options_is_unknown() -> None:
@@ -146,7 +147,7 @@ def test_paths_that_are_no_list_of_strings_are_refused(text: str) -> None:
 def test_the_document_shows_every_option_and_every_column_once() -> None:
     rows = [line.split(" | ")[0] for line in markdown_document().splitlines() if line.startswith("| `")]
 
-    reading = [*(option.name for option in OPTIONS), *(column.name for column in COLUMNS)]
+    reading = [*(option.name for option in READ_OPTIONS), *(column.name for column in COLUMNS)]
     writing = [*(option.name for option in WRITE_OPTIONS), *INPUT_COLUMNS, "store_timestamp"]
     assert [f"| `{name}`" for name in reading + writing] == rows
 

@@ -16,8 +16,8 @@ import pytest
 
 import pyspark_commitlog
 import store_core
-from pyspark_commitlog.jobs.exit_code import ExitCode
 from pyspark_commitlog.sample import orders_store
+from store_core.command.exit_code import ExitCode
 
 ROOT = Path(__file__).parents[2]
 

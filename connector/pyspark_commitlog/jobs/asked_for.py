@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
-from pyspark_commitlog.options import OPTIONS, CommitLogOptions
+from pyspark_commitlog.options import CommitLogOptions
 from store_core.errors import InvalidOptionError
 from store_core.files.store_path import store_roots
+from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.stored_topics import hint_of, stored_topics
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_asked_for"]
 
-_ROWS: Final = frozenset(option.name.lower() for option in OPTIONS if option.scope in {"rows", "columns"})
+_ROWS: Final = frozenset(option.name.lower() for option in READ_OPTIONS if option.scope in {"rows", "columns"})
 """Options that select rows or columns: what a store has does not depend on them."""
 
 _MOST_SHOWN: Final = 20

@@ -5,36 +5,20 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog import MINIMUM_PYSPARK
-from pyspark_commitlog.jobs.exit_code import ExitCode
-from pyspark_commitlog.spark_errors import quoted_error, spark_words, system_words
+from pyspark_commitlog.spark_errors import quoted_error, spark_words
 from store_core import __version__
-from store_core.errors import (
-    FilterError,
-    InvalidOptionError,
-    StoreError,
-    StoreLockedError,
-    StoreNotFoundError,
-    UnsupportedStoreError,
-)
+from store_core.command.exit_code import ExitCode
+from store_core.command.failure import ERROR_CODES, bug_words, system_words
+from store_core.errors import StoreError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
 __all__ = ["add_version", "error_end", "run_command"]
-
-_CODES: Final = {
-    FilterError: ExitCode.USAGE,
-    InvalidOptionError: ExitCode.USAGE,
-    StoreNotFoundError: ExitCode.USAGE,
-    UnsupportedStoreError: ExitCode.REFUSED,
-    StoreLockedError: ExitCode.REFUSED,
-}
-"""Exit codes by error; all other errors mean that the command could not read the store."""
 
 _NO_PATH: Final = "PATH_NOT_FOUND"
 """Spark's name for an error that corresponds to `StoreNotFoundError`."""
@@ -79,8 +63,7 @@ def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
             f"this command runs on Spark, and PySpark is not installed for {sys.executable}: "
             f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
         )
-    text = "".join(traceback.format_exception(error)).rstrip()
-    return ExitCode.FAILED, f"this is a bug in the program; please report it with the following traceback\n{text}"
+    return ExitCode.FAILED, bug_words(error)
 
 
 def _is_of_spark(error: Exception) -> bool:
@@ -102,7 +85,7 @@ def error_end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, s
     *refused : type of StoreError
         As for `run_command`.
     """
-    codes = {kind.__name__: code for kind, code in (_CODES | dict.fromkeys(refused, ExitCode.REFUSED)).items()}
+    codes = {kind.__name__: code for kind, code in {**ERROR_CODES, **dict.fromkeys(refused, ExitCode.REFUSED)}.items()}
     codes[_NO_PATH] = ExitCode.USAGE
     name, text = type(error).__name__, str(error)
     if _is_of_spark(error):

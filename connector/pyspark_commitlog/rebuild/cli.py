@@ -9,10 +9,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.exit_code import ExitCode, exit_code_help
 from pyspark_commitlog.jobs.job_output import words_beside, write_json
 from pyspark_commitlog.path_checks import check_report, check_writable
 from store_core.answers.rebuild import plan_rebuild
+from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import UnsafeSizeError
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.rebuild.options import RebuildOptions
@@ -33,7 +33,7 @@ _SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def rebuild_consume_queue(arguments: Sequence[str] | None = None) -> int:
-    """Run ``commitlog-rebuild-consume-queue``; return the exit code, see `pyspark_commitlog.jobs.exit_code`."""
+    """Run ``commitlog-rebuild-consume-queue``; return the exit code, see `store_core.command.exit_code`."""
     parser = _parser(
         "commitlog-rebuild-consume-queue",
         "Rebuilds the consume queues of a RocketMQ store from its commit log, byte for byte as a broker writes them.",
@@ -45,7 +45,7 @@ def rebuild_consume_queue(arguments: Sequence[str] | None = None) -> int:
 
 
 def rebuild_index(arguments: Sequence[str] | None = None) -> int:
-    """Run ``commitlog-rebuild-index``; return the exit code, see `pyspark_commitlog.jobs.exit_code`."""
+    """Run ``commitlog-rebuild-index``; return the exit code, see `store_core.command.exit_code`."""
     parser = _parser(
         "commitlog-rebuild-index",
         "Rebuilds the key index of a RocketMQ store from its commit log, as a single writer does.",

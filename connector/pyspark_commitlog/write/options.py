@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
-from pyspark_commitlog.option import Option, unknown_option
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import parse_host
 from store_core.format.record.encode import pack_host
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, rules_of, shown_releases
 from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.option import Option, unknown_option
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

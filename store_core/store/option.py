@@ -18,7 +18,7 @@ __all__ = ["Option", "unknown_option"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of ``format("commitlog")``, for reading or for writing.
+    """One option of ``format("commitlog")``, for reading or for writing; `commitlog` has those for reading, too.
 
     Attributes
     ----------

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How commands fail: which error ends with which exit code, and what is said on standard error."""
+
+from __future__ import annotations
+
+import errno
+import re
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from store_core.command.exit_code import ExitCode
+from store_core.errors import (
+    FilterError,
+    InvalidOptionError,
+    StoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ERROR_CODES", "bug_words", "failure_of", "system_words"]
+
+ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
+    FilterError: ExitCode.USAGE,
+    InvalidOptionError: ExitCode.USAGE,
+    StoreNotFoundError: ExitCode.USAGE,
+    UnsupportedStoreError: ExitCode.REFUSED,
+    StoreLockedError: ExitCode.REFUSED,
+}
+"""Exit codes by error; all other errors mean that the command could not read the store."""
+
+_NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
+_WAYS_ON: Final = {
+    errno.ENOENT: "Check the path",
+    errno.EACCES: "Run this as a user with permission, or change the permissions",
+    errno.EPERM: "Run this as a user with permission, or change the permissions",
+    errno.EROFS: "Give a path on a writable disk",
+    errno.ENOSPC: "Free some space, and run this again",
+    errno.EDQUOT: "Free some space, and run this again",
+}
+
+
+def failure_of(error: Exception) -> tuple[ExitCode, str]:
+    """Choose the exit code and the message for an error of a command that does not use Spark.
+
+    Any error that is neither raised on purpose nor by the system is a bug: it is `ExitCode.FAILED` with its traceback,
+    because Python's own exit code, 1, stands for findings.
+    """
+    if not isinstance(error, StoreError | OSError):
+        return ExitCode.FAILED, bug_words(error)
+    code = next((code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), ExitCode.FAILED)
+    return code, system_words(str(error))
+
+
+def bug_words(error: Exception) -> str:
+    """Return the message for an error that should not have happened."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return f"this is a bug in the program; please report it with the following traceback\n{text}"
+
+
+def system_words(text: str) -> str:
+    """Return an error of the operating system as a sentence that begins with the path; other texts as they are.
+
+    Examples
+    --------
+    >>> system_words("[Errno 28] No space left on device: '/data/store/lock'")
+    '/data/store/lock: No space left on device. Free some space, and run this again'
+    """
+    found = _NUMBERED.fullmatch(text)
+    if found is None:
+        return text
+    way_on = _WAYS_ON.get(int(found[1]))
+    return f"{found[4]}: {found[2]}" + (f". {way_on}" if way_on else "")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The read options: one table for Spark's source, the command, their errors and ``docs/options.md``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from store_core.format.releases.release import DEFAULT_RELEASE, shown_releases
+from store_core.store.option import Option
+
+__all__ = ["READ_OPTIONS"]
+
+READ_OPTIONS: Final = (
+    Option(
+        "path",
+        "(required)",
+        "what",
+        "the store: its root, its `commitlog` directory, or one segment file. `load(path)` sets it",
+    ),
+    Option(
+        "paths",
+        "(none)",
+        "what",
+        "several paths that together make up one log, as a JSON list. `load([path, ...])` sets it",
+    ),
+    Option("view", "messages", "what", "what a row is. So far there is only `messages`"),
+    Option(
+        "release",
+        DEFAULT_RELEASE,
+        "what",
+        f"the RocketMQ that serves the store: {shown_releases()}; `4.3` stands for all up to 4.9.0. They read some "
+        "properties differently; a warning says so if the store seems to be of the other kind",
+    ),
+    Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
+    Option("topicsPattern", "(all)", "rows", "a Python regular expression that must match the whole topic"),
+    Option("queueId", "(all)", "rows", "queue ids, separated by commas"),
+    Option(
+        "tag",
+        "(all)",
+        "rows",
+        "tags, written as consumers write them: `TagA \\|\\| TagB`, or `*` for all messages",
+    ),
+    Option(
+        "key", "(all)", "rows", "a key: one of the words in property KEYS, or the message's id in property UNIQ_KEY"
+    ),
+    Option(
+        "filter",
+        "(none)",
+        "rows",
+        "a consumer's filter: the rows are the messages that RocketMQ delivers to such a consumer. Either tags, or an "
+        "SQL92 expression on the properties such as `a > 5 AND TAGS IS NOT NULL`",
+    ),
+    Option(
+        "filterType",
+        "TAG",
+        "rows",
+        "the language of `filter`: `TAG` or `SQL92`. A message on which an expression fails does not match. For "
+        "example, `price < 20` fails on the property `19.99`, because RocketMQ compares a whole number with whole "
+        "numbers only; write `price < 20.0`",
+    ),
+    Option(
+        "startingOffsets",
+        "earliest",
+        "rows",
+        'where to start: a physical offset, or queue offsets as JSON such as `{"topic":{"0":12}}`',
+    ),
+    Option("endingOffsets", "latest", "rows", "where to stop, in the same forms. The end itself is not read"),
+    Option(
+        "startingTimestamp",
+        "(none)",
+        "rows",
+        "read messages stored at this time or later: ms since 1970, or ISO 8601 such as `2024-05-01T12:00:00+08:00`. A "
+        "time without an offset is in `timeZone`. This option takes precedence over `startingOffsets`",
+    ),
+    Option(
+        "endingTimestamp",
+        "(none)",
+        "rows",
+        "read messages stored before this time, in the same forms. This option takes precedence over `endingOffsets`",
+    ),
+    Option(
+        "timeZone",
+        "(the session's)",
+        "rows",
+        "the time zone of `startingTimestamp` and `endingTimestamp` if they have no offset: a region such as "
+        "`Asia/Shanghai`, or an offset such as `+08:00`. The default is `spark.sql.session.timeZone`; if that "
+        "is not set, or without Spark, a time without an offset is "
+        "rejected",
+    ),
+    Option(
+        "columns",
+        "(the default ones)",
+        "columns",
+        "columns, separated by commas. Only these are decoded. `.schema(...)` does the same",
+    ),
+    Option("decompress", "false", "columns", "`true` decompresses bodies, up to a maximum size"),
+    Option(
+        "mode",
+        "FAILFAST",
+        "damage",
+        "what to do at damage. `FAILFAST` stops with an error. `DROPMALFORMED` continues at the next sound record. "
+        "`PERMISSIVE` does too, and adds a row for each damaged range, with its bytes in the column `_corrupt_record`, "
+        "which is then read by default",
+    ),
+    Option("verifyCrc", "true", "damage", "check each body that is read against its checksum"),
+    Option(
+        "failOnDataLoss", "true", "damage", "`false` continues if a segment is missing, or is deleted during the read"
+    ),
+    Option(
+        "maxPartitionBytes",
+        "(a segment)",
+        "speed",
+        "split segments into partitions of at most this size, at record starts. `128m` is 128 MiB",
+    ),
+    Option(
+        "minPartitions", "(one per segment)", "speed", "split segments until there are at least this many partitions"
+    ),
+    Option("maxRecordsPerBatch", "16384", "speed", "maximum number of rows in one Arrow batch"),
+)
