@@ -9,7 +9,7 @@ first that is not sound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Self
 
@@ -87,29 +87,32 @@ class Chain:
     ----------
     segment : SegmentView
     kept : tuple of Run
-        The chain from the segment's first byte, as far as it is kept for further readers: 8 bytes per record.
+        The chain from `begin`, as far as it is kept for further readers: 8 bytes per record.
+    begin : Place
+        Where the kept part begins: the segment's first byte, or where a record is known to end.
     """
 
     segment: SegmentView
     kept: tuple[Run, ...] = ()
+    begin: Place = field(default_factory=Place)
 
     @property
     def stop(self) -> int:
         """Where the kept part ends."""
-        return self.kept[-1].stop if self.kept else 0
+        return self.kept[-1].stop if self.kept else self.begin.position
 
     @property
     def place(self) -> Place:
         """The place after the kept part, if all its records are sound."""
-        return self.kept[-1].place if self.kept else Place()
+        return self.kept[-1].place if self.kept else self.begin
 
     def up_to(self, end: int) -> Self:
         """Return the chain of the segment without the bytes from a position on, which must not cut a record."""
         return replace(self, segment=self.segment.up_to(end))
 
     def followed(self) -> Self:
-        """Return the chain with all runs kept, from the segment's first byte to where it breaks."""
-        return replace(self, kept=tuple(self.runs()))
+        """Return the chain with all runs kept, from `begin` to where it breaks."""
+        return replace(self, kept=tuple(self.runs(self.begin.position)))
 
     def starts_before(self, end: int) -> npt.NDArray[np.int64]:
         """Return the starts in the kept part before a position."""

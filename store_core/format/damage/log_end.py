@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.columnar.chain import Chain, Run
+from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.damage.salvage import Damage, Salvage
 from store_core.format.record.scan import RecordCheck, StopReason, check_record
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from store_core.format.segment_view import SegmentView
 
 __all__ = ["LogEnd", "find_log_end", "find_tail_end"]
+
+_SEGMENT_START: Final = Place()
 
 _STRETCHES: Final = 64
 """Through how many stretches of sound records a torn tail is followed back."""
@@ -52,7 +54,7 @@ class LogEnd:
     chain: Chain | None = field(default=None, compare=False, repr=False)
 
 
-def find_log_end(segment: SegmentView, *, verify_crc: bool) -> LogEnd:
+def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGMENT_START) -> LogEnd:
     """Find the end of a log in its last segment.
 
     A writer that died leaves a torn tail: a partial record, or, if pages reached the disk out of order, whole records
@@ -66,13 +68,15 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool) -> LogEnd:
         The whole segment.
     verify_crc : bool
         Whether the last records' bodies must match their checksums, as in RocketMQ's recovery.
+    after : Place
+        Where a search in the same segment found the end before; what precedes it is not walked again.
 
     Notes
     -----
     RocketMQ 5.3.3 (``CommitLog.recoverNormally``, ``recoverAbnormally``) ends the log at the first record that fails,
     whatever follows, and truncates the rest.
     """
-    chain = Chain(segment).followed()
+    chain = Chain(segment, begin=after).followed()
     rest = _Rest(chain)
     if not (rest.is_clean and _ends_sound(chain)):
         sound = chain.sound_part()

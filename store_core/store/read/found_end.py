@@ -8,11 +8,12 @@ the remainder of a record that a crash interrupted, the *torn tail*.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.files.segment_source import open_segment
+from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.layout import BLANK_RECORD, unit_dtype
 from store_core.format.record.scan import StopReason, check_record
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment, SegmentBytes
 
 __all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end", "segment_ends"]
+
+_SEGMENT_START: Final = Place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +163,13 @@ def segment_ends(
     return ends
 
 
-def segment_end(
+def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a log
     segment: Segment,
     *,
     is_first: bool,
     verify_crc: bool,
     has_tail: bool = True,
+    after: Place = _SEGMENT_START,
     open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
 ) -> SegmentEnd:
     """Find where the records of a segment end, given that later segments have none.
@@ -179,10 +183,12 @@ def segment_end(
         As of `find_end`.
     has_tail : bool
         Whether to look for a tail when the records end in zeros; if anything else ends them, it is always looked for.
+    after : Place
+        Where the records ended before: what precedes it is not walked again.
     """
     with open_bytes(segment) as opened:
         view = segment.view(opened)
-        found = find_log_end(view, verify_crc=verify_crc)
+        found = find_log_end(view, verify_crc=verify_crc, after=after)
         is_looked_for = found.reason.is_damage or (has_tail and found.reason is StopReason.UNWRITTEN)
         tail_end = find_tail_end(view, found) if is_looked_for else found.position
         is_foreign = is_first and not found.position and _is_foreign(opened.raw, segment.start_offset)

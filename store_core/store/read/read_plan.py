@@ -39,14 +39,24 @@ if TYPE_CHECKING:
     from store_core.store.read.found_end import SegmentEnd
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["ReadPlan", "ReadRange", "WalkedSegment", "plan_and_walk", "plan_ranges"]
+__all__ = [
+    "CLOCK_STEP",
+    "ReadPlan",
+    "ReadRange",
+    "WalkedSegment",
+    "first_store_timestamp",
+    "has_record",
+    "plan_and_walk",
+    "plan_ranges",
+    "split_ranges",
+]
 
 _log: Final = logging.getLogger("store_core")
 
 _ATTEMPTS: Final = 100
 """How often planning restarts because retention deleted a file meanwhile; each time there is one file less."""
 
-_CLOCK_STEP: Final = 60_000
+CLOCK_STEP: Final = 60_000
 """How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
 
 Store times are the broker's clock, not a counter. Time servers step it by a second or so; a minute is generous, and
@@ -91,8 +101,8 @@ class ReadRange:
     def may_hold(self, options: ReadOptions) -> bool:
         """Return whether the range can have rows within the requested store times."""
         start, end = options.starting_timestamp, options.ending_timestamp
-        return (start is None or self.next_stored is None or self.next_stored + _CLOCK_STEP >= start) and (
-            end is None or self.first_stored is None or self.first_stored - _CLOCK_STEP < end
+        return (start is None or self.next_stored is None or self.next_stored + CLOCK_STEP >= start) and (
+            end is None or self.first_stored is None or self.first_stored - CLOCK_STEP < end
         )
 
 
@@ -177,7 +187,7 @@ class _Planner:
         whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
         clipped = [self._clip(part) for part in self._up_to_log_end(whole)]
         kept = self._within_time([part for part in clipped if part.begin < part.end])
-        ranges = tuple(self._with_walk_starts(list(_split(kept, self._options))))
+        ranges = tuple(self._with_walk_starts(list(split_ranges(kept, self._options))))
         contradiction = release_note(self._segments, self._options.release) if ranges else None
         if contradiction is not None:
             self._note(contradiction)
@@ -217,7 +227,7 @@ class _Planner:
         torn: list[ReadRange] = []
         while parts:
             last = parts.pop()
-            if self._is_behind(last) and _has_record(last.segment):
+            if self._is_behind(last) and has_record(last.segment):
                 self._ends.clear()
                 return parts
             end = segment_end(
@@ -312,7 +322,7 @@ class _Planner:
         """Leave out segments that can't have rows, judging by the store times of their first records."""
         if self._options.starting_timestamp is None and self._options.ending_timestamp is None:
             return parts
-        times = [_first_store_timestamp(part.segment) for part in parts]
+        times = [first_store_timestamp(part.segment) for part in parts]
         timed = zip_longest(parts, times, times[1:])
         placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
         return [part for part in placed if part.may_hold(self._options)]
@@ -322,7 +332,8 @@ def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment |
     return zip_longest(segments, segments[1:])
 
 
-def _has_record(segment: Segment) -> bool:
+def has_record(segment: Segment) -> bool:
+    """Return whether a segment begins with a record; one that is preallocated does not."""
     with open_segment(segment) as opened:
         return _begins_with_record(opened.raw, segment.start_offset)
 
@@ -331,8 +342,8 @@ def _begins_with_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
     return check_record(raw.data, 0, start_offset).reason is None
 
 
-def _first_store_timestamp(segment: Segment) -> int | None:
-    """Read the store time of a segment's first record, in ms; None if unknown."""
+def first_store_timestamp(segment: Segment) -> int | None:
+    """Return the store time of a segment's first record, in ms; None if unknown."""
     with open_segment(segment) as opened:
         if not _begins_with_record(opened.raw, segment.start_offset):
             return None
@@ -340,7 +351,7 @@ def _first_store_timestamp(segment: Segment) -> int | None:
     return time if time > 0 else None
 
 
-def _split(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
+def split_ranges(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
     """Split ranges evenly, until none is too large and there are enough."""
     lengths = [part.end - part.begin for part in parts]
     counts = [-(-length // (options.max_partition_bytes or length)) for length in lengths]

@@ -2,14 +2,19 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import LogEnd, find_log_end
 from store_core.format.record.scan import StopReason
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 START = 4096
 
@@ -21,10 +26,10 @@ def log() -> LogBuilder:
     return log
 
 
-def log_end(log: LogBuilder, *, verify_crc: bool = True) -> LogEnd:
+def log_end(log: LogBuilder, *, verify_crc: bool = True, after: Place = Place()) -> LogEnd:  # noqa: B008 -- frozen
     (data,) = log.segments().values()
     raw = np.frombuffer(data, np.uint8)
-    return find_log_end(SegmentView(raw, START), verify_crc=verify_crc)
+    return find_log_end(SegmentView(raw, START), verify_crc=verify_crc, after=after)
 
 
 def place(log: LogBuilder, number: int) -> int:
@@ -43,6 +48,24 @@ def break_magic(log: LogBuilder, *numbers: int) -> None:
 
 def test_a_log_ends_where_zeros_begin(log: LogBuilder) -> None:
     assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
+
+
+@pytest.mark.parametrize("known", range(7))
+@pytest.mark.parametrize("damage", [lambda _: None, lambda log: log.roll(), lambda log: break_body(log, 6, 7)])
+def test_a_search_from_an_earlier_end_finds_the_same(
+    log: LogBuilder, known: int, damage: Callable[[LogBuilder], None]
+) -> None:
+    damage(log)
+    after = Place(place(log, known), place(log, known - 1)) if known else Place()
+
+    assert log_end(log, after=after) == log_end(log)
+
+
+def test_a_search_from_an_earlier_end_does_not_walk_what_precedes_it(log: LogBuilder) -> None:
+    end = log_end(log)
+    break_magic(log, 0, 1, 2)
+
+    assert log_end(log, after=Place(place(log, 4), place(log, 3))) == end
 
 
 def test_a_log_ends_at_the_blank_record(log: LogBuilder) -> None:
