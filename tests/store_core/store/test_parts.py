@@ -154,7 +154,7 @@ def test_whoever_wants_no_more_ends_the_processes() -> None:
 
 
 PROGRAM = """
-import os, sys
+import os, signal, sys
 from store_core.store.process_pool import ProcessPool
 
 def work_on(owner):
@@ -164,6 +164,7 @@ def work_on(owner):
         pass
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
     with ProcessPool(2) as pool:
         list(pool._map(work_on, [os.getpid()] * 2))
 """
