@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apache RocketMQ's message store in numpy and Arrow: no broker, no Spark.
 
+The names are imported when they are first looked up, so that a program pays only for those that it uses.
+
 Examples
 --------
 >>> import store_core
@@ -8,45 +10,50 @@ Examples
 ...     print(batch.num_rows)
 """
 
-from typing import Final
+from __future__ import annotations
 
-from store_core.answers.rebuild import plan_rebuild, rebuild_consume_queue, rebuild_index
-from store_core.errors import (
-    CorruptRecordError,
-    FilterError,
-    InvalidOptionError,
-    LostWorkerError,
-    SegmentLayoutError,
-    SegmentVanishedError,
-    StoreAccessError,
-    StoreError,
-    StoreLockedError,
-    StoreNotFoundError,
-    UnsafeSizeError,
-    UnsupportedStoreError,
-)
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.filter.message_selector import MessageSelector
-from store_core.format.message import Message, MessageExt
-from store_core.format.record.inner_batch import InnerMessage, unwrap_inner_batch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from store_core.former_names import FORMER_NAMES, find_former_names
-from store_core.queue.consume_queue.time_search import BoundaryType
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.message_store import DefaultMessageStore
-from store_core.store.put.bulk_append import AppendBatchResult
-from store_core.store.put.put_result import PutMessageResult
-from store_core.store.query.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
-from store_core.store.read.message_reader import read_range
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_messages import read_messages
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.read_plan import ReadPlan, ReadRange, plan_ranges
-from store_core.store.rebuild.options import RebuildOptions
-from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.report import RebuildReport
-from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
-from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
+
+if TYPE_CHECKING:
+    from store_core.answers.rebuild import plan_rebuild, rebuild_consume_queue, rebuild_index
+    from store_core.errors import (
+        CorruptRecordError,
+        FilterError,
+        InvalidOptionError,
+        LostWorkerError,
+        SegmentLayoutError,
+        SegmentVanishedError,
+        StoreAccessError,
+        StoreError,
+        StoreLockedError,
+        StoreNotFoundError,
+        UnsafeSizeError,
+        UnsupportedStoreError,
+    )
+    from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+    from store_core.format.filter.message_selector import MessageSelector
+    from store_core.format.message import Message, MessageExt
+    from store_core.format.record.inner_batch import InnerMessage, unwrap_inner_batch
+    from store_core.queue.consume_queue.time_search import BoundaryType
+    from store_core.store.config.broker_config import BrokerConfig
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store import DefaultMessageStore
+    from store_core.store.put.bulk_append import AppendBatchResult
+    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.query.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
+    from store_core.store.read.message_reader import read_range
+    from store_core.store.read.option_values import ReadMode
+    from store_core.store.read.read_messages import read_messages
+    from store_core.store.read.read_options import ReadOptions
+    from store_core.store.read.read_plan import ReadPlan, ReadRange, plan_ranges
+    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.report import RebuildReport
+    from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
+    from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
 
 __all__ = [
     "AppendBatchResult",
@@ -101,4 +108,75 @@ __all__ = [
 __version__: Final = "0.1.0"
 """Version of the distribution, whose metadata reads it from here."""
 
+_HOMES: Final = {
+    "AppendBatchResult": "store_core.store.put.bulk_append",
+    "AppendMessageResult": "store_core.format.append_result",
+    "AppendMessageStatus": "store_core.format.append_result",
+    "BoundaryType": "store_core.queue.consume_queue.time_search",
+    "BrokerConfig": "store_core.store.config.broker_config",
+    "CorruptRecordError": "store_core.errors",
+    "DefaultMessageStore": "store_core.store.message_store",
+    "FilterError": "store_core.errors",
+    "GetMessageResult": "store_core.store.query.get_result",
+    "GetMessageStatus": "store_core.store.query.get_result",
+    "InnerMessage": "store_core.format.record.inner_batch",
+    "InvalidOptionError": "store_core.errors",
+    "LostWorkerError": "store_core.errors",
+    "Message": "store_core.format.message",
+    "MessageExt": "store_core.format.message",
+    "MessageSelector": "store_core.format.filter.message_selector",
+    "MessageStoreConfig": "store_core.store.config.message_store_config",
+    "PutMessageResult": "store_core.store.put.put_result",
+    "PutMessageStatus": "store_core.format.append_result",
+    "QueryMessageResult": "store_core.store.query.get_result",
+    "ReadMode": "store_core.store.read.option_values",
+    "ReadOptions": "store_core.store.read.read_options",
+    "ReadPlan": "store_core.store.read.read_plan",
+    "ReadRange": "store_core.store.read.read_plan",
+    "RebuildOptions": "store_core.store.rebuild.options",
+    "RebuildOutcome": "store_core.store.rebuild.result",
+    "RebuildPlan": "store_core.store.rebuild.plan",
+    "RebuildReport": "store_core.store.rebuild.report",
+    "RebuildResult": "store_core.store.rebuild.result",
+    "RecoveryDecision": "store_core.store.recovery.recovery_report",
+    "RecoveryReport": "store_core.store.recovery.recovery_report",
+    "SegmentLayoutError": "store_core.errors",
+    "SegmentVanishedError": "store_core.errors",
+    "StoreAccessError": "store_core.errors",
+    "StoreError": "store_core.errors",
+    "StoreLockedError": "store_core.errors",
+    "StoreNotFoundError": "store_core.errors",
+    "UnsafeSizeError": "store_core.errors",
+    "UnsupportedStoreError": "store_core.errors",
+    "plan_ranges": "store_core.store.read.read_plan",
+    "plan_rebuild": "store_core.answers.rebuild",
+    "read_messages": "store_core.store.read.read_messages",
+    "read_range": "store_core.store.read.message_reader",
+    "rebuild_consume_queue": "store_core.answers.rebuild",
+    "rebuild_index": "store_core.answers.rebuild",
+    "unwrap_inner_batch": "store_core.format.record.inner_batch",
+}
+"""Name here -> the module that has it."""
+
 find_former_names(FORMER_NAMES)
+
+if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
+
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
+        """Import what a name stands for when it is first looked up.
+
+        Raises
+        ------
+        AttributeError
+            If there is no such name.
+        """
+        if name not in _HOMES:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name)
+        found = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
@@ -18,24 +16,9 @@ import pyspark_commitlog
 import store_core
 from pyspark_commitlog.sample import orders_store
 from store_core.command.exit_code import ExitCode
+from tests.fresh_python import run_python
 
 ROOT = Path(__file__).parents[2]
-
-
-def run_python(code: str, directory: Path, **environment: str) -> str:
-    """Run code in a fresh interpreter, away from the source tree; return what it prints."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
-    done = subprocess.run(  # noqa: S603 -- our own code
-        [sys.executable, "-c", code],
-        cwd=directory,
-        env={**clean, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_importing_the_package_imports_neither_spark_nor_arrow_nor_numpy(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ class _Pairs:
         return self.values.take(pa.array(chosen, mask=chosen < 0))
 
 
-_NO_PAIRS: Final = _Pairs(np.zeros(1, np.int32), pa.array([], pa.string()), pa.array([], pa.string()), [], None)
+_NO_PAIRS: Final = _Pairs(np.zeros(1, np.int32), pa.nulls(0, pa.string()), pa.nulls(0, pa.string()), [], None)
 
 
 def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:

@@ -20,7 +20,7 @@ _config = partial(has, _CONFIG)
 _delay = partial(has, _DELAY)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class BrokerFeatures:
     """The features of a release's broker."""
 

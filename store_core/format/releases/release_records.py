@@ -20,7 +20,7 @@ _file = partial(has, _FILES)
 _queue = partial(has, _QUEUES)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RecordFeatures:
     """A release's features of records, files, consume queues and index."""
 

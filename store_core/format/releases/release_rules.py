@@ -4,6 +4,9 @@
 `store_core.format.releases.release` defines what each release does. A feature that is not a yes or no holds the
 release's value. Each names the Java method that the rule comes from, and the RocketMQ version that introduced or
 changed it.
+
+There is one object per release, so these dataclasses have no comparison, and only the last has a constructor: methods
+for all features would be most of the time that the import of this module takes.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class Feature(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
     """The features of one release.
 
@@ -56,6 +59,9 @@ class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
 
     release: str
     judge: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.release!r})"
 
 
 def release_features() -> Iterator[Feature]:

@@ -22,7 +22,7 @@ _recovery = partial(has, _RECOVERY)
 _get = partial(has, _GET)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class StoreFeatures:
     """A release's features of the store as a whole."""
 

@@ -140,6 +140,7 @@ def test_releases_are_named_once_in_their_order() -> None:
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_rules_of_a_release_are_found_by_its_name(name: Release) -> None:
     assert rules_of(name).release == name
+    assert repr(rules_of(name)) == f"ReleaseRules({name!r})"
     assert QueueRules(release=name).features is EncodeRules(name).features is rules_of(name)
 
 

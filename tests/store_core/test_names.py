@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of `store_core` are there, and cost nothing until they are looked up."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pytest
+
+import store_core
+from tests.fresh_python import run_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", store_core.__all__)
+def test_a_name_is_that_of_the_module_that_has_it(name: str) -> None:
+    home = store_core._HOMES.get(name, "store_core")
+
+    assert getattr(store_core, name) is getattr(import_module(home), name)
+    assert name in dir(store_core)
+
+
+def test_all_names_and_no_others_have_a_module() -> None:
+    assert set(store_core._HOMES) | {"__version__"} == set(store_core.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'store_core' has no attribute 'read_mesages'"):
+        store_core.read_mesages  # type: ignore[attr-defined]  # noqa: B018 -- a mistake that mypy finds, too
+
+
+def imported(directory: Path, code: str) -> set[str]:
+    """Return which of the expensive packages a fresh interpreter has imported after running the code."""
+    expensive = (
+        "numpy",
+        "pyarrow",
+        "pandas",
+        "multiprocessing.connection",
+        "store_core.broker",
+        "store_core.store.rebuild",
+    )
+    listing = f"import sys; print(*(name for name in {expensive} if name in sys.modules))"
+    return set(run_python(f"{code}; {listing}", directory).split())
+
+
+def test_importing_the_package_imports_nothing_expensive(tmp_path: Path) -> None:
+    assert set() == imported(tmp_path, "import store_core")
+
+
+@pytest.mark.parametrize("name", ["read_messages", "DefaultMessageStore"])
+def test_looking_a_name_up_imports_what_it_needs_and_no_more(name: str, tmp_path: Path) -> None:
+    assert {"numpy", "pyarrow"} == imported(tmp_path, f"from store_core import {name}")
