@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
     from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
+    from store_core.views.read_view import read_view
 
 __all__ = [
     "AppendBatchResult",
@@ -100,6 +101,7 @@ __all__ = [
     "plan_rebuild",
     "read_messages",
     "read_range",
+    "read_view",
     "rebuild_consume_queue",
     "rebuild_index",
     "unwrap_inner_batch",
@@ -152,6 +154,7 @@ _HOMES: Final = {
     "plan_rebuild": "store_core.answers.rebuild",
     "read_messages": "store_core.store.read.read_messages",
     "read_range": "store_core.store.read.message_reader",
+    "read_view": "store_core.views.read_view",
     "rebuild_consume_queue": "store_core.answers.rebuild",
     "rebuild_index": "store_core.answers.rebuild",
     "unwrap_inner_batch": "store_core.format.record.inner_batch",

@@ -7,7 +7,7 @@ import logging
 from abc import ABC, abstractmethod
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.broker.config_json import parse_config, write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
@@ -16,16 +16,97 @@ from store_core.files.file_system import OsFileSystem, write_all
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
 
-__all__ = ["CONFIG_DIRECTORY", "ConfigManager"]
+__all__ = ["CONFIG_DIRECTORY", "ConfigManager", "ReadConfig", "backup_of", "read_config"]
 
 CONFIG_DIRECTORY: Final = "config"
 _MAX_SIZE: Final = 1 << 30
 _LOG: Final = logging.getLogger("store_core")
+
+
+class ReadConfig(NamedTuple):
+    """How a configuration file was read.
+
+    Attributes
+    ----------
+    source : Path or None
+        The file or its backup; None if both are missing or empty.
+    notes : tuple of str
+        That the backup was read, and why.
+    """
+
+    source: Path | None
+    notes: tuple[str, ...] = ()
+
+
+def backup_of(path: Path) -> Path:
+    """Return the path of a configuration file's backup."""
+    return path.with_name(path.name + ".bak")
+
+
+def read_config(
+    path: Path, decode: Callable[[JsonObject, str], object], file_system: FileSystem, largest: int = _MAX_SIZE
+) -> ReadConfig:
+    """Read a configuration file; if it is missing, empty or broken, its backup (``ConfigManager.load``).
+
+    Parameters
+    ----------
+    path : Path
+    decode : callable
+        Takes the contents and the name of the file; raises `CorruptRecordError` if they are not as required.
+    file_system : FileSystem
+    largest : int
+        Maximum bytes of a file.
+
+    Raises
+    ------
+    CorruptRecordError
+        If the file is broken, and the backup is missing, empty or broken, too.
+    OSError
+        As raised by the system.
+    """
+    broken: CorruptRecordError | None = None
+    notes: tuple[str, ...] = ()
+    try:
+        if _read(path, decode, file_system, largest):
+            return ReadConfig(path)
+    except CorruptRecordError as error:
+        broken = error
+        notes = (f"{backup_of(path)} was loaded instead: {error}",)
+        _LOG.error("%s", notes[0])
+    if _read(backup_of(path), decode, file_system, largest):
+        return ReadConfig(backup_of(path), notes)
+    if broken is not None:
+        raise broken
+    return ReadConfig(None)
+
+
+def _read(path: Path, decode: Callable[[JsonObject, str], object], file_system: FileSystem, largest: int) -> bool:
+    """Decode a file; False if it is missing or empty."""
+    data = _bytes_of(path, file_system, largest)
+    if data:
+        decode(parse_config(data, str(path)), str(path))
+    return bool(data)
+
+
+def _bytes_of(path: Path, file_system: FileSystem, largest: int) -> bytes | None:
+    status = file_system.status(path)
+    if status is None or status.is_directory:
+        return None
+    if status.size > largest:
+        raise UnsafeSizeError(
+            "configuration file is too large", str(path), 0, f"at most {largest} bytes", f"{status.size} bytes"
+        )
+    file = file_system.open(path, writable=False)
+    try:
+        return file.read(status.size, 0)
+    finally:
+        file.close()
 
 
 class ConfigManager(ABC):
@@ -74,7 +155,7 @@ class ConfigManager(ABC):
     @property
     def backup_path(self) -> Path:
         """Path of the backup."""
-        return self.path.with_name(self.path.name + ".bak")
+        return backup_of(self.path)
 
     @abstractmethod
     def encode(self) -> JsonObject:
@@ -102,38 +183,9 @@ class ConfigManager(ABC):
         """
         with self._lock:
             self.notes = ()
-            broken: CorruptRecordError | None = None
-            is_read = False
-            try:
-                is_read = self._read(self.path)
-            except CorruptRecordError as error:
-                broken = error
-                self.notes = (f"{self.backup_path} was loaded instead: {error}",)
-                _LOG.error("%s", self.notes[0])
-            if not is_read and not self._read(self.backup_path) and broken is not None:
-                raise broken
+            notes = read_config(self.path, self.decode, self._file_system).notes
+            self.notes = (*notes, *self.notes)  # `decode` may have added some
             self.is_loaded = True
-
-    def _read(self, path: Path) -> bool:
-        """Decode a file; False if it is missing or empty."""
-        data = self._bytes_of(path)
-        if data:
-            self.decode(parse_config(data, str(path)), str(path))
-        return bool(data)
-
-    def _bytes_of(self, path: Path) -> bytes | None:
-        status = self._file_system.status(path)
-        if status is None or status.is_directory:
-            return None
-        if status.size > _MAX_SIZE:
-            raise UnsafeSizeError(
-                "configuration file is too large", str(path), 0, f"at most {_MAX_SIZE} bytes", f"{status.size} bytes"
-            )
-        file = self._file_system.open(path, writable=False)
-        try:
-            return file.read(status.size, 0)
-        finally:
-            file.close()
 
     def persist(self) -> None:
         """Write the file, and its previous text to the backup.
@@ -145,7 +197,7 @@ class ConfigManager(ABC):
         """
         with self._lock:
             self._file_system.make_directories(self.path.parent)
-            before = self._bytes_of(self.path)
+            before = _bytes_of(self.path, self._file_system, _MAX_SIZE)
             self._replace(self.path, write_config(self.encode()).encode())
             if before is not None:
                 self._replace(self.backup_path, before)

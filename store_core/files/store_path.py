@@ -25,7 +25,15 @@ from store_core.format.record.scan import check_record
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["SegmentListing", "StorePaths", "layout_problems", "list_segments", "store_roots", "usual_size"]
+__all__ = [
+    "SegmentListing",
+    "StorePaths",
+    "layout_problems",
+    "list_segments",
+    "segments_in",
+    "store_roots",
+    "usual_size",
+]
 
 StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One path, or several that form one log together."""
@@ -200,12 +208,13 @@ def _segments_at(place: Path, notes: list[str]) -> list[Segment]:
     notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG)
     below = place / COMMIT_LOG
     if below.is_dir():
-        return list(_segments_in(below, notes))
+        return list(segments_in(below, notes))
     check_log_place(place, OsFileSystem())
-    return list(_segments_in(place, notes))
+    return list(segments_in(place, notes))
 
 
-def _segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
+def segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
+    """Yield the files of a directory whose names are offsets, in order; `notes` gets what is left out."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             start_offset = _start_offset(entry.name)

@@ -43,7 +43,7 @@ _HEAD_TYPES: Final = {field.name: field.type for field in MESSAGE_HEAD.fields if
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the view ``messages``.
+    """One column of a view.
 
     Attributes
     ----------
@@ -115,39 +115,45 @@ COLUMNS: Final = (
     ),
 )
 
-_BY_NAME: Final = {column.name: column for column in COLUMNS}
 DEFAULT_COLUMNS: Final = tuple(column.name for column in COLUMNS if column.default)
 
 
-def resolve_columns(names: Sequence[str]) -> tuple[str, ...]:
+def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -> tuple[str, ...]:
     """Return the canonical names for column names of any case, in the order given.
+
+    Parameters
+    ----------
+    names : sequence of str
+    columns : sequence of Column
+        Those of the view.
 
     Raises
     ------
     InvalidOptionError
         If a name is unknown (the error suggests the nearest one) or duplicate, or there is none.
     """
-    resolved = tuple(_resolve(name) for name in names)
+    known = [column.name for column in columns]
+    resolved = tuple(_resolve(name, known) for name in names)
     twice = sorted({name for name in resolved if resolved.count(name) > 1})
     if twice:
         message = f"column {twice[0]!r} is named twice in {', '.join(names)}"
         raise InvalidOptionError(message)
     if not resolved:
-        message = f"no column is named; the columns are {', '.join(_BY_NAME)}"
+        message = f"no column is named; the columns are {', '.join(known)}"
         raise InvalidOptionError(message)
     return resolved
 
 
-def _resolve(name: str) -> str:
+def _resolve(name: str, known: Sequence[str]) -> str:
     folded = name.strip().lower()
-    if folded in _BY_NAME:
+    if folded in known:
         return folded
-    hint = did_you_mean(name.strip(), _BY_NAME) or f"the columns are {', '.join(_BY_NAME)}"
+    hint = did_you_mean(name.strip(), known) or f"the columns are {', '.join(known)}"
     message = f"unknown column {name!r}; {hint}"
     raise InvalidOptionError(message)
 
 
-def arrow_schema(names: Sequence[str], *, nullable: bool = False) -> pa.Schema:
+def arrow_schema(names: Sequence[str], *, nullable: bool = False, columns: Sequence[Column] = COLUMNS) -> pa.Schema:
     """Return the Arrow schema of some columns.
 
     Parameters
@@ -156,6 +162,9 @@ def arrow_schema(names: Sequence[str], *, nullable: bool = False) -> pa.Schema:
         Canonical names, see `resolve_columns`.
     nullable : bool
         Declare every column nullable, as mode PERMISSIVE needs.
+    columns : sequence of Column
+        Those of the view.
     """
-    columns = (_BY_NAME[name] for name in names)
-    return pa.schema([pa.field(column.name, column.type, nullable or column.nullable) for column in columns])
+    by_name = {column.name: column for column in columns}
+    found = (by_name[name] for name in names)
+    return pa.schema([pa.field(column.name, column.type, nullable or column.nullable) for column in found])

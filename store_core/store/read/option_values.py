@@ -20,7 +20,7 @@ from store_core.store.read.store_time import parse_zone, store_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OPTION_PARSERS", "OffsetBound", "OptionParser", "ReadMode"]
+__all__ = ["OPTION_PARSERS", "OffsetBound", "OptionParser", "ReadMode", "parse_names"]
 
 OptionParser: TypeAlias = "Callable[[str, object], object]"
 """Takes an option's name and raw value; returns the parsed value, or raises InvalidOptionError."""
@@ -61,8 +61,14 @@ class OffsetBound:
     queues: tuple[tuple[str, int, int], ...] = ()
 
 
-def _strings(name: str, value: object) -> tuple[str, ...]:
-    """Parse a comma-separated list, or accept a sequence of strings."""
+def parse_names(name: str, value: object) -> tuple[str, ...]:
+    """Parse a comma-separated list, or accept a sequence of strings.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is neither, or a name is empty.
+    """
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         refuse_value(name, value, "names, separated by commas")
@@ -73,7 +79,7 @@ def _strings(name: str, value: object) -> tuple[str, ...]:
 
 
 def _columns(name: str, value: object) -> tuple[str, ...]:
-    return resolve_columns(_strings(name, value))
+    return resolve_columns(parse_names(name, value))
 
 
 def _pattern(name: str, value: object) -> str:
@@ -200,7 +206,7 @@ def _one_of(*allowed: str) -> Callable[[str, object], str]:
 
 OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "columns": _columns,
-    "topic": _strings,
+    "topic": parse_names,
     "topics_pattern": _pattern,
     "queue_id": _queue_ids,
     "tag": _tags,

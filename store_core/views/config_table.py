@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker's configuration files for views: read as a broker reads them, with clear errors."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from store_core.broker.config_fields import ConfigFields
+from store_core.broker.config_file import CONFIG_DIRECTORY, backup_of, read_config
+from store_core.errors import StoreAccessError, StoreNotFoundError
+from store_core.files.access import explained_access, kind_of_file
+from store_core.files.file_system import OsFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.broker.config_json import JsonObject
+    from store_core.views.view_options import ViewOptions
+
+__all__ = ["check_is_file", "find_config", "read_table", "without_file"]
+
+_log: Final = logging.getLogger("store_core")
+
+_LARGEST: Final = 256 << 20
+"""Maximum bytes of a file; those of large brokers have some ten million bytes."""
+
+Row = TypeVar("Row")
+
+
+def read_table(root: Path, name: str, decode: Callable[[ConfigFields], list[Row]], options: ViewOptions) -> list[Row]:
+    """Read the rows of a configuration file that is all that a view has.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    name : str
+        The file's name.
+    decode : callable
+        Returns the rows in the file, or raises `CorruptRecordError` if it is not as required.
+    options : ViewOptions
+
+    Raises
+    ------
+    StoreNotFoundError
+        If neither the file nor its backup is there, unless `fail_on_data_loss` is off: no row would look like an
+        empty file.
+    CorruptRecordError
+        If the file is broken, and the backup is broken or not there.
+    StoreAccessError
+        If a file may not be read, or is no file.
+    """
+    rows = find_config(root, name, decode)
+    if rows is not None:
+        return rows
+    without_file(_missing(root / CONFIG_DIRECTORY / name), options)
+    return []
+
+
+def without_file(missing: StoreNotFoundError, options: ViewOptions) -> None:
+    """Raise the error for a file that is not there, or log it if `fail_on_data_loss` is off.
+
+    Raises
+    ------
+    StoreNotFoundError
+        The one given.
+    """
+    if options.read.fail_on_data_loss:
+        raise missing
+    _log.warning("%s", missing)
+
+
+def find_config(root: Path, name: str, decode: Callable[[ConfigFields], Row]) -> Row | None:
+    """Read a configuration file or its backup; None if neither is there. Errors as of `read_table`."""
+    path = root / CONFIG_DIRECTORY / name
+    found: list[Row] = []
+
+    def keep(value: JsonObject, file: str) -> None:
+        found.append(decode(ConfigFields(value, file)))
+
+    with explained_access(root):
+        for each in (path, backup_of(path)):
+            check_is_file(each)
+        source = read_config(path, keep, OsFileSystem(), _LARGEST)
+    if source.source is not None and source.source != path and not source.notes:
+        _log.warning("%s was read instead of %s, which is missing or empty", source.source, path)
+    return found[-1] if source.source is not None else None
+
+
+def check_is_file(path: Path) -> None:
+    """Refuse what would be opened like a file, and is none: opening a pipe may never return.
+
+    Raises
+    ------
+    StoreAccessError
+        If something else is there.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise StoreAccessError(f"{path}: expected a file, found {kind_of_file(mode)}. Move what is there elsewhere")
+
+
+def _missing(path: Path) -> StoreNotFoundError:
+    return StoreNotFoundError(
+        f"{path} is missing or empty, and so is {backup_of(path)}: expected the file that a broker keeps there. Copy "
+        f"the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has served has none. "
+        f"With fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
+    )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a view of a store in one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from store_core.store.read.read_messages import read_messages
+from store_core.views.view_columns import is_messages
+from store_core.views.view_options import ViewOptions
+from store_core.views.view_plan import plan_view
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["read_view"]
+
+
+def read_view(
+    path: StorePaths,
+    view: str,
+    columns: str | list[str] | tuple[str, ...] | None = None,
+    **options: Any,  # noqa: ANN401 -- as of `read_messages`
+) -> pa.RecordBatchReader:
+    """Read a view of a store: a table of what is beside the log. Nothing is written, and no lock taken.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        The store's root, its ``commitlog`` directory, or a segment file.
+    view : str
+        ``"consumequeue"``, ``"index"``, ``"segments"``, ``"topics"``, ``"consumer_offsets"``,
+        ``"subscription_groups"``, ``"delay_offsets"`` or ``"checkpoint"``; ``"messages"`` is `read_messages`. The page
+        on views has the columns of each.
+    columns : str or sequence of str, optional
+        Names in any case; only these are computed.
+    **options
+        Those options of `read_messages` that make sense for the view, such as `topic`; others are refused by name.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        What was there when this function was called.
+
+    Raises
+    ------
+    StoreError
+        If view, option or column is not known, or the store has nothing for the view. What only reading finds is
+        raised by the batch that reaches it.
+
+    Examples
+    --------
+    >>> table = read_view(store, "topics", columns=["topic", "messages"]).read_all()  # doctest: +SKIP
+    """
+    if is_messages(view):
+        return read_messages(path, columns=columns, **options)
+    parsed = ViewOptions.parse(view, columns=columns, **options)
+    parts = plan_view(path, parsed)
+    batches = (batch for part in parts for batch in part.batches(parsed))
+    return pa.RecordBatchReader.from_batches(parsed.schema, batches)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view ``segments``: the files of the commit log, and where their records end."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.errors import SegmentVanishedError
+from store_core.files.segment_source import open_segment
+from store_core.files.store_path import layout_problems, list_segments
+from store_core.format.columnar.lockstep import scan
+from store_core.format.damage.salvage import store_timestamps
+from store_core.format.record.scan import StopReason, check_record
+from store_core.store.read.found_end import segment_end
+from store_core.views.view_part import name_text, row_batches, timestamps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.store.read.read_options import ReadOptions
+    from store_core.views.view_options import ViewOptions
+
+__all__ = ["SegmentsPart", "plan"]
+
+_log: Final = logging.getLogger("store_core")
+
+_WALKED: Final = ("data_end", "stop_reason", "last_store_timestamp", "messages")
+"""Columns for which the records of a segment are followed."""
+
+_LISTED: Final = 1000
+"""Segments in a part if none is walked."""
+
+
+class _Walk(NamedTuple):
+    """The records of a segment: positions of their starts, where they end, and why."""
+
+    starts: npt.NDArray[np.int64]
+    stop: int
+    reason: StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsPart:
+    """Segments that are looked at together; one at a time if they are walked.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+    last : str
+        Path of the segment that the log ends in; empty if that is not asked for.
+    is_first : bool
+        Whether the first of them is the log's first.
+    """
+
+    segments: tuple[Segment, ...]
+    last: str
+    is_first: bool
+
+    def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each segment."""
+        rows = []
+        for number, segment in enumerate(self.segments):
+            try:
+                rows.append(self._row(segment, options, is_first=self.is_first and not number))
+            except SegmentVanishedError as error:
+                if options.read.fail_on_data_loss:
+                    raise
+                _log.warning("%s", error)
+        return row_batches(options, rows)
+
+    def _row(self, segment: Segment, options: ViewOptions, *, is_first: bool) -> dict[str, object]:
+        row: dict[str, object] = {
+            "segment": segment.name,
+            "path": name_text(segment.path),
+            "start_offset": segment.start_offset,
+            "file_size": segment.size,
+            "is_last": segment.path == self.last,
+        }
+        if options.asks_for(*_WALKED):
+            row |= self._walked(segment, options, is_first=is_first)
+        if options.asks_for("first_store_timestamp"):
+            row["first_store_timestamp"] = _first_time(segment)
+        return row
+
+    def _walked(self, segment: Segment, options: ViewOptions, *, is_first: bool) -> dict[str, object]:
+        with open_segment(segment) as opened:
+            walk = _walk(opened.raw, segment)
+            if segment.path == self.last:
+                walk = _up_to_log_end(walk, segment, options.read, is_first=is_first)
+            return {
+                "data_end": segment.start_offset + walk.stop,
+                "stop_reason": walk.reason.name,
+                "messages": len(walk.starts),
+                "last_store_timestamp": _time_of(opened.raw, walk.starts[-1:]),
+            }
+
+
+def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
+    """List the segments, and find the one that the log ends in if that is asked for.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no segment.
+    """
+    segments = list_segments(paths).segments
+    for problem in layout_problems(segments):
+        _log.warning("%s", problem)
+    is_walked = options.asks_for(*_WALKED)
+    last = _last_segment(segments, options.read) if is_walked or options.asks_for("is_last") else ""
+    size = 1 if is_walked else _LISTED
+    wanted = [segment for segment in segments if _is_wanted(segment, options.read)]
+    groups = [tuple(wanted[first : first + size]) for first in range(0, len(wanted), size)]
+    return [SegmentsPart(group, last, is_first=group[0] == segments[0]) for group in groups]
+
+
+def _is_wanted(segment: Segment, read: ReadOptions) -> bool:
+    start, end = read.starting_offsets.physical, read.ending_offsets.physical
+    return (start is None or segment.end_offset > start) and (end is None or segment.start_offset < end)
+
+
+def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
+    """Return the path of the segment that the log ends in, as a plan of a read finds it.
+
+    One whose first record is sound needs no walk. Others are preallocated, damaged or torn.
+    """
+    for number in reversed(range(len(segments))):
+        segment = segments[number]
+        with open_segment(segment) as opened:
+            is_sound = check_record(opened.raw.data, 0, segment.start_offset, verify_crc=read.verify_crc).spans
+        if is_sound is not None or not number:
+            return segment.path
+        if segment_end(segment, is_first=False, verify_crc=read.verify_crc, has_tail=False).found.position:
+            return segment.path
+    raise AssertionError("there is a first segment")
+
+
+def _walk(raw: npt.NDArray[np.uint8], segment: Segment) -> _Walk:
+    """Follow the records from a segment's first byte, as `store_core.format.record.scan.follow_chain` defines."""
+    found = scan(raw, 0, None, segment.start_offset)
+    return _Walk(found.starts, found.stop, found.reason)
+
+
+def _up_to_log_end(walk: _Walk, segment: Segment, read: ReadOptions, *, is_first: bool) -> _Walk:
+    """End a walk where the log ends, if that is earlier: in front of older records, or of a torn tail."""
+    end = segment_end(segment, is_first=is_first, verify_crc=read.verify_crc, has_tail=False).found
+    if end.position >= walk.stop:
+        return walk
+    count = int(np.searchsorted(walk.starts, end.position))
+    return _Walk(walk.starts[:count], end.position, end.reason)
+
+
+def _first_time(segment: Segment) -> pa.Scalar | None:
+    with open_segment(segment) as opened:
+        is_record = check_record(opened.raw.data, 0, segment.start_offset).spans is not None
+        return _time_of(opened.raw, np.zeros(1, np.int64)) if is_record else None
+
+
+def _time_of(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> pa.Scalar | None:
+    """Return the store time of a record; None without one."""
+    return timestamps(store_timestamps(raw, starts))[0] if starts.size else None

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views of one small file: ``subscription_groups``, ``delay_offsets`` and ``checkpoint``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.errors import CorruptRecordError, StoreNotFoundError
+from store_core.files.access import explained_access
+from store_core.format.columns import MAP_TYPE
+from store_core.format.layout import CHECKPOINT, unit_dtype
+from store_core.format.releases.release import rules_of
+from store_core.store.state.store_checkpoint import CHECKPOINT_FILE
+from store_core.views.config_table import check_is_file, read_table, without_file
+from store_core.views.store_root import root_of
+from store_core.views.view_columns import VIEWS
+from store_core.views.view_part import row_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store_core.broker.config_fields import ConfigFields
+    from store_core.files.store_path import StorePaths
+    from store_core.views.view_options import ViewOptions
+
+__all__ = ["RowsPart", "plan_checkpoint", "plan_delay_offsets", "plan_subscription_groups"]
+
+Row: TypeAlias = "dict[str, object]"
+
+_BEFORE_5: Final = 3
+"""Fields of a checkpoint that releases without a confirmed offset have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """Rows that planning has read: the whole file is one small part.
+
+    Attributes
+    ----------
+    rows : tuple of dict
+        By column, with all columns of the view.
+    """
+
+    rows: tuple[Row, ...]
+
+    def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        return row_batches(options, self.rows)
+
+
+def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+    """Read ``config/subscriptionGroup.json``. Errors as of `store_core.views.config_table.read_table`."""
+    return [RowsPart(tuple(read_table(root_of(paths), "subscriptionGroup.json", _groups, options)))]
+
+
+def plan_delay_offsets(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+    """Read ``config/delayOffset.json``. Errors as of `store_core.views.config_table.read_table`."""
+    return [RowsPart(tuple(read_table(root_of(paths), "delayOffset.json", _levels, options)))]
+
+
+def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+    """Read the file ``checkpoint``.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If it is missing, unless `fail_on_data_loss` is off.
+    CorruptRecordError
+        If it is too short for the fields of the release.
+    """
+    path = root_of(paths) / CHECKPOINT_FILE
+    fields = (
+        CHECKPOINT.fields if rules_of(options.read.release).keeps_confirmed_offset else CHECKPOINT.fields[:_BEFORE_5]
+    )
+    with explained_access(path.parent):
+        check_is_file(path)
+        data = _beginning(path)
+    if data is None:
+        without_file(_no_checkpoint(path), options)
+        return []
+    values = dict(zip(unit_dtype(CHECKPOINT).names or (), _integers(path, data, len(fields)), strict=False))
+    return [RowsPart(tuple({"name": field.name, "value": values[field.name]} for field in fields))]
+
+
+def _beginning(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(unit_dtype(CHECKPOINT).itemsize)
+    except FileNotFoundError:
+        return None
+
+
+def _integers(path: Path, data: bytes, count: int) -> list[int]:
+    size = unit_dtype(CHECKPOINT).itemsize // len(CHECKPOINT.fields)
+    if len(data) < count * size:
+        raise CorruptRecordError(
+            "checkpoint too short", str(path), 0, f"{count * size} bytes or more", f"{len(data)} bytes", data,
+            "Compare it with another copy of the store; option release says which fields there are",
+        )  # fmt: skip
+    numbers: list[int] = np.frombuffer(data[: count * size], ">i8").tolist()
+    return numbers
+
+
+def _no_checkpoint(path: Path) -> StoreNotFoundError:
+    return StoreNotFoundError(
+        f"{path} is missing: expected the file that a store keeps there; without it a broker takes all its fields for "
+        f"0. With fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
+    )
+
+
+def _levels(fields: ConfigFields) -> list[Row]:
+    offsets = fields.object("offsetTable").offsets()
+    return [{"delay_level": level, "offset": offset} for level, offset in sorted(offsets.items())]
+
+
+def _groups(fields: ConfigFields) -> list[Row]:
+    table = fields.object("subscriptionGroupTable")
+    return [_group(group, name) for name, group in sorted(table.objects(), key=lambda item: item[0])]
+
+
+def _group(fields: ConfigFields, key: str) -> Row:
+    """Return a group's row: each column is the member of that name in camel case, null if the file lacks it."""
+    row: Row = {"group_name": fields.text("groupName", key)}
+    for column in VIEWS["subscription_groups"].columns[1:]:
+        first, *others = column.name.split("_")
+        member = first + "".join(map(str.capitalize, others))
+        is_there = fields.members.get(member) is not None
+        row[column.name] = _value(fields, member, column.type) if is_there else None
+    return row
+
+
+def _value(fields: ConfigFields, member: str, kind: pa.DataType) -> object:
+    if kind == pa.bool_():
+        return fields.flag(member, default=False)
+    if kind == MAP_TYPE:
+        return list(fields.object(member).texts().items())
+    return fields.small_integer(member) if kind == pa.int32() else fields.integer(member)

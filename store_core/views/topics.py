@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view ``topics``: queues beside the topics that the broker has configured; the log is not walked."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.broker.topic_config import TopicConfig
+from store_core.errors import SegmentVanishedError, StoreNotFoundError
+from store_core.files.segment_source import open_segment
+from store_core.files.store_kind import StoreUse
+from store_core.files.store_path import list_segments
+from store_core.format.damage.salvage import store_timestamps
+from store_core.format.record.scan import check_record
+from store_core.views.config_table import find_config, without_file
+from store_core.views.queue_bounds import find_bounds
+from store_core.views.queue_listing import TopicFilter, has_queues, list_queues, missing_queues
+from store_core.views.store_root import root_of
+from store_core.views.view_part import name_text, row_batches, timestamps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from store_core.broker.config_fields import ConfigFields
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.views.queue_bounds import QueueBounds
+    from store_core.views.queue_listing import ListedQueue
+    from store_core.views.view_options import ViewOptions
+
+__all__ = ["TopicsPart", "log_segments", "plan"]
+
+_log: Final = logging.getLogger("store_core")
+
+TOPICS_FILE: Final = "topics.json"
+
+_BOUNDS: Final = ("min_offset", "max_offset", "messages")
+_TIMES: Final = ("oldest_store_timestamp", "newest_store_timestamp")
+_PART_ROWS: Final = 1000
+"""Queues in a part: their bounds take about a tenth of a second."""
+
+
+class _Configured(NamedTuple):
+    """What the configuration says of a topic; the values are those that a broker would use."""
+
+    config: TopicConfig
+    has_attributes: bool
+
+
+class _Entry(NamedTuple):
+    """What becomes one row: a queue, a configured topic, or both."""
+
+    topic: str
+    queue: ListedQueue | None
+    configured: _Configured | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPart:
+    """Queues and topics that are looked at together.
+
+    Attributes
+    ----------
+    entries : tuple
+        One for each row.
+    segments : tuple of Segment
+        The log's, if the columns need them.
+    has_config : bool
+        Whether there is a configuration of topics.
+    """
+
+    entries: tuple[_Entry, ...]
+    segments: tuple[Segment, ...]
+    has_config: bool
+
+    def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each entry."""
+        rows = []
+        for entry in self.entries:
+            try:
+                rows.append(self._row(entry, options))
+            except SegmentVanishedError as error:
+                if options.read.fail_on_data_loss:
+                    raise
+                _log.warning("%s", error)
+        return row_batches(options, rows)
+
+    def _row(self, entry: _Entry, options: ViewOptions) -> dict[str, object]:
+        queue = entry.queue
+        row: dict[str, object] = dict.fromkeys(options.view.column_names)
+        row |= {
+            "topic": name_text(entry.topic),
+            "in_config": entry.configured is not None if self.has_config else None,
+            "in_queues": queue is not None,
+        }
+        row |= _config_columns(entry.configured)
+        if queue is not None:
+            row["queue_id"] = queue.queue_id
+            if options.asks_for(*_BOUNDS, *_TIMES):
+                row |= self._bounds(find_bounds(queue, log_start(self.segments)), options)
+        return row
+
+    def _bounds(self, bounds: QueueBounds, options: ViewOptions) -> dict[str, object]:
+        found: dict[str, object] = {
+            "min_offset": bounds.min_offset,
+            "max_offset": bounds.max_offset,
+            "messages": bounds.max_offset - bounds.min_offset,
+        }
+        for column, place in zip(_TIMES, (bounds.first, bounds.last), strict=True):
+            if place is not None and options.asks_for(column):
+                found[column] = _time_at(self.segments, *place)
+        return found
+
+
+def plan(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
+    """List queues and configured topics; no queue is opened.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there are neither queues nor a configuration of topics, unless `fail_on_data_loss` is off.
+    UnsupportedStoreError
+        If the queues are in a RocksDB.
+    CorruptRecordError
+        If the configuration of topics is broken, and so is its backup.
+    """
+    root = root_of(paths, StoreUse.OPEN_QUEUES)
+    wanted = TopicFilter.of(options.read)
+    configured = find_config(root, TOPICS_FILE, _decode)
+    if configured is None:
+        _report_missing(root, options)
+    entries = _entries(root, wanted, configured or {})
+    segments = log_segments(paths) if options.asks_for(*_BOUNDS, *_TIMES) else ()
+    groups = (tuple(entries[first : first + _PART_ROWS]) for first in range(0, len(entries), _PART_ROWS))
+    return [TopicsPart(group, segments, has_config=configured is not None) for group in groups]
+
+
+def log_segments(paths: StorePaths) -> tuple[Segment, ...]:
+    """Return the segments of the log; none if only queues are there."""
+    try:
+        return list_segments(paths).segments
+    except StoreNotFoundError:
+        return ()
+
+
+def log_start(segments: Sequence[Segment]) -> int:
+    """Return the physical offset at which a log starts."""
+    return segments[0].start_offset if segments else 0
+
+
+def _decode(fields: ConfigFields) -> dict[str, _Configured]:
+    table = fields.object("topicConfigTable")
+    return {
+        name: _Configured(TopicConfig.decode(topic, name), "attributes" in topic.members)
+        for name, topic in table.objects()
+    }
+
+
+def _report_missing(root: Path, options: ViewOptions) -> None:
+    _log.warning("%s has no config/%s: topics are known by their queues alone", root, TOPICS_FILE)
+    if not has_queues(root):
+        without_file(missing_queues(root), options)
+
+
+def _entries(root: Path, wanted: TopicFilter, configured: Mapping[str, _Configured]) -> list[_Entry]:
+    """Return an entry for each requested queue, then those of topics that have none, sorted by topic and queue."""
+    known = dict(wanted.narrowed(configured))
+    found = [_Entry(queue.topic, queue, configured.get(queue.topic)) for queue in list_queues(root, wanted, known)]
+    if not wanted.queue_ids:
+        queued = {entry.topic for entry in found}
+        found += [_Entry(topic, None, config) for topic, config in known.items() if topic not in queued]
+    return sorted(found, key=_order)
+
+
+def _order(entry: _Entry) -> tuple[str, int]:
+    return entry.topic, -1 if entry.queue is None else entry.queue.queue_id
+
+
+def _config_columns(configured: _Configured | None) -> dict[str, object]:
+    if configured is None:
+        return {}
+    config = configured.config
+    return {
+        "read_queue_nums": config.read_queue_nums,
+        "write_queue_nums": config.write_queue_nums,
+        "perm": config.perm,
+        "attributes": list(config.attributes.items()) if configured.has_attributes else None,
+    }
+
+
+def _time_at(segments: Sequence[Segment], offset: int, size: int) -> pa.Scalar | None:
+    """Return the store time of the record at an offset; None if the log has no such record."""
+    index = bisect_right([segment.start_offset for segment in segments], offset) - 1
+    if index < 0 or offset >= segments[index].end_offset:
+        return None
+    position = offset - segments[index].start_offset
+    with open_segment(segments[index]) as opened:
+        check = check_record(opened.raw.data, position, segments[index].start_offset)
+        if check.reason is not None or check.size != size:
+            return None
+        return timestamps(store_timestamps(opened.raw, np.array([position])))[0]

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views and their columns: the one table for Arrow schemas, DataFrame schemas, options and ``docs/views.md``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import pyarrow as pa
+
+from store_core.errors import InvalidOptionError
+from store_core.format.columns import MAP_TYPE, TIMESTAMP_TYPE, Column, arrow_schema
+from store_core.format.near_name import did_you_mean
+
+__all__ = ["ALWAYS", "MESSAGES", "VIEWS", "View", "find_view", "is_messages"]
+
+MESSAGES: Final = "messages"
+"""The view of the log's records; `store_core.format.columns` has its columns."""
+
+ALWAYS: Final = ("columns", "max_records_per_batch", "fail_on_data_loss", "release")
+"""Options that every view takes."""
+
+_QUEUES: Final = ("topic", "topics_pattern", "queue_id")
+_OFFSETS: Final = ("starting_offsets", "ending_offsets")
+_TIMES: Final = ("starting_timestamp", "ending_timestamp", "time_zone")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One view of a store.
+
+    Attributes
+    ----------
+    name : str
+    doc : str
+        What a row is, in Markdown.
+    columns : tuple of Column
+    own_options : tuple of str
+        Options that it takes besides `ALWAYS`, by their names in Python.
+    hint : str
+        What to do in place of an option that it does not take.
+    """
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    own_options: tuple[str, ...] = ()
+    hint: str = "select rows by the view's columns"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """All options that it takes."""
+        return (*self.own_options, *ALWAYS)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return tuple(column.name for column in self.columns)
+
+    def schema(self, names: tuple[str, ...]) -> pa.Schema:
+        """Return the Arrow schema of some columns, by their canonical names."""
+        return arrow_schema(names, columns=self.columns)
+
+
+def _sure(name: str, kind: pa.DataType, doc: str) -> Column:
+    return Column(name, kind, nullable=False, default=True, doc=doc)
+
+
+def _maybe(name: str, kind: pa.DataType, doc: str) -> Column:
+    return Column(name, kind, nullable=True, default=True, doc=doc)
+
+
+_TEXT: Final = pa.string()
+_INT: Final = pa.int32()
+_LONG: Final = pa.int64()
+_FLAG: Final = pa.bool_()
+
+_CONSUME_QUEUE: Final = View(
+    "consumequeue",
+    "A row is a unit of a consume queue: what RocketMQ follows from a queue offset to a record.",
+    (
+        _sure("topic", _TEXT, "name of the queue's directory"),
+        _sure("queue_id", _INT, "queue of the topic"),
+        _sure("queue_offset", _LONG, "by the unit's place; in a batch queue the offset of the batch's first message"),
+        _sure("physical_offset", _LONG, "position of the record in the log"),
+        _sure("store_size", _INT, "bytes of the record"),
+        _sure(
+            "tags_code",
+            _LONG,
+            "as stored: the tags' Java hash, the deliver time of a delayed message in ms, or, up to -2147483649, an "
+            "address in `consumequeue_ext`",
+        ),
+        _sure("kind", _TEXT, "`simple` or `batch`; queues in RocksDB are refused"),
+        _sure("batch_num", _INT, "messages that the unit stands for: 1 in a simple queue, 0 for a filler"),
+        _maybe("store_timestamp", TIMESTAMP_TYPE, "store time of the record; null in simple queues, which have none"),
+        _sure("is_filler", _FLAG, "whether the unit only fills the queue's first file up to its first message"),
+        _maybe("segment", _TEXT, "name of the queue's file"),
+    ),
+    (*_QUEUES, *_OFFSETS, "max_partition_bytes"),
+    "units hold neither tags nor keys; tags_code is the tags' hash",
+)
+
+_INDEX: Final = View(
+    "index",
+    "A row is an entry of an index file: one key of one message, as a hash.",
+    (
+        _sure("key_hash", _INT, "absolute Java hash of `topic#key`"),
+        _sure("physical_offset", _LONG, "position of the record in the log"),
+        _sure("store_timestamp", TIMESTAMP_TYPE, "store time of the record, rounded down to seconds after the file's"),
+        _sure("slot", _INT, "slot whose chain the entry is in"),
+        _sure("previous", _INT, "number of the entry before it in the chain; 0 ends the chain"),
+        _sure("number", _INT, "number of the entry in its file, from 1"),
+        _sure("segment", _TEXT, "name of the index file"),
+    ),
+    ("topic", "key", *_OFFSETS, *_TIMES, "max_partition_bytes"),
+    "entries hold hashes, not names: give topic and key together, and compare the messages' keys, as different keys "
+    "can share a hash",
+)
+
+_SEGMENTS: Final = View(
+    "segments",
+    "A row is a file of the commit log. `data_end`, `stop_reason`, `last_store_timestamp` and `messages` follow the "
+    "chain of the records' lengths; the other columns read no more than a file's first record.",
+    (
+        _sure("segment", _TEXT, "name of the file"),
+        _sure("path", _TEXT, "its absolute path"),
+        _sure("start_offset", _LONG, "physical offset of its first byte, from its name"),
+        _sure("file_size", _LONG, "bytes of the file"),
+        _sure("data_end", _LONG, "physical offset one past the last record that follows its first one without a break"),
+        _sure(
+            "stop_reason",
+            _TEXT,
+            "why no record follows there: `END_OF_FILE` and `UNWRITTEN` are regular; `TORN`, `BAD_MAGIC`, `BAD_SIZE`, "
+            "`SIZE_MISMATCH`, `WRONG_OFFSET` and `BAD_CRC` are damage",
+        ),
+        _maybe("first_store_timestamp", TIMESTAMP_TYPE, "store time of the first record; null without one"),
+        _maybe("last_store_timestamp", TIMESTAMP_TYPE, "store time of the last record before `data_end`"),
+        _sure("messages", _LONG, "records before `data_end`"),
+        _sure("is_last", _FLAG, "whether the log ends in this file; files after it are preallocated"),
+    ),
+    (*_OFFSETS, "verify_crc"),
+    "the view messages reads the records",
+)
+
+_TOPICS: Final = View(
+    "topics",
+    "A row is a queue of a topic, or a topic of `config/topics.json` that has no queue. The log is not read, except, "
+    "for the two store times, the first and the last record of a queue.",
+    (
+        _sure("topic", _TEXT, "name of the topic"),
+        _maybe("queue_id", _INT, "null for a topic that has no queue"),
+        _maybe("min_offset", _LONG, "queue offset of the first message that the log still has"),
+        _maybe("max_offset", _LONG, "queue offset after the last message"),
+        _maybe("messages", _LONG, "messages between the two"),
+        _maybe("oldest_store_timestamp", TIMESTAMP_TYPE, "store time at `min_offset`; null if the log has no record"),
+        _maybe("newest_store_timestamp", TIMESTAMP_TYPE, "store time of the last message, likewise"),
+        _maybe(
+            "read_queue_nums", _INT, "queues that consumers see; null, as the next two, for a topic not in the file"
+        ),
+        _maybe("write_queue_nums", _INT, "queues that producers see"),
+        _maybe("perm", _INT, "bits: 1 inherit, 2 write, 4 read, 8 priority"),
+        _maybe("attributes", MAP_TYPE, "such as `queue.type`; null in files of 4.x, which have none"),
+        _maybe("in_config", _FLAG, "whether `config/topics.json` has the topic; null if there is no such file"),
+        _sure("in_queues", _FLAG, "whether the topic has queues"),
+    ),
+    _QUEUES,
+)
+
+_CONSUMER_OFFSETS: Final = View(
+    "consumer_offsets",
+    "A row is what a consumer group has committed for a queue, in `config/consumerOffset.json`, beside the queue.",
+    (
+        _sure("consumer_group", _TEXT, "name of the group"),
+        _sure("topic", _TEXT, "name of the topic"),
+        _sure("queue_id", _INT, "queue of the topic"),
+        _sure("committed_offset", _LONG, "queue offset of the next message to consume"),
+        _maybe("min_offset", _LONG, "as in the view `topics`; null without such a queue"),
+        _maybe("max_offset", _LONG, "as in the view `topics`; null without such a queue"),
+        _maybe(
+            "behind",
+            _LONG,
+            "messages that are there and not consumed; null if unknown: without such a queue, or if the offset is "
+            "beyond its end",
+        ),
+        _sure(
+            "state",
+            _TEXT,
+            "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is shorter, "
+            "as after a loss; `no_queue`",
+        ),
+    ),
+    _QUEUES,
+)
+
+_CHECKPOINT: Final = View(
+    "checkpoint",
+    "A row is a field of the file `checkpoint`: up to where log, queues and index were on disk. Releases up to 4.9 "
+    "have the first three.",
+    (
+        _sure("name", _TEXT, "name of the field, as in docs/FORMAT.md"),
+        _sure("value", _LONG, "store time in ms, or physical offset"),
+    ),
+)
+
+_DELAY_OFFSETS: Final = View(
+    "delay_offsets",
+    "A row is a delay level in `config/delayOffset.json`.",
+    (
+        _sure("delay_level", _INT, "the level; its messages are in queue level - 1 of `SCHEDULE_TOPIC_XXXX`"),
+        _sure("offset", _LONG, "queue offset of the next message to deliver"),
+    ),
+)
+
+_SUBSCRIPTION_GROUPS: Final = View(
+    "subscription_groups",
+    "A row is a consumer group in `config/subscriptionGroup.json`. A field that the file lacks is null.",
+    (
+        _sure("group_name", _TEXT, "name of the group"),
+        _maybe("consume_enable", _FLAG, "whether the group may consume"),
+        _maybe("consume_from_min_enable", _FLAG, "whether a new group may start at a queue's first message"),
+        _maybe("consume_broadcast_enable", _FLAG, "whether it may consume in broadcast mode"),
+        _maybe("consume_message_orderly", _FLAG, "whether it consumes in order (5.x)"),
+        _maybe("retry_queue_nums", _INT, "queues of its retry topic"),
+        _maybe("retry_max_times", _INT, "how often a message is retried"),
+        _maybe("broker_id", _LONG, "broker that its consumers are sent to"),
+        _maybe("which_broker_when_consume_slowly", _LONG, "the one for messages no longer in memory"),
+        _maybe("notify_consumer_ids_changed_enable", _FLAG, "whether its consumers are told of each other"),
+        _maybe("group_sys_flag", _INT, "bits (5.x)"),
+        _maybe("consume_timeout_minute", _INT, "minutes (5.x)"),
+        _maybe("attributes", MAP_TYPE, "attributes (5.x)"),
+    ),
+)
+
+VIEWS: Final = {
+    view.name: view
+    for view in (
+        _CONSUME_QUEUE,
+        _INDEX,
+        _SEGMENTS,
+        _TOPICS,
+        _CONSUMER_OFFSETS,
+        _SUBSCRIPTION_GROUPS,
+        _DELAY_OFFSETS,
+        _CHECKPOINT,
+    )
+}
+"""All views but `MESSAGES`, by name."""
+
+
+def is_messages(name: object) -> bool:
+    """Return whether a view is that of the log's records, whose columns and options are elsewhere."""
+    return isinstance(name, str) and name.strip().lower() == MESSAGES
+
+
+def find_view(name: object) -> View:
+    """Return a view by its name, in any case.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is none, or it is `MESSAGES`, whose columns and options are elsewhere.
+    """
+    if not isinstance(name, str):
+        _refuse(name, "")
+    view = VIEWS.get(name.strip().lower())
+    if view is None:
+        _refuse(name, did_you_mean(name.strip(), (MESSAGES, *VIEWS)))
+    return view
+
+
+def _refuse(name: object, hint: str) -> NoReturn:
+    known = hint or f"the views are {', '.join((MESSAGES, *VIEWS))}"
+    raise InvalidOptionError(f"unknown view {name!r}; {known}")

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning a view: parts of bounded work that any process can read, in any order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from store_core.errors import SegmentVanishedError
+from store_core.views import consumequeue, consumer_offsets, index, segments, small_tables, topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from store_core.files.store_path import StorePaths
+    from store_core.views.view_options import ViewOptions
+    from store_core.views.view_part import ViewPart
+
+    Planner: TypeAlias = Callable[[StorePaths, ViewOptions], Sequence[ViewPart]]
+
+__all__ = ["plan_view"]
+
+_ATTEMPTS: Final = 100
+"""How often planning restarts because a broker deleted a file meanwhile; each time there is one file less."""
+
+_PLANNERS: Final[Mapping[str, Planner]] = {
+    "consumequeue": consumequeue.plan,
+    "index": index.plan,
+    "segments": segments.plan,
+    "topics": topics.plan,
+    "consumer_offsets": consumer_offsets.plan,
+    "subscription_groups": small_tables.plan_subscription_groups,
+    "delay_offsets": small_tables.plan_delay_offsets,
+    "checkpoint": small_tables.plan_checkpoint,
+}
+
+
+def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
+    """Plan the reading of a view; called once, before any part is read.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        The store's root, its ``commitlog`` directory, or a segment.
+    options : ViewOptions
+
+    Returns
+    -------
+    tuple of ViewPart
+        In the order of the rows; each can be pickled, and read by any process that sees the files.
+
+    Raises
+    ------
+    StoreError
+        If the store has nothing for the view, or what it has is broken.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return tuple(_PLANNERS[options.name](paths, options))
+        except SegmentVanishedError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")

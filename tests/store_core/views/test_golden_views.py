@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views of golden stores show what RocketMQ itself reads back from them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import read_messages, read_view
+from store_core.format.layout import CHECKPOINT
+from tests.golden_stores import golden_stores, has_stores_beside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.golden_stores import UnpackedStore
+
+Queues = dict[tuple[str, int], dict[str, Any]]
+
+
+def queues_of(store: UnpackedStore) -> Queues:
+    """Return RocketMQ's answers on each queue, by topic and id."""
+    path = store.path / "queues.jsonl"
+    lines = path if path.exists() else store.path / "dump.jsonl"
+    answers = map(json.loads, lines.read_text().splitlines())
+    return {(line["topic"], line["queueId"]): line for line in answers if line["type"] == "queue"}
+
+
+def log_end_of(store: UnpackedStore) -> int:
+    """Return where RocketMQ found the log's end."""
+    ends: list[int] = [row["physical_offset"] + row["store_size"] for row in store.expected()]
+    return max(ends)
+
+
+def rows_of(store: UnpackedStore, view: str, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- as of `read_view`
+    rows: list[dict[str, Any]] = read_view(store.root, view, **options).read_all().to_pylist()
+    return rows
+
+
+unchanged = pytest.mark.parametrize(
+    "name", [store.name for store in golden_stores() if not store.is_torn and store.scenario != "crash"]
+)
+"""With stores from which RocketMQ's recovery dropped nothing before it answered."""
+
+
+def test_units_are_those_that_rocketmq_reads(golden_store: UnpackedStore) -> None:
+    expected = {
+        (*queue, unit["offset"]): (unit["pos"], unit["size"], unit["tagsCode"], unit.get("batchNum", 1))
+        for queue, answer in queues_of(golden_store).items()
+        for unit in answer["units"]
+    }
+    end = log_end_of(golden_store)
+    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "tags_code", "batch_num"]
+    found = {
+        tuple(row.values())[:3]: tuple(row.values())[3:]
+        for row in rows_of(golden_store, "consumequeue", columns=[*columns, "is_filler"])
+        if not row.pop("is_filler") and row["physical_offset"] < end
+    }
+    deleted = {
+        unit for unit in found.keys() - expected.keys() if unit[2] < queues_of(golden_store)[unit[:2]]["minOffset"]
+    }
+
+    assert expected == {unit: values for unit, values in found.items() if unit not in deleted}
+
+
+@unchanged
+def test_topics_have_the_bounds_that_rocketmq_answers(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden(name)
+    answers = queues_of(store)
+    expected = {queue: (max(each["minOffset"], 0), each["maxOffset"]) for queue, each in answers.items()}
+    without_files = {queue for queue, bounds in expected.items() if bounds == (0, 0)}
+    rows = rows_of(store, "topics", columns=["topic", "queue_id", "min_offset", "max_offset", "in_queues"])
+
+    found = {
+        (row["topic"], row["queue_id"]): (row["min_offset"], row["max_offset"]) for row in rows if row["in_queues"]
+    }
+
+    assert expected == found | dict.fromkeys(without_files, (0, 0))
+
+
+@unchanged
+def test_times_of_a_queue_are_those_of_its_first_and_last_message(
+    name: str, golden: Callable[[str], UnpackedStore]
+) -> None:
+    golden_store = golden(name)
+    times = {row["physical_offset"]: row["store_timestamp"] for row in golden_store.expected()}
+    units: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for row in rows_of(golden_store, "consumequeue"):
+        if row["physical_offset"] in times and not row["is_filler"]:
+            units[row["topic"], row["queue_id"]].append(times[row["physical_offset"]])
+    columns = ["topic", "queue_id", "oldest_store_timestamp", "newest_store_timestamp", "in_queues"]
+    for row in rows_of(golden_store, "topics", columns=columns):
+        stored = units.get((row["topic"], row["queue_id"]), [])
+        if row["in_queues"] and stored and row["newest_store_timestamp"] is not None:
+            assert stored[0] == round(row["oldest_store_timestamp"].timestamp() * 1000)
+            assert stored[-1] == round(row["newest_store_timestamp"].timestamp() * 1000)
+
+
+def test_segments_count_the_messages_and_end_where_the_read_ends(golden_store: UnpackedStore) -> None:
+    messages = read_messages(golden_store.root, columns=["physical_offset", "store_size", "segment"]).read_all()
+    expected: dict[str, tuple[int, int]] = {}
+    for row in messages.to_pylist():
+        count = expected.get(row["segment"], (0, 0))[0]
+        expected[row["segment"]] = (count + 1, row["physical_offset"] + row["store_size"])
+    rows = rows_of(golden_store, "segments")
+
+    assert expected == {row["segment"]: (row["messages"], row["data_end"]) for row in rows if row["messages"]}
+    assert [max(expected)] == [row["segment"] for row in rows if row["is_last"]]
+    assert {"END_OF_FILE"} >= {row["stop_reason"] for row in rows if row["segment"] < max(expected)}
+
+
+@unchanged
+def test_index_entries_are_found_by_the_keys_that_rocketmq_answers(
+    name: str, golden: Callable[[str], UnpackedStore]
+) -> None:
+    golden_store = golden(name)
+    path = golden_store.path / "index.jsonl"
+    by_hash = defaultdict(set)
+    for row in rows_of(golden_store, "index"):
+        by_hash[row["key_hash"]].add(row["physical_offset"])
+    asked = path.read_text().splitlines()[:50] if path.exists() else []  # a broker's store has no such answers
+    for line in map(json.loads, asked):
+        rows = rows_of(golden_store, "index", topic=line["topic"], key=line["key"])
+
+        assert set(line["offsets"]) <= {row["physical_offset"] for row in rows}
+        assert all(by_hash[row["key_hash"]] == {each["physical_offset"] for each in rows} for row in rows)
+
+
+@pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario != "live"])
+def test_checkpoint_has_the_fields_that_rocketmq_loads(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden(name)
+    rows = rows_of(store, "checkpoint", release=store.golden.release)
+    answer = json.loads((store.path / "recovered.json").read_text().splitlines()[0])
+    loaded = answer["afterLoad"]["checkpoint"]
+    names = {field.name: field.java_name for field in CHECKPOINT.fields}
+    found = {names[row["name"]]: row["value"] for row in rows}
+
+    assert loaded.keys() == found.keys()
+    assert loaded["indexMsgTimestamp"] == found["indexMsgTimestamp"]  # recovery changes the others
+
+
+@pytest.mark.skipif(not has_stores_beside(), reason="the store of a broker is in the larger collection only")
+def test_a_brokers_files_are_read(golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/live")
+    offsets = {
+        (row["consumer_group"], row["topic"], row["queue_id"]): row for row in rows_of(store, "consumer_offsets")
+    }
+    topics = rows_of(store, "topics")
+
+    assert 10 == len(offsets)
+    assert {"committed_offset": 494, "behind": 1649, "state": "ok"}.items() <= offsets[
+        "lab_group", "LiveTopic", 0
+    ].items()
+    assert [{"delay_level": 3, "offset": 30}] == rows_of(store, "delay_offsets")
+    assert 10 == len(rows_of(store, "subscription_groups"))
+    assert {True, None} >= {row["in_config"] for row in topics if row["topic"] == "LiveTopic"}
+    assert {4} == {row["read_queue_nums"] for row in topics if row["topic"] == "LiveTopic"}
