@@ -6,6 +6,10 @@
     StoreError                          anything this package refuses or finds wrong
     ├── StoreNotFoundError              no store, directory or segment there   (FileNotFoundError)
     ├── SegmentVanishedError            a segment was deleted while it was read (FileNotFoundError)
+    ├── DataLossError                   what a follower of the log has not read is gone, or what it read changed
+    │   ├── ExpiredSegmentsError        segments were deleted before they were read
+    │   ├── TruncatedLogError           a recovery truncated the log behind the position that was read
+    │   └── ReplacedStoreError          another log is there
     ├── SegmentLayoutError              the set of files is wrong: gap, size, name (ValueError)
     ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
     │   └── UnsafeSizeError             a length or count too large to be trusted
@@ -28,15 +32,19 @@ from typing import Final
 
 __all__ = [
     "CorruptRecordError",
+    "DataLossError",
+    "ExpiredSegmentsError",
     "FilterError",
     "InvalidOptionError",
     "LostWorkerError",
+    "ReplacedStoreError",
     "SegmentLayoutError",
     "SegmentVanishedError",
     "StoreAccessError",
     "StoreError",
     "StoreLockedError",
     "StoreNotFoundError",
+    "TruncatedLogError",
     "UnsafeSizeError",
     "UnsupportedStoreError",
 ]
@@ -55,6 +63,45 @@ class StoreNotFoundError(StoreError, FileNotFoundError):
 
 class SegmentVanishedError(StoreError, FileNotFoundError):
     """A segment file that was listed is gone, as happens when a broker's retention deletes it."""
+
+
+class DataLossError(StoreError, RuntimeError):
+    """A follower of a log can't go on where it was, because the log is no longer the one that it read.
+
+    Parameters
+    ----------
+    problem : str
+        What is expected at the position that was read, and what is there.
+    begin, end : int
+        Physical offsets of the bytes that are lost; the end is exclusive.
+    resume_offset : int
+        Physical offset at which a follower that tolerates the loss goes on.
+    advice : str
+        What the user can do about it.
+    """
+
+    def __init__(self, problem: str, begin: int, end: int, resume_offset: int, advice: str = "") -> None:
+        super().__init__(problem, begin, end, resume_offset, advice)
+        self.problem = problem
+        self.begin = begin
+        self.end = end
+        self.resume_offset = resume_offset
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.problem}. {self.advice}".rstrip()
+
+
+class ExpiredSegmentsError(DataLossError):
+    """Segments were deleted before a follower of the log had read them."""
+
+
+class TruncatedLogError(DataLossError):
+    """Records that a follower has read are no longer in the log: a broker's recovery removed them."""
+
+
+class ReplacedStoreError(DataLossError):
+    """The log at this path is not the one that a follower has read."""
 
 
 class SegmentLayoutError(StoreError, ValueError):

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranges that tasks read for one batch of a stream: they follow from its two positions alone."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from store_core.files.store_path import layout_problems, usual_size
+from store_core.store.read.read_plan import ReadRange, split_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store_core.files.segment_source import Segment
+    from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.follow.log_segments import LogSegments
+    from store_core.store.read.read_options import ReadOptions
+
+__all__ = ["batch_ranges"]
+
+
+def batch_ranges(log: LogSegments, start: LogPosition, end: LogPosition, options: ReadOptions) -> list[ReadRange]:
+    """Return the ranges between two positions, in log order.
+
+    The segment that the batch ends in is read as if the log ended there, so that a batch has the same rows whatever
+    was appended since.
+
+    Raises
+    ------
+    SegmentLayoutError
+        If segments of the batch do not join, unless the options tolerate that.
+    """
+    segments = [
+        each
+        for each in log.segments
+        if each.end_offset > start.physical_offset and each.start_offset < end.physical_offset
+    ]
+    for problem in layout_problems(segments) if options.is_strict else ():
+        raise problem
+    usual = usual_size(log.segments)
+    return list(split_ranges(list(_whole(segments, start, end, usual)), options))
+
+
+def _whole(segments: list[Segment], start: LogPosition, end: LogPosition, usual: int) -> Iterator[ReadRange]:
+    for segment, following in zip_longest(segments, segments[1:]):
+        limit = segment.end_offset if following is None else min(segment.end_offset, following.start_offset)
+        data_end = min(limit, end.physical_offset)
+        yield ReadRange(
+            segment,
+            max(segment.start_offset, start.physical_offset),
+            data_end,
+            data_end=data_end,
+            is_last=end.physical_offset < segment.end_offset,
+            is_cut=segment.size < usual,
+            walk_start=start.walk_start(segment),
+        )

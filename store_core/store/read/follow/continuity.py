@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a log is still the one that a position was taken in, and where reading goes on if it is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from store_core.errors import DataLossError, ExpiredSegmentsError, ReplacedStoreError, TruncatedLogError
+
+if TYPE_CHECKING:
+    from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.follow.log_segments import LogSegments
+
+__all__ = ["Continuation", "find_continuation"]
+
+_ADVICE: Final = "To go on at offset {offset}: fail_on_data_loss=false (failOnDataLoss in Spark)"
+_RESTART: Final = "or begin a new query with a new checkpoint"
+
+
+class Continuation(NamedTuple):
+    """Where reading goes on.
+
+    Attributes
+    ----------
+    position : LogPosition
+        The position asked about, if the log is the one that it was taken in.
+    loss : DataLossError or None
+        What is lost, to be raised or reported; None if nothing is.
+    """
+
+    position: LogPosition
+    loss: DataLossError | None = None
+
+
+def find_continuation(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Continuation:
+    """Compare what lies before a position with what the position remembers.
+
+    Parameters
+    ----------
+    log : LogSegments
+    known : LogPosition
+        Where reading is to go on.
+    verify_crc : bool
+        As of `LogSegments.latest`.
+
+    Returns
+    -------
+    Continuation
+        If segments were deleted: the first byte that is left. If the log was truncated: the first record that was
+        stored after the last one that was read, wherever it is, since brokers write on where their recovery ended the
+        log. If it is another log: its first byte.
+    """
+    if log.is_proven(known):
+        return Continuation(known)
+    last = known.last_record
+    if last is None or last.physical_offset < log.segments[0].start_offset:
+        return _without_proof(log, known, verify_crc=verify_crc)
+    if log.find(last.physical_offset) is None and last.physical_offset < log.segments[-1].start_offset:
+        return _expired(log, known)
+    return _changed(log, known, verify_crc=verify_crc)
+
+
+def _without_proof(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Continuation:
+    """Go on where nothing is left that precedes the position, or nothing ever was."""
+    if known.physical_offset < log.segments[0].start_offset:
+        return _expired(log, known)
+    if log.find(known.physical_offset) is not None or known.physical_offset == log.segments[-1].end_offset:
+        return Continuation(known)
+    return _changed(log, known, verify_crc=verify_crc)
+
+
+def _expired(log: LogSegments, known: LogPosition) -> Continuation:
+    following = next(each for each in log.segments if each.start_offset > known.physical_offset)
+    begin, end = known.physical_offset, following.start_offset
+    problem = (
+        f"segments were deleted before they were read, as a broker's retention does: expected offset {begin} in "
+        f"segment {known.segment}, found {following.path} as the next one; {end - begin} bytes from offset {begin} to "
+        f"{end} are lost"
+    )
+    position = type(known).at_start(following)
+    return Continuation(position, ExpiredSegmentsError(problem, begin, end, end, _advice(end)))
+
+
+def _changed(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Continuation:
+    """Tell a truncated log from another one: the first record of the segment stays when the log is truncated."""
+    first, last = known.first_record, known.last_record
+    end = log.latest(log.earliest, verify_crc=verify_crc)
+    view = None if first is None else log.view_with(first.physical_offset)
+    if first is None or last is None or view is None or not first.is_in(view):
+        return _replaced(log, known, end)
+    position = log.first_since(last.store_timestamp + 1, end)
+    begin, lost_end = position.physical_offset, known.physical_offset
+    problem = (
+        f"the log was truncated behind the position that was read, as a broker's recovery does: expected the record "
+        f"that is remembered at offset {last.physical_offset} of segment {known.segment}, found {_found(log, known)}. "
+        f"The log ends at offset {end.physical_offset}. Records that were read between the offsets {begin} and "
+        f"{lost_end} are no longer in it, and those stored after them begin at {begin}"
+    )
+    return Continuation(position, TruncatedLogError(problem, begin, lost_end, begin, _advice(begin)))
+
+
+def _replaced(log: LogSegments, known: LogPosition, end: LogPosition) -> Continuation:
+    start = log.earliest
+    problem = (
+        f"another log is there than the one that was read up to offset {known.physical_offset}: expected the record "
+        f"that is remembered before it, found {_found(log, known)}. This log has the offsets from "
+        f"{start.physical_offset} to {end.physical_offset}; what the other one had from offset "
+        f"{known.physical_offset} on is lost"
+    )
+    begin, resume = known.physical_offset, start.physical_offset
+    return Continuation(
+        start, ReplacedStoreError(problem, begin, max(begin, end.physical_offset), resume, _advice(resume))
+    )
+
+
+def _found(log: LogSegments, known: LogPosition) -> str:
+    """Describe what lies where a position remembers a record."""
+    last = known.last_record
+    if last is None:
+        return f"no segment with offset {known.physical_offset}"
+    segment = log.find(last.physical_offset)
+    if segment is None:
+        return f"no segment with offset {last.physical_offset}"
+    view = log.view_with(last.physical_offset)
+    found = None if view is None else type(last).of(view, last.physical_offset - segment.start_offset)
+    return f"no record in {segment.path}" if found is None else f"another one, stored at {found.store_timestamp} ms"
+
+
+def _advice(offset: int) -> str:
+    return f"{_ADVICE.format(offset=offset)}; {_RESTART}"

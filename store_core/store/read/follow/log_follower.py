@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows a log that grows: where it ends now, where batches begin and end, and what tasks read for them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from store_core.errors import SegmentVanishedError
+from store_core.store.read.follow.batch_ranges import batch_ranges
+from store_core.store.read.follow.continuity import find_continuation
+from store_core.store.read.follow.log_segments import LogSegments
+from store_core.store.read.follow.read_limits import count_records, limited_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.files.store_path import StorePaths
+    from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.follow.read_limits import ReadLimits
+    from store_core.store.read.read_options import ReadOptions
+    from store_core.store.read.read_plan import ReadRange
+
+__all__ = ["LogFollower"]
+
+_log: Final = logging.getLogger("store_core")
+
+_ATTEMPTS: Final = 100
+"""How often a step restarts because retention deleted a file meanwhile; each time there is one file less."""
+
+T = TypeVar("T")
+
+
+class LogFollower:
+    """Follows the log at some paths.
+
+    Between two calls it remembers only where the log ended last, so that its end is not searched for from the start of
+    a segment again, and which losses it has reported. All else follows from the positions that a caller passes.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        See `store_core.files.store_path.list_segments`.
+    options : ReadOptions
+        Columns and filters have no influence on positions.
+    """
+
+    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
+        self._paths = paths
+        self._options = options
+        self._end: LogPosition | None = None
+        self._reported: set[str] = set()
+
+    def initial(self, *, at_end: bool = False) -> LogPosition:
+        """Return where reading begins, by the options.
+
+        Parameters
+        ----------
+        at_end : bool
+            Whether it begins at the log's end.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If there is no segment yet.
+        """
+
+        def find(log: LogSegments) -> LogPosition:
+            time, offset = self._options.starting_timestamp, self._options.start.physical
+            if at_end:
+                return self._latest(log)
+            if time is not None:
+                return log.first_since(time, self._latest(log))
+            return log.earliest if offset is None else log.first_at(offset, self._latest(log))
+
+        return self._retried(find)
+
+    def latest(self, known: LogPosition | None = None) -> LogPosition:
+        """Return where the log ends now.
+
+        Parameters
+        ----------
+        known : LogPosition, optional
+            A position that has been read, to search from if no end is known yet.
+        """
+        return self._retried(lambda log: self._latest(log, known))
+
+    def advance(self, start: LogPosition, limits: ReadLimits, until: LogPosition | None = None) -> LogPosition:
+        """Return where the batch ends that begins at a position; `start` itself if there is nothing new.
+
+        Parameters
+        ----------
+        start : LogPosition
+        limits : ReadLimits
+        until : LogPosition, optional
+            Where reading ends altogether; where the log ends now, if not given.
+
+        Raises
+        ------
+        DataLossError
+            If the log is not the one that `start` was taken in, unless the options tolerate that.
+        """
+
+        def find(log: LogSegments) -> LogPosition:
+            resumed = self._resumed(log, start)
+            end = self._until(log, resumed, until)
+            return limited_end(log, resumed, end, limits) if _is_before(resumed, end) else resumed
+
+        return self._retried(find)
+
+    def waiting_records(self, start: LogPosition, most: int) -> int:
+        """Count the records after a position, up to a number that is enough; errors as of `advance`."""
+
+        def count(log: LogSegments) -> int:
+            resumed = self._resumed(log, start)
+            end = self._latest(log, resumed)
+            return count_records(log, resumed, end, most) if _is_before(resumed, end) else 0
+
+        return self._retried(count)
+
+    def ranges(self, start: LogPosition, end: LogPosition) -> list[ReadRange]:
+        """Return what tasks read for a batch: the same whenever it is called, as long as the bytes are there.
+
+        Raises
+        ------
+        DataLossError
+            If the log is not the one that the positions were taken in, unless the options tolerate that: what is left
+            of the batch is then read.
+        """
+
+        def plan(log: LogSegments) -> list[ReadRange]:
+            begin, stop = self._resumed(log, start), self._resumed(log, end)
+            if not _is_before(begin, stop):
+                return []
+            return batch_ranges(log, begin, stop, self._options)
+
+        return self._retried(plan)
+
+    def _until(self, log: LogSegments, start: LogPosition, until: LogPosition | None) -> LogPosition:
+        if until is None:
+            return self._latest(log, start)
+        return until if log.is_proven(until) else self._latest(log, start)
+
+    def _latest(self, log: LogSegments, known: LogPosition | None = None) -> LogPosition:
+        """Find the end from the later of two proven positions."""
+        candidates = [each for each in (self._end, known) if each is not None and log.is_proven(each)]
+        latest = max(candidates, key=lambda each: each.physical_offset, default=log.earliest)
+        self._end = log.latest(latest, verify_crc=self._options.verify_crc)
+        return self._end
+
+    def _resumed(self, log: LogSegments, position: LogPosition) -> LogPosition:
+        """Return where reading goes on; raise or report what is lost."""
+        found = find_continuation(log, position, verify_crc=self._options.verify_crc)
+        if found.loss is None:
+            return found.position
+        if self._options.fail_on_data_loss:
+            raise found.loss
+        text = found.loss.problem
+        if text not in self._reported:
+            self._reported.add(text)
+            _log.warning("%s. Reading goes on at offset %d", text, found.position.physical_offset)
+        return found.position
+
+    def _retried(self, step: Callable[[LogSegments], T]) -> T:
+        for attempt in range(_ATTEMPTS):
+            try:
+                return step(LogSegments.of(self._paths))
+            except SegmentVanishedError:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+
+def _is_before(start: LogPosition, end: LogPosition) -> bool:
+    return start.physical_offset < end.physical_offset

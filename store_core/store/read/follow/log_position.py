@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A position in a log that proves itself: what a checkpoint holds (ADR 0020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.format.columnar.chain import Place
+from store_core.format.record.record_head import read_frame
+from store_core.format.record.scan import StopReason, check_record
+from store_core.store.read.follow.record_proof import RecordProof, json_integer
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from store_core.files.segment_source import Segment
+    from store_core.format.segment_view import SegmentView
+
+__all__ = ["LogPosition"]
+
+_NAME: Final = "the offset of a stream"
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """Where a batch of a stream begins or ends.
+
+    Attributes
+    ----------
+    physical_offset : int
+        Records before it have been read. It is a segment's first byte, or one past a record.
+    segment : str
+        Name of the segment file that the position is in.
+    first_record, last_record : RecordProof or None
+        The record before the position, and the first record of its segment: if both are still there, the log is the
+        one that was read. None at the start of a log.
+    """
+
+    physical_offset: int
+    segment: str
+    first_record: RecordProof | None = None
+    last_record: RecordProof | None = None
+
+    @classmethod
+    def at_start(cls, segment: Segment) -> Self:
+        """Return the position of a segment's first byte, without proof."""
+        return cls(segment.start_offset, segment.name)
+
+    @classmethod
+    def after(cls, segment: Segment, view: SegmentView, last_start: int) -> Self:
+        """Return the position after a record; if that closes the segment, it is the next segment's first byte.
+
+        Parameters
+        ----------
+        segment : Segment
+        view : SegmentView
+            Its bytes.
+        last_start : int
+            Where the record starts, in bytes from the segment's start.
+
+        Raises
+        ------
+        ValueError
+            If no sound record starts there.
+        """
+        last = RecordProof.of(view, last_start)
+        if last is None:
+            message = f"no record at position {last_start} of {segment.path}"
+            raise ValueError(message)
+        end = last.end_offset
+        is_closed = _is_closed(view, end - view.start_offset)
+        name = f"{segment.end_offset:020d}" if is_closed else segment.name
+        return cls(segment.end_offset if is_closed else end, name, RecordProof.of(view, 0), last)
+
+    def place_in(self, segment: Segment) -> Place:
+        """Return where a walk through a segment goes on from this position."""
+        position = max(self.physical_offset - segment.start_offset, 0)
+        start = self.walk_start(segment)
+        return Place(position, -1 if start is None else start - segment.start_offset)
+
+    def walk_start(self, segment: Segment) -> int | None:
+        """Return the physical offset of the last record, if it is in a segment; else None."""
+        last = self.last_record
+        return last.physical_offset if last is not None and last.physical_offset >= segment.start_offset else None
+
+    def as_json(self) -> dict[str, object]:
+        """Return the position as values for JSON, for people to read, too."""
+        first, last = self.first_record, self.last_record
+        return {
+            "physicalOffset": self.physical_offset,
+            "segment": self.segment,
+            "firstRecord": None if first is None else first.as_json(),
+            "lastRecord": None if last is None else last.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, found: object) -> Self:
+        """Return what `as_json` made.
+
+        Raises
+        ------
+        InvalidOptionError
+            If it is something else.
+        """
+        physical_offset = json_integer(_NAME, found, "physicalOffset")
+        found = found if isinstance(found, dict) else {}
+        segment = found.get("segment")
+        first, last = (RecordProof.from_json(f"{key} in {_NAME}", found.get(key)) for key in _PROOFS)
+        if not isinstance(segment, str) or (last is not None and last.end_offset > physical_offset):
+            raise InvalidOptionError(f"{_NAME}: expected a segment's name, and a record before it, found {found!r}")
+        return cls(physical_offset, segment, first, last)
+
+
+_PROOFS: Final = ("firstRecord", "lastRecord")
+
+
+def _is_closed(view: SegmentView, position: int) -> bool:
+    """Return whether a blank record as writers make it, of the size of the rest of the file, is at a position."""
+    if check_record(view.raw.data, position, view.start_offset).reason is not StopReason.END_OF_FILE:
+        return False
+    size, _ = read_frame(view.raw.data, position)
+    return bool(size == view.size - position)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The segments of a log at one moment, and positions in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.files.segment_source import open_segment
+from store_core.files.store_path import list_segments
+from store_core.format.columnar.chain import Chain, Place, Run
+from store_core.format.damage.log_end import find_log_end
+from store_core.format.damage.salvage import store_timestamps
+from store_core.format.record.scan import StopReason, check_record
+from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.sound_walk import sound_parts
+from store_core.store.read.read_plan import CLOCK_STEP, first_store_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.format.damage.log_end import LogEnd
+    from store_core.format.segment_view import SegmentView
+
+__all__ = ["LogSegments", "Stretch"]
+
+_SEGMENT_START: Final = Place()
+
+
+class Stretch(NamedTuple):
+    """Records of one segment that follow one another.
+
+    Attributes
+    ----------
+    segment : Segment
+    view : SegmentView
+        Its bytes, which are mapped as long as this is held.
+    run : Run
+    last_sound : int
+        Start of the record before the first one; -1 if that is in another segment.
+    """
+
+    segment: Segment
+    view: SegmentView
+    run: Run
+    last_sound: int
+
+    @property
+    def begin_offset(self) -> int:
+        """Physical offset of the first record."""
+        return self.view.start_offset + int(self.run.starts[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegments:
+    """The segments of a log, as found when its directory was listed.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        In order of their offsets; at least one.
+    """
+
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def of(cls, paths: StorePaths) -> LogSegments:
+        """List the segments now; errors as of `store_core.files.store_path.list_segments`."""
+        return cls(list_segments(paths).segments)
+
+    @property
+    def earliest(self) -> LogPosition:
+        """The position of the log's first byte."""
+        return LogPosition.at_start(self.segments[0])
+
+    def find(self, physical_offset: int) -> Segment | None:
+        """Return the segment that holds a byte; None if there is none."""
+        found = (each for each in self.segments if each.start_offset <= physical_offset < each.end_offset)
+        return next(found, None)
+
+    def view_with(self, physical_offset: int) -> SegmentView | None:
+        """Return the bytes of the segment that holds a byte; None if there is none."""
+        segment = self.find(physical_offset)
+        if segment is None:
+            return None
+        with open_segment(segment) as opened:
+            return segment.view(opened)
+
+    def is_proven(self, position: LogPosition) -> bool:
+        """Return whether the record before a position is still there."""
+        last = position.last_record
+        view = None if last is None else self.view_with(last.physical_offset)
+        return last is not None and view is not None and last.is_in(view)
+
+    def latest(self, known: LogPosition, *, verify_crc: bool) -> LogPosition:
+        """Return where the log ends now; `known` if nothing is found.
+
+        Parameters
+        ----------
+        known : LogPosition
+            Where it ended before, or how far it has been read: its segment is not walked up to there again.
+        verify_crc : bool
+            Whether the bodies of the last records must match their checksums.
+
+        Notes
+        -----
+        The record that a writer is putting into the file is not there yet: its lengths do not add up, its body differs
+        from its checksum, or its properties end in a zero. A finished record of which the last is true is there
+        together with the next one.
+        """
+        is_proven = self.is_proven(known)
+        for segment in reversed(self.segments):
+            if is_proven and segment.end_offset <= known.physical_offset:
+                return known
+            is_known = is_proven and segment.start_offset <= known.physical_offset
+            found = _latest_in(segment, known.place_in(segment) if is_known else _SEGMENT_START, verify_crc=verify_crc)
+            if found is not None:
+                return found
+        return known
+
+    def stretches(self, start: LogPosition, end: LogPosition) -> Iterator[Stretch]:
+        """Yield the sound records between two positions, in log order; damage between them is left out."""
+        for segment in self.segments:
+            if segment.end_offset <= start.physical_offset:
+                continue
+            if segment.start_offset >= end.physical_offset:
+                return
+            with open_segment(segment) as opened:
+                yield from _stretches_of(segment, segment.view(opened), start, end)
+
+    def first_at(self, physical_offset: int, end: LogPosition) -> LogPosition:
+        """Return the position before the first record that starts at an offset or after it; the end if none does."""
+
+        def find(view: SegmentView, run: Run) -> int:
+            return int(np.searchsorted(run.starts, physical_offset - view.start_offset))
+
+        segment = self.find(physical_offset)
+        return self._first(find, self.earliest if segment is None else LogPosition.at_start(segment), end)
+
+    def first_since(self, store_timestamp: int, end: LogPosition) -> LogPosition:
+        """Return the position before the first record stored at a time (ms) or later; the end if there is none."""
+
+        def find(view: SegmentView, run: Run) -> int:
+            qualifies = store_timestamps(view.raw, run.starts) >= store_timestamp
+            return int(qualifies.argmax()) if qualifies.any() else run.starts.size
+
+        return self._first(find, self._before(store_timestamp), end)
+
+    def _before(self, store_timestamp: int) -> LogPosition:
+        """Return the start of a segment that no record stored at a time or later precedes, judging by first records."""
+        first = self.segments[0]
+        for segment in self.segments[1:]:
+            time = first_store_timestamp(segment)
+            if time is not None and time + CLOCK_STEP >= store_timestamp:
+                break
+            first = segment
+        return LogPosition.at_start(first)
+
+    def _first(self, find: Callable[[SegmentView, Run], int], start: LogPosition, end: LogPosition) -> LogPosition:
+        for stretch in self.stretches(start, end):
+            at = find(stretch.view, stretch.run)
+            if at == stretch.run.starts.size:
+                continue
+            before = int(stretch.run.starts[at - 1]) if at else stretch.last_sound
+            if before < 0:
+                return LogPosition.at_start(stretch.segment)
+            return LogPosition.after(stretch.segment, stretch.view, before)
+        return end
+
+
+def _stretches_of(segment: Segment, view: SegmentView, start: LogPosition, end: LogPosition) -> Iterator[Stretch]:
+    is_last = end.physical_offset < segment.end_offset
+    limited = view.up_to(end.physical_offset - segment.start_offset) if is_last else view
+    place = start.place_in(segment)
+    for part in sound_parts(limited, place, only_newer=is_last):
+        if isinstance(part, Run):
+            yield Stretch(segment, view, part, place.last_sound)
+            place = part.place
+
+
+def _latest_in(segment: Segment, after: Place, *, verify_crc: bool) -> LogPosition | None:
+    """Return the position at the end of a segment's records; None if none is there."""
+    with open_segment(segment) as opened:
+        view = segment.view(opened)
+        if not after.position and check_record(view.raw.data, 0, view.start_offset).reason is StopReason.UNWRITTEN:
+            return None  # preallocated, which a file system without holes shows only if all of it is read
+        end = find_log_end(view, verify_crc=verify_crc, after=after)
+        starts = _last_two(view, after, end)
+        if starts and not _is_finished(view, starts[-1], end.position):
+            starts.pop()
+        return LogPosition.after(segment, view, starts[-1]) if starts else None
+
+
+def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:
+    """Return the starts of the last two records before the end; of those before a place only the last."""
+    chain = end.chain or Chain(view, begin=after)
+    runs: list[Run] = list(chain.kept)
+    if chain.stop != end.position:
+        parts = sound_parts(view.up_to(end.position), after, only_newer=True)
+        runs = [part for part in parts if isinstance(part, Run)]
+    starts = [start for run in runs[-2:] for start in run.starts[-2:].tolist()]
+    return [*([after.last_sound] if after.last_sound >= 0 else []), *starts][-2:]
+
+
+def _is_finished(view: SegmentView, start: int, end: int) -> bool:
+    """Return whether the last byte of a record's properties has been written."""
+    spans = check_record(view.raw.data, start, view.start_offset).spans
+    return spans is None or spans.properties_start == spans.properties_stop or bool(view.raw[end - 1])

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a log one batch of a stream takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from store_core.store.read.follow.log_position import LogPosition
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.store.read.follow.log_segments import LogSegments, Stretch
+
+__all__ = ["ReadLimits", "count_records", "limited_end"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Limits of a batch; it has at least one record, if there is one.
+
+    Attributes
+    ----------
+    max_records : int or None
+        Most records, whether or not filters let them become rows.
+    max_bytes : int or None
+        Most bytes of the log.
+    """
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+
+
+def limited_end(log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits) -> LogPosition:
+    """Return where a batch ends that begins at a position: at a record's end, no later than `end`.
+
+    The records of the batch are walked, and no more than twice as many bytes.
+    """
+    if limits.max_records is None and limits.max_bytes is None:
+        return end
+    taken = 0
+    last: tuple[Stretch, int] | None = None
+    for stretch in log.stretches(start, end):
+        count = _admitted(stretch, start, taken, limits)
+        taken += count
+        last = (stretch, count) if count else last
+        if count < stretch.run.starts.size:
+            break
+    else:
+        return end
+    if last is None:
+        return start
+    stretch, count = last
+    return LogPosition.after(stretch.segment, stretch.view, int(stretch.run.starts[count - 1]))
+
+
+def _admitted(stretch: Stretch, start: LogPosition, taken: int, limits: ReadLimits) -> int:
+    """Return how many records of a stretch still belong to the batch."""
+    starts = stretch.run.starts
+    count = starts.size if limits.max_records is None else min(starts.size, limits.max_records - taken)
+    if limits.max_bytes is not None:
+        ends: npt.NDArray[np.int64] = np.append(starts[1:], stretch.run.stop) + stretch.view.start_offset
+        by_size = int(np.searchsorted(ends, start.physical_offset + limits.max_bytes, "right"))
+        count = min(count, max(by_size, 0 if taken else 1))
+    return count
+
+
+def count_records(log: LogSegments, start: LogPosition, end: LogPosition, most: int) -> int:
+    """Count the records between two positions, up to a number that is enough."""
+    found = 0
+    for stretch in log.stretches(start, end):
+        found += stretch.run.starts.size
+        if found >= most:
+            return most
+    return found
