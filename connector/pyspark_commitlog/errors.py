@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["without_traceback"]
+__all__ = ["without_traceback", "without_traceback_at_the_end"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,6 +30,27 @@ def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
             from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
 
             if isinstance(error, StoreError):
+                raise error.with_traceback(None) from None
+            raise
+
+    return called
+
+
+def without_traceback_at_the_end(method: Callable[P, T]) -> Callable[P, T]:
+    """Drop the traceback of a `StoreError` with which a process ends, in which Spark runs one streaming query.
+
+    Spark quotes all of it, with PySpark's own frames, so the exception's alone would not be enough.
+    """
+
+    @functools.wraps(method)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
+
+            if isinstance(error, StoreError):
+                sys.tracebacklimit = 0
                 raise error.with_traceback(None) from None
             raise
 

@@ -21,7 +21,10 @@ __all__ = ["CommitLogOptions"]
 
 _BY_KEY: Final = {option.name.lower(): option for option in READ_OPTIONS}
 _NOT_PARSED: Final = frozenset({"path", "paths", "view"})
-_LATER: Final = {"maxoffsetspertrigger": "maxOffsetsPerTrigger", "maxbytespertrigger": "maxBytesPerTrigger"}
+_OF_STREAMS: Final = {
+    name.lower(): name
+    for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+}
 _LATER_VIEWS: Final = ("consumequeue", "index", "segments", "checkpoint", "consumer_offsets", "topics")
 
 
@@ -93,8 +96,10 @@ def _refuse_option(name: str) -> None:
         raise UnsupportedStoreError(
             "option useIndexFiles has been removed: reads do not use index files yet. Leave it out"
         )
-    if name in _LATER:
-        raise UnsupportedStoreError(f"option {_LATER[name]} belongs to spark.readStream, which is not supported yet")
+    if name in _OF_STREAMS:
+        raise InvalidOptionError(
+            f"option {_OF_STREAMS[name]} belongs to spark.readStream: a batch reads all that is there"
+        )
     raise unknown_option(name, READ_OPTIONS, "format 'commitlog'")
 
 

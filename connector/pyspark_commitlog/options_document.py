@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.schema import spark_type
+from pyspark_commitlog.stream.options import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS
@@ -21,7 +22,8 @@ __all__ = ["markdown_document"]
 
 def markdown_document() -> str:
     """Return the text of the document."""
-    lines = [*_INTRODUCTION, *_option_lines(READ_OPTIONS), *_COLUMNS_INTRODUCTION, *_column_lines()]
+    lines = [*_INTRODUCTION, *_option_lines(READ_OPTIONS), *_STREAM_INTRODUCTION, *_option_lines(STREAM_OPTIONS)]
+    lines += [*_COLUMNS_INTRODUCTION, *_column_lines()]
     lines += [*_WRITE_INTRODUCTION, *_option_lines(WRITE_OPTIONS), *_INPUT_INTRODUCTION, *_input_lines(), ""]
     return "\n".join(lines)
 
@@ -38,6 +40,17 @@ _INTRODUCTION: Final = (
     "Python arguments, in snake_case.",
     "",
     "### Read options",
+    "",
+    "| option | default | about | meaning |",
+    "|---|---|---|---|",
+)
+
+_STREAM_INTRODUCTION: Final = (
+    "",
+    "### Options of a stream",
+    "",
+    '`spark.readStream.format("commitlog")` takes the read options except `endingOffsets` and `endingTimestamp`, and',
+    "these. Limits need PySpark 4.2 or later.",
     "",
     "| option | default | about | meaning |",
     "|---|---|---|---|",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_commitlog.options import CommitLogOptions
+    from pyspark_commitlog.stream.options import StreamOptions
 
 __all__ = ["CommitLogDataSource"]
 
@@ -52,7 +53,7 @@ class CommitLogDataSource(DataSource):
         """
         from pyspark_commitlog.schema import dataframe_schema  # noqa: PLC0415
 
-        options = self._options()
+        options = self._stream_options().common
         return dataframe_schema(options.read.columns, nullable=options.read.is_permissive)
 
     @without_traceback
@@ -106,11 +107,28 @@ class CommitLogDataSource(DataSource):
         return CommitLogWriter(task, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        """Make the reader that refuses ``spark.readStream``. Called beside the driver when a query starts."""
-        from pyspark_commitlog.refused_stream import RefusedStream  # noqa: PLC0415
+        """Make the reader of a streaming query.
 
-        del schema
-        return RefusedStream()
+        Called once when a query starts, in a process that belongs to the query, and once for each batch to plan its
+        tasks, to which the reader is pickled.
+
+        Parameters
+        ----------
+        schema : StructType
+            As of `reader`.
+
+        Raises
+        ------
+        InvalidOptionError
+            As of `reader`. What only streams refuse is refused by the reader's methods.
+        """
+        from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
+        from pyspark_commitlog.stream.reader import CommitLogStreamReader  # noqa: PLC0415
+
+        options = self._stream_options()
+        common = options.common
+        columns = ReadSchema.of(schema, named=common.columns, nullable=common.read.is_permissive)
+        return CommitLogStreamReader(options, columns)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 -- Spark's
@@ -141,3 +159,10 @@ class CommitLogDataSource(DataSource):
 
         require_pyspark()
         return CommitLogOptions.from_spark(self.options)
+
+    def _stream_options(self) -> StreamOptions:
+        """Parse the options of a batch or a stream: `schema` is called for both, and is not told which it is."""
+        from pyspark_commitlog.stream.options import StreamOptions  # noqa: PLC0415
+
+        require_pyspark()
+        return StreamOptions.from_spark(self.options)

@@ -95,9 +95,19 @@ class Questions:
         stream.option("checkpointLocation", str(self.directory / "checkpoint")).start(root).awaitTermination()
         return self.spark.read.format("commitlog").load(root).count()
 
-    def read_stream(self) -> str:
-        frame = self.spark.readStream.format("commitlog").load(self.store)
-        return error_of(lambda: frame.writeStream.format("noop").start().awaitTermination())
+    def read_stream(self) -> list[Any]:
+        """Copy a store by a stream, in several batches where PySpark can limit them."""
+        from pyspark_commitlog.stream.spark_api import HAS_LIMITS  # noqa: PLC0415 -- as a user's session would
+
+        root, limits = str(self.directory / "followed"), {"maxOffsetsPerTrigger": "20"}
+        source = self.spark.readStream.format("commitlog").option("columns", "topic,body")
+        if HAS_LIMITS:
+            source = source.options(**limits)
+        stream = source.load(self.store).writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
+        stream.option("checkpointLocation", str(self.directory / "followed-checkpoint")).start(root).awaitTermination()
+        wrong = self.spark.readStream.format("commitlog").option("endingOffsets", 5).load(self.store)
+        refusal = error_of(lambda: wrong.writeStream.format("noop").start().awaitTermination())
+        return [self.spark.read.format("commitlog").load(root).count(), refusal]
 
     def rebuilt(self) -> list[Any]:
         from pyspark_commitlog.rebuild.cli import rebuild_consume_queue  # noqa: PLC0415 -- as a user's session would

@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.options_document import markdown_document
+from pyspark_commitlog.stream.options import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
@@ -89,8 +90,6 @@ def test_a_store_is_not_read_if_one_of_many_options_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger belongs to spark.readStream, which is not supported yet"),
-        ({"maxbytespertrigger": "5"}, "maxBytesPerTrigger belongs to spark.readStream, which is not supported yet"),
         ({"storage.endpoint": "x"}, "storage.endpoint configures an object store; this version reads local"),
         (
             {"useIndexFiles": "never"},
@@ -104,6 +103,13 @@ def test_a_store_is_not_read_if_one_of_many_options_is_unknown() -> None:
 def test_what_this_version_lacks_is_said_to_be_missing(options: dict[str, str], says: str) -> None:
     with pytest.raises(UnsupportedStoreError, match=says.replace("(", r"\(").replace(".", r"\.")):
         parse(**options)
+
+
+@pytest.mark.parametrize(
+    "name", [option.name for option in STREAM_OPTIONS if option.name not in {"startingOffsets", "failOnDataLoss"}]
+)
+def test_an_option_of_streams_is_refused_for_a_batch(name: str) -> None:
+    assert f"option {name} belongs to spark.readStream: a batch reads all that is there" == refusal(**{name: "5"})
 
 
 @pytest.mark.parametrize(
@@ -147,7 +153,7 @@ def test_paths_that_are_no_list_of_strings_are_refused(text: str) -> None:
 def test_the_document_shows_every_option_and_every_column_once() -> None:
     rows = [line.split(" | ")[0] for line in markdown_document().splitlines() if line.startswith("| `")]
 
-    reading = [*(option.name for option in READ_OPTIONS), *(column.name for column in COLUMNS)]
+    reading = [*(option.name for option in (*READ_OPTIONS, *STREAM_OPTIONS)), *(column.name for column in COLUMNS)]
     writing = [*(option.name for option in WRITE_OPTIONS), *INPUT_COLUMNS, "store_timestamp"]
     assert [f"| `{name}`" for name in reading + writing] == rows
 
@@ -156,4 +162,4 @@ def test_the_rows_of_the_document_have_as_many_cells_as_their_table() -> None:
     blocks = markdown_document().split("\n\n")
     tables = [block.splitlines() for block in blocks if block.startswith("|")]
 
-    assert [{5}, {6}, {5}, {3}] == [{line.replace(r"\|", "").count("|") for line in table} for table in tables]
+    assert [{5}, {5}, {6}, {5}, {3}] == [{line.replace(r"\|", "").count("|") for line in table} for table in tables]

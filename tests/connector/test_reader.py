@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,7 +12,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 from pyspark_commitlog import CommitLogDataSource
 from pyspark_commitlog.reader import CommitLogReader
-from store_core.errors import StoreError, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import StoreError, StoreNotFoundError
 from store_core.format.columns import arrow_schema
 from tests.builders import LogBuilder
 
@@ -118,21 +118,6 @@ def test_planning_never_raises_what_spark_takes_for_one_partition_without_a_valu
 
 def test_filters_are_not_pushed() -> None:
     assert "pushFilters" not in vars(CommitLogReader)
-
-
-@pytest.mark.parametrize("start", [(), ({}, None)], ids=["as PySpark 4.1", "as PySpark 4.3"])
-def test_a_streaming_read_is_refused_with_what_to_do_instead(
-    store: WrittenStore, start: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.tracebacklimit", None, raising=False)
-    stream = source(store.root).streamReader(source(store.root).schema())
-    stream.stop()
-    refusal = r"does not support spark.readStream yet. Read in batches, with spark.read.format\('commitlog'\).option\("
-
-    with pytest.raises(UnsupportedStoreError, match=refusal):
-        stream.initialOffset()
-    with pytest.raises(UnsupportedStoreError, match=refusal):
-        stream.latestOffset(*start)
 
 
 def test_an_error_of_the_store_reaches_spark_without_our_frames() -> None:

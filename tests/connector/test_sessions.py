@@ -110,9 +110,13 @@ def test_batches_and_streams_are_appended(answers: dict[str, Any]) -> None:
     assert (40, 2) == (answers["appended"], answers["streamed"])
 
 
-def test_reading_as_a_stream_is_refused(answers: dict[str, Any]) -> None:
-    text = answers["read_stream"]
-    before, refusal, _ = text.partition("format 'commitlog' does not support spark.readStream yet. Read in batches,")
+def test_a_store_is_copied_by_a_stream(answers: dict[str, Any], store: WrittenStore) -> None:
+    assert len(store.records) == answers["read_stream"][0]
+
+
+def test_what_a_stream_can_not_do_is_told_in_our_words(answers: dict[str, Any]) -> None:
+    text = answers["read_stream"][1]
+    before, refusal, _ = text.partition("option endingOffsets: a stream has no end.")
 
     assert refusal
     assert len(before.splitlines()) <= 2

@@ -82,11 +82,11 @@ def _expired(log: LogSegments, known: LogPosition) -> Continuation:
 
 
 def _changed(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Continuation:
-    """Tell a truncated log from another one: the first record of the segment stays when the log is truncated."""
-    first, last = known.first_record, known.last_record
+    """Tell a truncated log from another one: the anchor stays when a log is truncated."""
+    anchor, last = known.anchor_record, known.last_record
     end = log.latest(log.earliest, verify_crc=verify_crc)
-    view = None if first is None else log.view_with(first.physical_offset)
-    if first is None or last is None or view is None or not first.is_in(view):
+    view = None if anchor is None else log.view_with(anchor.physical_offset)
+    if anchor is None or last is None or view is None or not anchor.is_in(view):
         return _replaced(log, known, end)
     position = log.first_since(last.store_timestamp + 1, end)
     begin, lost_end = position.physical_offset, known.physical_offset

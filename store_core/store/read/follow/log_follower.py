@@ -51,6 +51,11 @@ class LogFollower:
         self._end: LogPosition | None = None
         self._reported: set[str] = set()
 
+    @property
+    def end(self) -> LogPosition | None:
+        """Where the log ended when it was last looked at; None if it has not been yet."""
+        return self._end
+
     def initial(self, *, at_end: bool = False) -> LogPosition:
         """Return where reading begins, by the options.
 

@@ -33,15 +33,18 @@ class LogPosition:
         Records before it have been read. It is a segment's first byte, or one past a record.
     segment : str
         Name of the segment file that the position is in.
-    first_record, last_record : RecordProof or None
-        The record before the position, and the first record of its segment: if both are still there, the log is the
-        one that was read. None at the start of a log.
+    last_record : RecordProof or None
+        The record before the position: if it is still there, the log is the one that was read. None at the start of a
+        log.
+    anchor_record : RecordProof or None
+        The first record of the segment before that of the last record, or of its own if there was none before. A log
+        that a recovery truncated still has it, and another log does not.
     """
 
     physical_offset: int
     segment: str
-    first_record: RecordProof | None = None
     last_record: RecordProof | None = None
+    anchor_record: RecordProof | None = None
 
     @classmethod
     def at_start(cls, segment: Segment) -> Self:
@@ -49,7 +52,7 @@ class LogPosition:
         return cls(segment.start_offset, segment.name)
 
     @classmethod
-    def after(cls, segment: Segment, view: SegmentView, last_start: int) -> Self:
+    def after(cls, segment: Segment, view: SegmentView, last_start: int, anchor: RecordProof | None) -> Self:
         """Return the position after a record; if that closes the segment, it is the next segment's first byte.
 
         Parameters
@@ -59,6 +62,8 @@ class LogPosition:
             Its bytes.
         last_start : int
             Where the record starts, in bytes from the segment's start.
+        anchor : RecordProof or None
+            As `anchor_record`.
 
         Raises
         ------
@@ -72,7 +77,7 @@ class LogPosition:
         end = last.end_offset
         is_closed = _is_closed(view, end - view.start_offset)
         name = f"{segment.end_offset:020d}" if is_closed else segment.name
-        return cls(segment.end_offset if is_closed else end, name, RecordProof.of(view, 0), last)
+        return cls(segment.end_offset if is_closed else end, name, last, anchor)
 
     def place_in(self, segment: Segment) -> Place:
         """Return where a walk through a segment goes on from this position."""
@@ -87,12 +92,12 @@ class LogPosition:
 
     def as_json(self) -> dict[str, object]:
         """Return the position as values for JSON, for people to read, too."""
-        first, last = self.first_record, self.last_record
+        last, anchor = self.last_record, self.anchor_record
         return {
             "physicalOffset": self.physical_offset,
             "segment": self.segment,
-            "firstRecord": None if first is None else first.as_json(),
             "lastRecord": None if last is None else last.as_json(),
+            "anchorRecord": None if anchor is None else anchor.as_json(),
         }
 
     @classmethod
@@ -107,13 +112,13 @@ class LogPosition:
         physical_offset = json_integer(_NAME, found, "physicalOffset")
         found = found if isinstance(found, dict) else {}
         segment = found.get("segment")
-        first, last = (RecordProof.from_json(f"{key} in {_NAME}", found.get(key)) for key in _PROOFS)
+        last, anchor = (RecordProof.from_json(f"{key} in {_NAME}", found.get(key)) for key in _PROOFS)
         if not isinstance(segment, str) or (last is not None and last.end_offset > physical_offset):
             raise InvalidOptionError(f"{_NAME}: expected a segment's name, and a record before it, found {found!r}")
-        return cls(physical_offset, segment, first, last)
+        return cls(physical_offset, segment, last, anchor)
 
 
-_PROOFS: Final = ("firstRecord", "lastRecord")
+_PROOFS: Final = ("lastRecord", "anchorRecord")
 
 
 def _is_closed(view: SegmentView, position: int) -> bool:

@@ -15,6 +15,7 @@ from store_core.format.damage.log_end import find_log_end
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import StopReason, check_record
 from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.record_proof import RecordProof
 from store_core.store.read.follow.sound_walk import sound_parts
 from store_core.store.read.read_plan import CLOCK_STEP, first_store_timestamp
 
@@ -82,6 +83,13 @@ class LogSegments:
         found = (each for each in self.segments if each.start_offset <= physical_offset < each.end_offset)
         return next(found, None)
 
+    def position_after(self, segment: Segment, view: SegmentView, last_start: int) -> LogPosition:
+        """Return the position after a record; parameters and errors as of `LogPosition.after`."""
+        before = [each for each in self.segments if each.start_offset < segment.start_offset][-1:]
+        with open_segment(before[0] if before else segment) as opened:
+            anchor = RecordProof.of((before[0] if before else segment).view(opened), 0)
+        return LogPosition.after(segment, view, last_start, anchor or RecordProof.of(view, 0))
+
     def view_with(self, physical_offset: int) -> SegmentView | None:
         """Return the bytes of the segment that holds a byte; None if there is none."""
         segment = self.find(physical_offset)
@@ -117,10 +125,23 @@ class LogSegments:
             if is_proven and segment.end_offset <= known.physical_offset:
                 return known
             is_known = is_proven and segment.start_offset <= known.physical_offset
-            found = _latest_in(segment, known.place_in(segment) if is_known else _SEGMENT_START, verify_crc=verify_crc)
+            after = known.place_in(segment) if is_known else _SEGMENT_START
+            found = self._latest_in(segment, after, verify_crc=verify_crc)
             if found is not None:
                 return found
         return known
+
+    def _latest_in(self, segment: Segment, after: Place, *, verify_crc: bool) -> LogPosition | None:
+        """Return the position at the end of a segment's records; None if none is there."""
+        with open_segment(segment) as opened:
+            view = segment.view(opened)
+            if not after.position and check_record(view.raw.data, 0, view.start_offset).reason is StopReason.UNWRITTEN:
+                return None  # preallocated, which a file system without holes shows only if all of it is read
+            end = find_log_end(view, verify_crc=verify_crc, after=after)
+            starts = _last_two(view, after, end)
+            if starts and not _is_finished(view, starts[-1], end.position):
+                starts.pop()
+            return self.position_after(segment, view, starts[-1]) if starts else None
 
     def stretches(self, start: LogPosition, end: LogPosition) -> Iterator[Stretch]:
         """Yield the sound records between two positions, in log order; damage between them is left out."""
@@ -168,7 +189,7 @@ class LogSegments:
             before = int(stretch.run.starts[at - 1]) if at else stretch.last_sound
             if before < 0:
                 return LogPosition.at_start(stretch.segment)
-            return LogPosition.after(stretch.segment, stretch.view, before)
+            return self.position_after(stretch.segment, stretch.view, before)
         return end
 
 
@@ -180,19 +201,6 @@ def _stretches_of(segment: Segment, view: SegmentView, start: LogPosition, end: 
         if isinstance(part, Run):
             yield Stretch(segment, view, part, place.last_sound)
             place = part.place
-
-
-def _latest_in(segment: Segment, after: Place, *, verify_crc: bool) -> LogPosition | None:
-    """Return the position at the end of a segment's records; None if none is there."""
-    with open_segment(segment) as opened:
-        view = segment.view(opened)
-        if not after.position and check_record(view.raw.data, 0, view.start_offset).reason is StopReason.UNWRITTEN:
-            return None  # preallocated, which a file system without holes shows only if all of it is read
-        end = find_log_end(view, verify_crc=verify_crc, after=after)
-        starts = _last_two(view, after, end)
-        if starts and not _is_finished(view, starts[-1], end.position):
-            starts.pop()
-        return LogPosition.after(segment, view, starts[-1]) if starts else None
 
 
 def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-
-from store_core.store.read.follow.log_position import LogPosition
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.follow.log_segments import LogSegments, Stretch
 
-__all__ = ["ReadLimits", "count_records", "limited_end"]
+__all__ = ["NO_LIMITS", "ReadLimits", "count_records", "limited_end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,15 @@ class ReadLimits:
     max_bytes: int | None = None
 
 
+NO_LIMITS: Final = ReadLimits()
+
+
 def limited_end(log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits) -> LogPosition:
     """Return where a batch ends that begins at a position: at a record's end, no later than `end`.
 
     The records of the batch are walked, and no more than twice as many bytes.
     """
-    if limits.max_records is None and limits.max_bytes is None:
+    if limits == NO_LIMITS:
         return end
     taken = 0
     last: tuple[Stretch, int] | None = None
@@ -54,7 +56,7 @@ def limited_end(log: LogSegments, start: LogPosition, end: LogPosition, limits: 
     if last is None:
         return start
     stretch, count = last
-    return LogPosition.after(stretch.segment, stretch.view, int(stretch.run.starts[count - 1]))
+    return log.position_after(stretch.segment, stretch.view, int(stretch.run.starts[count - 1]))
 
 
 def _admitted(stretch: Stretch, start: LogPosition, taken: int, limits: ReadLimits) -> int:

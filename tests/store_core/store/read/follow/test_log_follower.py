@@ -406,7 +406,7 @@ def test_a_log_that_was_truncated_behind_the_position_is_an_error(followed: Foll
     assert (error.value.begin, error.value.end, error.value.resume_offset) == (cut, end.physical_offset, cut)
 
 
-@pytest.mark.parametrize("bodies", [(b"four",), (b"fo", b"three", b"x" * 300, b"y" * 500)])
+@pytest.mark.parametrize("bodies", [(b"four",), (b"a", b"b", b"c"), (b"fo", b"three", b"x" * 300, b"y" * 500)])
 def test_records_written_after_a_truncation_are_read_once(
     followed: Followed, bodies: tuple[bytes, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -418,6 +418,16 @@ def test_records_written_after_a_truncation_are_read_once(
     assert followed.drain(end)[0] == [written]
     assert followed.restart().drain(end, ReadLimits(max_records=1))[0] == [[offset] for offset in written]
     assert f"between the offsets {written[0]} and {end.physical_offset}" in caplog.text
+
+
+def test_a_truncation_at_the_start_of_a_segment_is_no_other_log(followed: Followed) -> None:
+    end = followed.advance(followed.first())
+    first = next(number for number, offset in enumerate(followed.offsets) if offset == 4 * SIZE)
+    truncate(followed, first - 1, b"x", b"y" * 300, b"z")
+
+    with pytest.raises(TruncatedLogError):
+        followed.advance(end)
+    assert followed.restart(fail_on_data_loss=False).drain(end)[0] == [followed.offsets[-3:]]
 
 
 def test_a_truncated_log_goes_on_where_it_ends(followed: Followed) -> None:

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``spark.readStream.format("commitlog")``: what Spark asks of the reader, and queries that run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_commitlog.schema import ReadSchema
+from pyspark_commitlog.source import CommitLogDataSource
+from pyspark_commitlog.stream.lag import bytes_behind
+from pyspark_commitlog.stream.options import StreamOptions
+from pyspark_commitlog.stream.reader import CommitLogStreamReader
+from pyspark_commitlog.stream.spark_api import ReadAllAvailable
+from store_core.errors import InvalidOptionError, TruncatedLogError
+from store_core.format.columns import arrow_schema
+from tests.builders import LogBuilder
+from tests.connector.written import error_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SEGMENT = 2048
+HOUR = 3600.0
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Store:
+    """A store that grows."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = LogBuilder(SEGMENT)
+        self.append(60)
+
+    def append(self, count: int) -> None:
+        for number in range(count):
+            self.log.append(b"%d" % number * 20, topic="odd" if number % 2 else "even", properties={"TAGS": "t"})
+        self.log.write(self.root, preallocated=1)
+
+    @property
+    def offsets(self) -> list[int]:
+        return [record.physical_offset for record in self.log.records]
+
+    def source(self, **options: str) -> CommitLogDataSource:
+        return CommitLogDataSource({"path": str(self.root), **options})
+
+    def reader(self, **options: str) -> CommitLogStreamReader:
+        source = self.source(columns="physical_offset", **options)
+        reader = source.streamReader(source.schema())
+        assert isinstance(reader, CommitLogStreamReader)
+        return reader
+
+    def frame(self, spark: SparkSession, **options: Any) -> DataFrame:  # noqa: ANN401 -- those of the source
+        return spark.readStream.format("commitlog").options(**options).load(str(self.root))
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture(autouse=True)
+def _tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.tracebacklimit", None, raising=False)
+
+
+def rows(reader: CommitLogStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """Read a batch as Spark does: offsets pass through JSON, tasks get the reader and a partition pickled."""
+    start, end = json.loads(json.dumps(start)), json.loads(json.dumps(end))
+    parts = reader.partitions(start, end)
+    reader, parts = pickle.loads(pickle.dumps((reader, parts)))  # noqa: S301 -- our own
+    return [offset for part in parts for batch in reader.read(part) for offset in batch[0].to_pylist()]
+
+
+# --------------------------------------------------------------------------------------------- what Spark's driver asks
+
+
+def test_batches_follow_one_another(growing: Store) -> None:
+    reader = growing.reader()
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, reader.getDefaultReadLimit())
+    growing.append(5)
+    end = reader.latestOffset(middle, reader.getDefaultReadLimit())
+
+    assert rows(reader, start, middle) == growing.offsets[:-5]
+    assert rows(growing.reader(), middle, end) == growing.offsets[-5:]
+    assert rows(reader, start, start) == []
+
+
+def test_an_offset_with_nothing_after_it_is_returned_as_it_is(growing: Store) -> None:
+    reader = growing.reader()
+    end = json.loads(json.dumps(reader.latestOffset(reader.initialOffset(), ReadAllAvailable())))
+
+    assert reader.latestOffset(end, ReadAllAvailable()) is end
+    assert json.dumps(reader.reportLatestOffset()) == json.dumps(end)
+
+
+def test_pyspark_4_1_passes_nothing_and_gets_the_log_s_end(growing: Store) -> None:
+    reader = growing.reader()
+
+    assert rows(reader, reader.initialOffset(), reader.latestOffset()) == growing.offsets
+
+
+def test_limits_need_a_pyspark_that_passes_the_start(growing: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_commitlog.stream.reader.HAS_LIMITS", False)
+
+    with pytest.raises(InvalidOptionError, match=r"need PySpark 4\.2 or later"):
+        growing.reader(maxBytesPerTrigger="1k").latestOffset()
+
+
+@pytest.mark.parametrize("option", [{"maxOffsetsPerTrigger": "7"}, {"maxBytesPerTrigger": "1k"}])
+def test_a_batch_is_limited_unless_all_is_asked_for(growing: Store, option: dict[str, str]) -> None:
+    reader = growing.reader(**option)
+    start = reader.initialOffset()
+    limited = reader.latestOffset(start, reader.getDefaultReadLimit())
+    whole = reader.latestOffset(start, ReadAllAvailable())
+
+    assert 0 < len(rows(reader, start, limited)) <= 10
+    assert rows(reader, start, whole) == growing.offsets
+
+
+def test_a_query_of_what_is_available_ends_where_the_log_ended(growing: Store) -> None:
+    reader = growing.reader(maxOffsetsPerTrigger="25", minOffsetsPerTrigger="20")
+    before = growing.offsets
+    reader.prepareForTriggerAvailableNow()
+    growing.append(30)
+    seen, start = [], reader.initialOffset()
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        seen.append(rows(reader, start, end))
+        start = end
+
+    assert [len(batch) for batch in seen] == [25, 25, 10]
+    assert [offset for batch in seen for offset in batch] == before
+
+
+def test_a_batch_waits_for_enough_records_but_not_forever(growing: Store) -> None:
+    clock = Clock()
+    options = StreamOptions.from_spark(
+        {"path": str(growing.root), "minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
+    )
+    reader = CommitLogStreamReader(options, ReadSchema(("physical_offset",), arrow_schema(["physical_offset"])), clock)
+    limit, start = reader.getDefaultReadLimit(), reader.initialOffset()
+    first = reader.latestOffset(start, limit)
+    growing.append(9)
+    early = reader.latestOffset(first, limit)
+    clock.now += HOUR
+    late = reader.latestOffset(first, limit)
+    growing.append(10)
+    enough = reader.latestOffset(late, limit)
+
+    assert early is first
+    assert [len(rows(reader, *pair)) for pair in ((start, first), (first, late), (late, enough))] == [60, 9, 10]
+
+
+@pytest.mark.parametrize("kind", ["startingOffsets", "startingTimestamp"])
+def test_a_stream_begins_where_it_is_told(growing: Store, kind: str) -> None:
+    record = growing.log.records[20]
+    reader = growing.reader(
+        **{kind: str(record.physical_offset if kind == "startingOffsets" else record.store_timestamp)}
+    )
+    latest = growing.reader(startingOffsets="LATEST ").initialOffset()
+
+    assert rows(reader, reader.initialOffset(), latest) == growing.offsets[20:]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"endingOffsets": "5"}, "option endingOffsets: a stream has no end"),
+        ({"endingTimestamp": "2024-01-01T00:00Z"}, "option endingTimestamp: a stream has no end"),
+        ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "expected at most maxOffsetsPerTrigger, 5"),
+    ],
+)
+def test_what_a_stream_can_not_do_is_refused_when_it_starts(growing: Store, options: dict[str, str], says: str) -> None:
+    reader = growing.reader(**options)
+
+    with pytest.raises(InvalidOptionError, match=says):
+        reader.initialOffset()
+    with pytest.raises(InvalidOptionError, match=says):
+        reader.prepareForTriggerAvailableNow()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"maxOffsetsPerTrigger": "0"}, "expected a number of 1 or more"),
+        ({"maxBytesPerTrigger": "many"}, "expected a number of bytes of 1 or more"),
+        ({"maxTriggerDelay": "soon"}, "expected a time such as 30s, 15m or 1h, found 'soon'"),
+        ({"maxOffsetPerTrigger": "1"}, "unknown option 'maxoffsetpertrigger'"),
+    ],
+)
+def test_values_are_checked_when_the_stream_is_loaded(growing: Store, options: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
+        growing.source(**options).schema()
+
+
+def test_a_loss_ends_the_query_with_its_name_and_without_our_frames(growing: Store) -> None:
+    reader = growing.reader()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    growing.log.truncate(growing.offsets[-3])
+    growing.append(9)
+
+    with pytest.raises(TruncatedLogError) as caught:
+        growing.reader().latestOffset(end, ReadAllAvailable())
+    assert len(caught.traceback) <= 2
+
+
+def test_a_loss_that_is_allowed_is_logged_once(growing: Store, caplog: pytest.LogCaptureFixture) -> None:
+    reader = growing.reader(failOnDataLoss="false")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    growing.log.truncate(growing.offsets[-3])
+    growing.append(9)
+    with caplog.at_level(logging.WARNING, "store_core"):
+        later = reader.latestOffset(end, ReadAllAvailable())
+
+        assert rows(reader, end, later) == growing.offsets[-9:]
+    assert len(caplog.records) == 1
+
+
+# ------------------------------------------------------------------------------------------------------- with a session
+
+
+@pytest.mark.spark
+def test_a_query_goes_on_where_it_was_and_reports_what_is_left(
+    spark: SparkSession, growing: Store, tmp_path: Path
+) -> None:
+    batches: list[list[int]] = []
+    options = {"maxOffsetsPerTrigger": 40, "maxPartitionBytes": 1000, "topic": "even"}
+
+    def keep(frame: DataFrame, _: int) -> None:
+        batches.append([row.physical_offset for row in frame.collect()])
+
+    def run() -> None:
+        stream = growing.frame(spark, **options).writeStream.foreachBatch(keep).trigger(availableNow=True)
+        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.awaitTermination()
+        behind.extend(bytes_behind(progress) for progress in query.recentProgress)
+
+    behind: list[int | None] = []
+    run()
+    growing.append(10)
+    run()
+    even = [record.physical_offset for record in growing.log.records if record.topic == "even"]
+    stored = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
+
+    assert batches == [even[:20], even[20:30], even[30:]]
+    assert json.loads(stored)["physicalOffset"] == growing.log.records[40].physical_offset
+    assert behind[0] == growing.log.records[59].end - growing.log.records[40].physical_offset
+    assert behind[-1] == 0
+
+
+@pytest.mark.spark
+def test_frames_of_one_store_with_different_filters_do_not_share_them(spark: SparkSession, growing: Store) -> None:
+    frame = spark.read.format("commitlog").option("columns", "topic,physical_offset").load(str(growing.root))
+    odd, even = frame.where("topic = 'odd'"), frame.where("topic = 'even'")
+    counts = odd.union(even).groupBy("topic").count()
+    joined = odd.alias("a").join(even.alias("b"), odd.physical_offset == even.physical_offset)
+
+    assert {row["topic"]: row["count"] for row in counts.collect()} == {"odd": 30, "even": 30}
+    assert joined.count() == 0
+    assert odd.join(frame, "physical_offset").count() == 30
+
+
+@pytest.mark.spark
+def test_an_error_of_a_query_begins_with_its_message(spark: SparkSession, growing: Store) -> None:
+    frame = growing.frame(spark, endingOffsets=5)
+    text = error_of(lambda: frame.writeStream.format("noop").start().awaitTermination())
+
+    assert "option endingOffsets: a stream has no end" in text
+    assert 'File "' not in text
