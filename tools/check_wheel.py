@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel, checks its contents, and reads stores with it in empty environments, without and with PySpark.
+"""Builds the wheel, checks its contents, and reads stores with it in empty environments: alone, as a command, on Spark.
 
 Usage: check_wheel.py [--dependencies {borrow,fetch}]
 `borrow` uses numpy, pyarrow and PySpark of the environment that runs this script, which takes seconds;
@@ -31,6 +31,8 @@ JOBS: Final = {
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
+# Extra -> the packages that an environment borrows for it; none stands for all.
+BORROWED: Final = {"": ("numpy", "pyarrow"), "[cli]": ("numpy", "pyarrow", "click"), "[spark]": ()}
 # Files that are not modules: the type markers, the sample store, and the settings that silence Spark's log.
 DATA: Final = frozenset({"py.typed", "orders.tar.xz", "quiet-log4j2.properties"})
 STORE: Final = ROOT / "tests" / "golden" / "rocketmq-4.9.7" / "lmq.tar.xz"
@@ -90,7 +92,7 @@ def install(wheel: Path, environment: Path, dependencies: str, extra: str = "") 
     python = environment / "bin" / "python"
     pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if dependencies == "borrow":
-        borrow(environment, () if extra else ("numpy", "pyarrow"))
+        borrow(environment, BORROWED[extra])
         pip += ["--no-deps", "--no-index", "--ignore-installed"]
     subprocess.run([*pip, f"{wheel}{extra}"], check=True)
     return python
@@ -122,6 +124,15 @@ def check_core(python: Path, directory: Path) -> int:
     environment = environment_of(python)
     output = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return int(output.stdout)
+
+
+def check_command(python: Path, directory: Path, messages: int) -> None:
+    """Use the command of the installed wheel without PySpark; it has to count as many messages as were read."""
+    command: list[str | Path] = [python, ROOT / "tools" / "try_command.py"]
+    environment = environment_of(python)
+    output = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    if int(output.stdout) != messages:
+        raise WheelError(f"commitlog counted {output.stdout.strip()} messages, and read_messages read {messages}")
 
 
 def unpack_store(directory: Path) -> tuple[Path, int]:
@@ -156,6 +167,7 @@ def main() -> int:
             wheel = build(directory)
             files = check_contents(wheel)
             messages = check_core(install(wheel, directory / "core", dependencies), directory)
+            check_command(install(wheel, directory / "command", dependencies, "[cli]"), directory, messages)
             records = check_reading(install(wheel, directory / "spark", dependencies, "[spark]"), directory)
         except (WheelError, subprocess.CalledProcessError) as error:
             print(f"wheel: {error}", file=sys.stderr)
@@ -163,6 +175,7 @@ def main() -> int:
     print(
         f"{wheel.name}: {files} files; without PySpark it read {messages} messages, and commands said what to install"
     )
+    print("with click `commitlog` ran without PySpark, and counted as many")
     print(f"with PySpark it was found by Spark without register, and read {records} records")
     return 0
 

@@ -2,7 +2,7 @@
 """Uses the installed package without PySpark, and prints the number of messages of the sample store.
 
 Usage: try_core.py
-check_wheel.py runs this in an environment that has numpy, pyarrow and the wheel.
+check_wheel.py runs this in an environment that has numpy, pyarrow and the wheel, and not the command's library.
 """
 
 from __future__ import annotations
@@ -57,6 +57,13 @@ def check_command(name: str, command: list[str | Path], arguments: list[str | Pa
         raise CoreError(f"{name} does not say what to install: {text}")
 
 
+def check_library() -> None:
+    """Check that `commitlog` says in one line which library to install."""
+    text = said([PROGRAMS / "commitlog", "--help"], FAILED)
+    if "pip install 'click>=" not in text or text.count("\n") != 1:
+        raise CoreError(f"commitlog does not say what to install: {text}")
+
+
 def main() -> int:
     """Try everything, print the number of messages, and return the exit code."""
     release = version("pyspark-commitlog")
@@ -68,6 +75,7 @@ def main() -> int:
         raise CoreError(f"the packages do not say version {release}")
     with tempfile.TemporaryDirectory(prefix="commitlog-core-") as directory:
         store = orders_store(directory)
+        check_library()
         for name, (command, arguments) in commands(store).items():
             check_command(name, command, arguments, release)
         print(store_core.read_messages(store).read_all().num_rows)

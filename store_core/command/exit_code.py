@@ -65,7 +65,7 @@ _INTRODUCTION: Final = (
     "<!-- Generated from the table of exit codes by `make docs`; do not edit. -->",
     "# Exit codes",
     "",
-    "`commitlog-append`, `commitlog-rebuild-consume-queue`, `commitlog-rebuild-index` and",
+    "`commitlog`, `commitlog-append`, `commitlog-rebuild-consume-queue`, `commitlog-rebuild-index` and",
     "`python -m pyspark_commitlog.demo` end with the same codes:",
     "",
     "| code | meaning |",

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
+from click.testing import CliRunner
 
 from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
+from store_core.command.program import program
+from store_core.command.surroundings import Surroundings
 from tests.documents.blocks import ROOT
 
 if TYPE_CHECKING:
@@ -37,6 +40,11 @@ EXCEPTIONS: Final = (
         "pip install",
         "install",
         "changes the environment that the tests run in; a wheel is installed by tools/check_wheel.py",
+    ),
+    (
+        'eval "$(_COMMITLOG_COMPLETE=bash_source commitlog)"',
+        "none",
+        "is for the reader's shell; tests/store_core/command completes words",
     ),
     ("venv-pack", "none", "no part of the project; it is the packer that Spark's own guide names"),
 )
@@ -97,12 +105,14 @@ def _words(command: str) -> list[str]:
 
 
 def _run(words: list[str], world: World) -> int:
-    program, *arguments = words
-    if program in _JOBS:
-        return _run_job(program, arguments)
-    if program not in _SYSTEM:
-        raise AssertionError(f"{program} is no program that documents may run; see EXCEPTIONS")
-    done = _run_process([program, *(_in_repository(word) for word in arguments)], world.directory)
+    name, *arguments = words
+    if name == "commitlog":
+        return _run_commitlog(arguments)
+    if name in _JOBS:
+        return _run_job(name, arguments)
+    if name not in _SYSTEM:
+        raise AssertionError(f"{name} is no program that documents may run; see EXCEPTIONS")
+    done = _run_process([name, *(_in_repository(word) for word in arguments)], world.directory)
     sys.stdout.write(done.stdout + done.stderr)
     return done.returncode
 
@@ -112,6 +122,13 @@ def _run_job(name: str, arguments: Sequence[str]) -> int:
         return int(_JOBS[name](arguments))
     except SystemExit as ended:  # as argparse does
         return int(ended.code or 0)
+
+
+def _run_commitlog(arguments: Sequence[str]) -> int:
+    """Run the program in this process, with standard output as a pipe."""
+    ended = CliRunner().invoke(program, arguments, obj=Surroundings(), prog_name="commitlog")
+    sys.stdout.write(ended.output)
+    return ended.exit_code
 
 
 def _in_repository(word: str) -> str:

@@ -91,7 +91,7 @@ READ_OPTIONS: Final = (
         "columns",
         "(the default ones)",
         "columns",
-        "columns, separated by commas. Only these are decoded. `.schema(...)` does the same",
+        "columns, separated by commas. Only these are decoded. In Spark `.schema(...)` does the same",
     ),
     Option("decompress", "false", "columns", "`true` decompresses bodies, up to a maximum size"),
     Option(

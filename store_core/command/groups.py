@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of messages and bytes by the values of columns, with bounded memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.errors import InvalidOptionError
+from store_core.format.columns import COLUMNS, CORRUPT_RECORD, resolve_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Groups"]
+
+_TIMES: Final = ("minute", "hour", "day")
+"""Groups by store time that are not columns of their own."""
+
+_STORED: Final = "store_timestamp"
+_SIZE: Final = "store_size"
+_COUNTS: Final = ("messages", "bytes")
+_TYPES: Final = {column.name: column.type for column in COLUMNS}
+_UNTIL_MERGED: Final = 1 << 16
+"""Rows of partial counts that are collected before they are merged."""
+
+_MOST: Final = 1 << 22
+"""The most groups: those of a column that differs in each record would fill the memory."""
+
+
+class Groups:
+    """Counts rows in groups.
+
+    Attributes
+    ----------
+    names : tuple of str
+        What the rows are grouped by: columns, and ``minute``, ``hour`` and ``day``.
+    columns : tuple of str
+        Columns of the batches.
+    messages : int
+        Rows counted so far.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        needed = dict.fromkeys([*(_STORED if name in _TIMES else name for name in names), _SIZE])
+        self.columns = tuple(needed)
+        self.messages = 0
+        self._bytes = 0
+        self._partial: list[pa.Table] = []
+        self._rows = 0
+
+    @classmethod
+    def by(cls, names: Sequence[str]) -> Self:
+        """Return empty counts.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a name is neither a column of single values nor a unit of time, or is given twice.
+        """
+        folded = [name.lower() for name in names]
+        found = [name if name in _TIMES else resolve_columns([name])[0] for name in folded]
+        for name in found:
+            if found.count(name) > 1:
+                raise InvalidOptionError(f"{name!r} is named twice in {', '.join(names)}")
+            if name not in _TIMES and (pa.types.is_nested(_TYPES[name]) or name == CORRUPT_RECORD):
+                raise InvalidOptionError(f"messages can't be counted by {name!r}, whose values are not single ones")
+        return cls(tuple(found))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the rows of a batch."""
+        self.messages += batch.num_rows
+        sizes = batch.column(_SIZE)
+        self._bytes += pc.sum(sizes, min_count=0).as_py()
+        if not self.names:
+            return
+        arrays = [_values(batch, name) for name in self.names]
+        table = pa.table([*arrays, sizes.cast(pa.int64())], [*self.names, _COUNTS[1]])
+        counted = table.group_by(list(self.names)).aggregate([([], "count_all"), (_COUNTS[1], "sum")])
+        self._collect(counted.rename_columns([*self.names, *_COUNTS]))
+
+    def table(self) -> pa.Table:
+        """Return the counts, ordered by the groups; a single row if there are none."""
+        if not self.names:
+            return pa.table({_COUNTS[0]: [self.messages], _COUNTS[1]: [self._bytes]})
+        self._merge()
+        return self._partial[0].sort_by([(name, "ascending") for name in self.names])
+
+    def _collect(self, counted: pa.Table) -> None:
+        self._partial.append(counted)
+        self._rows += counted.num_rows
+        if self._rows > max(_UNTIL_MERGED, 2 * self._partial[0].num_rows):
+            self._merge()
+
+    def _merge(self) -> None:
+        """Merge the partial counts into one table.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there are too many groups.
+        """
+        tables = self._partial or [self._empty()]
+        sums = [(count, "sum") for count in _COUNTS]
+        merged = pa.concat_tables(tables).group_by(list(self.names)).aggregate(sums)
+        self._partial = [merged.rename_columns([*self.names, *_COUNTS])]
+        self._rows = merged.num_rows
+        if self._rows > _MOST:
+            raise InvalidOptionError(
+                f"there are more than {_MOST} groups by {', '.join(self.names)}: name fewer columns"
+            )
+
+    def _empty(self) -> pa.Table:
+        fields = [pa.field(name, _TYPES[_STORED] if name in _TIMES else _TYPES[name]) for name in self.names]
+        return pa.schema([*fields, *(pa.field(count, pa.int64()) for count in _COUNTS)]).empty_table()
+
+
+def _values(batch: pa.RecordBatch, name: str) -> pa.Array:
+    return pc.floor_temporal(batch.column(_STORED), unit=name) if name in _TIMES else batch.column(name)

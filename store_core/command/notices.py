@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command says on standard error beside its output."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from store_core.command.output.shown_text import escape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["say", "warnings_shown"]
+
+
+def say(text: str) -> None:
+    """Write a paragraph to standard error, safe for a terminal."""
+    click.echo("\n".join(escape_text(line) for line in f"commitlog: {text}".split("\n")), err=True)
+
+
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """Show what the core warns of, for commands whose output does not have it."""
+    log, notices = logging.getLogger("store_core"), _Notices()
+    log.addHandler(notices)
+    try:
+        yield
+    finally:
+        log.removeHandler(notices)
+
+
+class _Notices(logging.Handler):
+    """Says each warning once: a log that is followed has the same ones at each look."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._said:
+            self._said.add(text)
+            say(f"warning: {text}")

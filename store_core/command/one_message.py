@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding the messages that one word on a command line means: a key, a message id, or a position in a queue."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from store_core.store.read.read_messages import read_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Kind", "find_message"]
+
+_MSG_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
+_POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offset>[0-9]{1,18})")
+_OFFSET_DIGITS: Final = 16
+_LONGEST: Final = 1 << 63
+
+
+class Kind(Enum):
+    """What a word means."""
+
+    KEY = "key"
+    ID = "id"
+    POSITION = "position"
+
+
+def find_message(path: str, what: str, kind: Kind | None, read: Mapping[str, Any]) -> pa.RecordBatchReader | None:
+    """Find the messages that a word means.
+
+    Parameters
+    ----------
+    path : str
+    what : str
+    kind : Kind or None
+        What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which are
+        keys, look like offset message ids.
+    read : mapping
+        Options of the reader; its filters apply as well.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader or None
+        With at least one row, in log order; None if there is no such message.
+
+    Raises
+    ------
+    StoreError
+        As for `store_core.read_messages`.
+    """
+    for each in _kinds(what) if kind is None else (kind,):
+        found = _OPTIONS[each](what)
+        if found is None:
+            continue
+        reader = read_messages(path, **{**read, **found})
+        batches = _with_id(reader, what) if each is Kind.ID else iter(reader)
+        first = next(batches, None)
+        if first is not None:
+            return pa.RecordBatchReader.from_batches(reader.schema, chain([first], batches))
+    return None
+
+
+def _kinds(what: str) -> tuple[Kind, ...]:
+    if _MSG_ID.fullmatch(what):
+        return Kind.ID, Kind.KEY
+    return (Kind.POSITION, Kind.KEY) if _POSITION.fullmatch(what) else (Kind.KEY,)
+
+
+def _key_options(what: str) -> dict[str, Any]:
+    return {"key": what}
+
+
+def _id_options(what: str) -> dict[str, Any] | None:
+    """Return the options that read the record at an id's offset."""
+    offset = int(what[-_OFFSET_DIGITS:], 16) if _MSG_ID.fullmatch(what) else _LONGEST
+    return {"starting_offsets": offset, "ending_offsets": offset + 1} if offset < _LONGEST - 1 else None
+
+
+def _position_options(what: str) -> dict[str, Any] | None:
+    found = _POSITION.fullmatch(what)
+    if found is None:
+        return None
+    topic, queue_id, offset = found["topic"], int(found["queue_id"]), int(found["offset"])
+    return {
+        "topic": [topic],
+        "queue_id": queue_id,
+        "starting_offsets": {topic: {queue_id: offset}},
+        "ending_offsets": {topic: {queue_id: offset + 1}},
+    }
+
+
+_OPTIONS: Final = {Kind.KEY: _key_options, Kind.ID: _id_options, Kind.POSITION: _position_options}
+
+
+def _with_id(reader: pa.RecordBatchReader, msg_id: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with an id: another broker's message may have the same offset."""
+    for batch in reader:
+        mask = [found.upper() == msg_id.upper() for found in batch.column("msg_id").to_pylist()]
+        if any(mask):
+            yield batch.filter(pa.array(mask))

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a command's rows go, and in which format."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import click
+
+from store_core.command.output.shown_text import BytesStyle
+from store_core.command.output.text_lines import CsvWriter, JsonLinesWriter
+from store_core.command.output.text_table import FieldsWriter, TableWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from store_core.command.output.row_writer import RowWriter
+
+__all__ = ["Output"]
+
+_BINARY: Final = frozenset({"arrow", "parquet"})
+_FOR_PROGRAMS: Final = frozenset({"jsonl", "csv"})
+_UTF_8: Final = "utf-8"
+_UNFINISHED: Final = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command's rows go, and in which format.
+
+    Attributes
+    ----------
+    format : str
+        One of `store_core.command.output_arguments.FORMATS`.
+    target : Path or None
+        A file that does not exist yet; None for standard output.
+    style : BytesStyle
+    width : int or None
+        Columns of the terminal that standard output is; None if it is none.
+    is_coloured : bool
+    """
+
+    format: str
+    target: Path | None = None
+    style: BytesStyle = BytesStyle.AUTO
+    width: int | None = None
+    is_coloured: bool = False
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether rows should fit a line that a person reads."""
+        return self.format == "table"
+
+    def check(self) -> None:
+        """Refuse what can't be written, before anything is read.
+
+        Raises
+        ------
+        click.UsageError
+            If the file exists already, or bytes would go to a terminal.
+        """
+        if self.target is None and self.format in _BINARY and self.width is not None:
+            raise click.UsageError(f"{self.format} is not for terminals: give --output FILE, or redirect the output")
+        if self.target is not None and self.target.exists():
+            raise click.UsageError(f"{self.target} exists already: delete it first, or give another --output")
+
+    @contextmanager
+    def writer(self, schema: pa.Schema) -> Iterator[RowWriter]:
+        """Provide a writer of rows. A file appears under its name when it is complete, and not at all otherwise.
+
+        Raises
+        ------
+        OSError
+            If the file can't be written.
+        """
+        if self.target is None:
+            with _standard_output() as stream:
+                yield from self._rows_to(stream, schema)
+            return
+        unfinished = Path(f"{self.target}{_UNFINISHED}")
+        with unfinished.open("xb") as stream:
+            try:
+                yield from self._rows_to(stream, schema)
+            except BaseException:
+                unfinished.unlink()
+                raise
+        unfinished.rename(self.target)
+
+    def _rows_to(self, stream: BinaryIO, schema: pa.Schema) -> Iterator[RowWriter]:
+        if self.format in _BINARY:
+            writer = self._binary_writer(schema, stream)
+            try:
+                yield writer
+            finally:
+                writer.close()  # releases the stream, after an error as well
+            return
+        with _text(stream, _UTF_8 if self.target or self.format in _FOR_PROGRAMS else None) as text:
+            writer = self._text_writer(schema, text)
+            yield writer
+            writer.close()
+
+    def _binary_writer(self, schema: pa.Schema, stream: BinaryIO) -> RowWriter:
+        from store_core.command.output.arrow_files import ArrowWriter, ParquetWriter  # noqa: PLC0415 -- slow to import
+
+        return ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
+
+    def _text_writer(self, schema: pa.Schema, text: io.TextIOWrapper) -> RowWriter:
+        if self.format == "jsonl":
+            return JsonLinesWriter(schema, text, self.style)
+        if self.format == "csv":
+            return CsvWriter(schema, text, self.style)
+        is_coloured = self.is_coloured and self.target is None
+        if self.format == "fields":
+            return FieldsWriter(schema, text, self.style, is_coloured=is_coloured)
+        width = self.width if self.target is None else None
+        return TableWriter(schema, text, self.style, width=width, is_coloured=is_coloured)
+
+
+@contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    """Provide standard output as bytes."""
+    stream = sys.stdout.buffer
+    yield stream
+    stream.flush()
+
+
+@contextmanager
+def _text(stream: BinaryIO, encoding: str | None) -> Iterator[io.TextIOWrapper]:
+    """Provide a stream of bytes as one of text; what the encoding does not have is escaped."""
+    text = io.TextIOWrapper(stream, encoding or sys.stdout.encoding, "backslashreplace", newline="\n")
+    try:
+        yield text
+        text.flush()
+    finally:
+        text.detach()

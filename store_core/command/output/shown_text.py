@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text from a store made safe for a terminal, and bytes as text."""
+
+from __future__ import annotations
+
+import base64
+import unicodedata
+from enum import Enum
+from typing import Final
+
+__all__ = ["BytesStyle", "escape_json", "escape_text", "plain_text", "text_of", "text_width"]
+
+_SPACES: Final = "Zs"
+"""Unicode's category of spaces. Those of East Asian text are as safe as our own, though not `str.isprintable`."""
+
+_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_WHITE_SPACE: Final = frozenset("\n\r\t")
+_WIDE: Final = frozenset("WF")
+_BYTE: Final = 0x100
+_BASIC_PLANE: Final = 0x10000
+
+
+class BytesStyle(Enum):
+    """How bytes are printed where a format has only text."""
+
+    AUTO = "as text where they are text, else in hexadecimal digits"
+    HEX = "hexadecimal digits"
+    BASE64 = "Base64"
+
+
+def escape_text(text: str) -> str:
+    r"""Replace what could change a terminal, or how other text is shown: controls, ANSI, directions of writing.
+
+    What is replaced is what Unicode does not call printable, except for spaces. A newline is replaced as well, so that
+    a row stays on its line.
+
+    Examples
+    --------
+    >>> escape_text("caf\u00e9 \x1b[31m\u202e")
+    'café \\x1b[31m\\u202e'
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if _is_safe(character) else _escape(character) for character in text)
+
+
+def escape_json(text: str) -> str:
+    r"""Replace the same characters in a line of JSON by JSON's own escapes, so that its value stays the same.
+
+    Examples
+    --------
+    >>> escape_json('"\u202e"')
+    '"\\u202e"'
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if _is_safe(character) else _json_escape(character) for character in text)
+
+
+def _is_safe(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == _SPACES
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    code = ord(character)
+    return f"\\x{code:02x}" if code < _BYTE else f"\\u{code:04x}" if code < _BASIC_PLANE else f"\\U{code:08x}"
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def text_of(data: bytes, style: BytesStyle) -> str:
+    """Return bytes as text.
+
+    Examples
+    --------
+    >>> text_of(b"one", BytesStyle.AUTO), text_of(bytes([0, 111]), BytesStyle.AUTO)
+    ('one', '0x006f')
+    """
+    if style is BytesStyle.BASE64:
+        return base64.b64encode(data).decode("ascii")
+    text = plain_text(data) if style is BytesStyle.AUTO else None
+    if text is not None:
+        return text
+    return f"0x{data.hex()}" if style is BytesStyle.AUTO else data.hex()
+
+
+def plain_text(data: bytes) -> str | None:
+    """Return bytes as text if they are UTF-8 without control characters, else None; lines and tabs are text."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    is_text = text.isprintable() or all(_is_safe(each) or each in _WHITE_SPACE for each in text)
+    return text if is_text else None
+
+
+def text_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes; East Asian characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in _WIDE else 1

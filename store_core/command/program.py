@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program `commitlog`: its commands, which are imported when they are run, and how each of them ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from store_core import __version__
+from store_core.command.exit_code import ExitCode
+from store_core.command.failure import failure_of
+from store_core.command.notices import say
+
+__all__ = ["program"]
+
+_MESSAGES: Final = "Messages"
+_STORE: Final = "The store"
+_INTERRUPTED: Final = 130
+"""What shells use for a program that ^C ended."""
+
+_NO_READER: Final = 141
+"""What shells use for a program whose pipe was closed, as by ``head``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A command of the program: where it is, and what `commitlog --help` says of it."""
+
+    section: str
+    name: str
+    module: str
+    summary: str
+
+
+_ENTRIES: Final = (
+    _Entry(_MESSAGES, "cat", "messages", "print messages"),
+    _Entry(_MESSAGES, "head", "messages", "print the first messages"),
+    _Entry(_MESSAGES, "tail", "messages", "print the last messages, and those that arrive"),
+    _Entry(_MESSAGES, "get", "messages", "print one message, by key, id or position"),
+    _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
+    _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),
+    _Entry(_STORE, "recover", "recovery", "show what opening the store for writing would change"),
+)
+_SILENT: Final = logging.NullHandler()
+"""Keeps Python from printing what is logged: commands show it (`notices`), or have it in their reports."""
+
+_BY_NAME: Final = {entry.name: entry for entry in _ENTRIES}
+_ENDINGS: Final = ((str(_INTERRUPTED), "ended by ^C"), (str(_NO_READER), "whoever read the output closed it"))
+_EXAMPLES: Final = (
+    "commitlog head /data/rocketmq/store",
+    "commitlog count /data/rocketmq/store --by topic",
+    "commitlog get /data/rocketmq/store order-4711",
+)
+
+
+class _Program(click.Group):
+    """A group that imports a command when it is run, so that `--help` and completion are fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return list(_BY_NAME)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- as above
+        entry = _BY_NAME.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(f"store_core.command.{entry.module}"), entry.name)
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
+        for section in (_MESSAGES, _STORE):
+            with formatter.section(section):
+                formatter.write_dl([(entry.name, entry.summary) for entry in _ENTRIES if entry.section == section])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {line}\n" for line in _EXAMPLES))
+        with formatter.section("Exit codes"):
+            formatter.write_dl([*((str(int(code)), code.meaning) for code in ExitCode), *_ENDINGS])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [entry for entry in _ENTRIES if entry.name.startswith(incomplete)]
+        found = [CompletionItem(entry.name, help=entry.summary) for entry in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
+        """Run the command; end with its exit code, or with the one of its error."""
+        logging.getLogger("store_core").addHandler(_SILENT)
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except KeyboardInterrupt:
+            code = _INTERRUPTED
+        except BrokenPipeError:
+            code = _NO_READER
+            _close_output()
+        except Exception as error:  # noqa: BLE001 -- a bug is not a finding
+            code, text = failure_of(error)
+            say(text)
+        ctx.exit(int(code))
+
+
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="commitlog")
+def program() -> None:
+    """Look into the store of an Apache RocketMQ broker: a copy, a snapshot, or the disk of one that is running.
+
+    Nothing is written to a store, and no lock is taken. Each command has a --help with examples.
+    """
+
+
+def _close_output() -> None:
+    """Let what is still buffered go nowhere, so that Python does not complain when it ends."""
+    with suppress(OSError, ValueError):  # a stream without a file, as in a test
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

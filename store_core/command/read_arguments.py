@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the reader as options of commands, made from the table that Spark's source uses."""
+
+from __future__ import annotations
+
+import re
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from store_core.command.notices import warnings_shown
+from store_core.store.read.option_table import READ_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.command.exit_code import ExitCode
+    from store_core.store.option import Option
+
+__all__ = ["STORES", "with_read_options"]
+
+_OF_OTHERS: Final = frozenset({"path", "paths", "view"})
+_OF_TASKS: Final = "speed"
+"""Scope of the options that spread a read over tasks; a command reads in one."""
+
+_ASKED: Final = tuple(option for option in READ_OPTIONS if option.name not in _OF_OTHERS and option.scope != _OF_TASKS)
+_NAMES: Final = {option.name: f"--{option.field.replace('_', '-')}" for option in _ASKED}
+_BOOLEANS: Final = frozenset({"true", "false"})
+_QUOTED: Final = re.compile(r"`([^`]*)`")
+
+STORES: Final = click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+"""A store's root, its ``commitlog`` directory, or segment files that together form one log."""
+
+
+def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Give a command the options of the reader; it gets those that were given as a dictionary, its argument `read`."""
+
+    @wraps(command)
+    def run(**given: Any) -> ExitCode:  # noqa: ANN401 -- click passes each option as the type that it declares
+        asked = {option.field: given.pop(option.field) for option in _ASKED}
+        with warnings_shown():
+            return command(read={name: value for name, value in asked.items() if value is not None}, **given)
+
+    for option in reversed(_ASKED):
+        _click_option(option)(run)
+    return run
+
+
+def _click_option(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    name, text = _NAMES[option.name], _help(option)
+    if option.default in _BOOLEANS:
+        return click.option(f"{name}/--no-{name[2:]}", option.field, default=None, help=text)
+    return click.option(name, option.field, metavar="TEXT", help=text)
+
+
+def _help(option: Option) -> str:
+    """Return an option's meaning as plain text; in the table it is Markdown."""
+    meaning = _QUOTED.sub(lambda found: _NAMES.get(found[1], found[1]), option.meaning.replace("\\|", "|"))
+    default = "" if option.default.startswith("(") else f"  [default: {option.default}]"
+    return f"{meaning[0].upper()}{meaning[1:].rstrip('.')}.{default}"

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command takes from the process around it, so that tests can replace it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from store_core.files.clock import SystemClock
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    import click
+
+    from store_core.files.clock import Clock
+
+__all__ = ["Surroundings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a command takes from the process around it.
+
+    Attributes
+    ----------
+    width : int or None
+        Columns of the terminal that standard output is; None if it is a file or a pipe.
+    clock : Clock
+        What waits between two looks at a store that is followed.
+    """
+
+    width: int | None = None
+    clock: Clock = field(default_factory=SystemClock)
+
+    @classmethod
+    def of(cls, context: click.Context) -> Self:
+        """Return those that the caller of the program gave, else those of this process."""
+        given = context.find_object(cls)
+        if given is not None:
+            return given
+        return cls(shutil.get_terminal_size().columns if sys.stdout.isatty() else None)

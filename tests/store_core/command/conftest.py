@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small store for the commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.builders import LogBuilder, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOUR_MS = 3_600_000
+BEGIN_MS = 1_700_000_000_000
+
+
+def messages(count: int = 40, segment_size: int = 2048) -> LogBuilder:
+    """Make a log of several segments: topics orders and payments, two queues each, one message per ten minutes."""
+    log = LogBuilder(segment_size)
+    for number in range(count):
+        topic = "payments" if number % 4 == 3 else "orders"
+        properties = {"KEYS": f"k-{number} all", "TAGS": "ab"[number % 2], "UNIQ_KEY": f"{number:032X}"}
+        stored = BEGIN_MS + number * HOUR_MS // 6
+        record = Record(b"body-%d" % number, topic, properties, queue_id=number // 4 % 2)
+        log.append(record, store_timestamp=stored)
+    return log
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    return messages()
+
+
+@pytest.fixture
+def store(log: LogBuilder, tmp_path: Path) -> Path:
+    return log.write(tmp_path / "store", preallocated=1)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where rows go: files appear whole or not at all, terminals get no binary data, colours only where they are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.command.exit_code import ExitCode
+from store_core.command.surroundings import Surroundings
+from tests.store_core.command.calls import call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.builders import LogBuilder
+
+TERMINAL = Surroundings(width=80)
+BOLD = "\x1b[1m"
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("x.csv", b"topic,queue_id,"), ("x.jsonl", b'{"topic": '), ("x.ndjson", b'{"topic": '),
+     ("x.parquet", b"PAR1"), ("x.arrow", b"\xff\xff\xff\xff"), ("x.txt", b"store_timestamp  "),
+     ("x", b"store_timestamp  ")],
+)  # fmt: skip
+def test_a_file_has_the_format_of_its_suffix(store: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    target = tmp_path / name
+    called = call("cat", store, "-o", target)
+
+    assert (ExitCode.DONE, b"") == (called.code, called.data)
+    assert target.read_bytes().startswith(begins)
+
+
+def test_the_format_can_be_named(store: Path, tmp_path: Path) -> None:
+    call("cat", store, "-o", tmp_path / "x.csv", "--format=jsonl")
+
+    assert (tmp_path / "x.csv").read_bytes().startswith(b"{")
+
+
+def test_a_file_that_exists_is_never_overwritten(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "x.csv"
+    target.write_text("mine")
+
+    called = call("cat", store, "-o", target)
+
+    assert (ExitCode.USAGE, "mine") == (called.code, target.read_text())
+    assert "exists already" in called.errors
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_after_an_error_there_is_no_file(log: LogBuilder, tmp_path: Path, suffix: str) -> None:
+    log.flip(log.records[3].physical_offset, 8)
+    store = log.write(tmp_path / "store")
+
+    called = call("cat", store, "-o", tmp_path / f"x.{suffix}")
+
+    assert ExitCode.FAILED == called.code
+    assert [store] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["arrow", "parquet"])
+def test_binary_formats_are_not_written_to_a_terminal(store: Path, name: str) -> None:
+    called = call("cat", store, f"--format={name}", around=TERMINAL)
+
+    assert (ExitCode.USAGE, b"") == (called.code, called.data)
+
+
+@pytest.mark.parametrize(
+    ("around", "words", "environment", "is_bold"),
+    [
+        (TERMINAL, [], {}, True),
+        (TERMINAL, [], {"NO_COLOR": "1"}, False),
+        (TERMINAL, [], {"NO_COLOR": ""}, True),
+        (TERMINAL, ["--color=never"], {}, False),
+        (TERMINAL, ["--color=always"], {"NO_COLOR": "1"}, True),
+        (Surroundings(), [], {}, False),
+        (Surroundings(), ["--color=always"], {}, True),
+    ],
+)
+def test_colours_are_for_terminals_unless_somebody_says_otherwise(
+    store: Path, around: Surroundings, words: list[str], environment: dict[str, str], is_bold: bool
+) -> None:
+    assert is_bold == (BOLD in call("head", store, *words, around=around, environment=environment).text)
+
+
+def test_a_dash_is_standard_output(store: Path) -> None:
+    assert call("cat", store).data == call("cat", store, "-o", "-").data

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core import read_messages
+from store_core.command import groups
+from store_core.command.exit_code import ExitCode
+from tests.store_core.command.calls import call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.builders import LogBuilder
+
+
+def counted(store: Path, *columns: str) -> dict[tuple[object, ...], tuple[int, int]]:
+    """Count row by row."""
+    messages: Counter[tuple[object, ...]] = Counter()
+    sizes: Counter[tuple[object, ...]] = Counter()
+    for row in read_messages(store, columns=[*columns, "store_size"]).read_all().to_pylist():
+        group = tuple(row[name] for name in columns)
+        messages[group] += 1
+        sizes[group] += row["store_size"]
+    return {group: (messages[group], sizes[group]) for group in messages}
+
+
+def test_without_groups_it_counts_messages_and_bytes(store: Path) -> None:
+    expected = counted(store)[()]
+
+    assert [{"messages": expected[0], "bytes": expected[1]}] == call("count", store, "--format=jsonl").rows
+
+
+@pytest.mark.parametrize("columns", [("topic",), ("topic", "queue_id"), ("tags",), ("topic", "tags", "queue_id")])
+def test_groups_are_counted_and_in_their_order(store: Path, columns: tuple[str, ...]) -> None:
+    rows = call("count", store, "--by", ",".join(columns), "--format=jsonl").rows
+
+    found = {tuple(row[name] for name in columns): (row["messages"], row["bytes"]) for row in rows}
+    assert counted(store, *columns) == found
+    assert sorted(found) == list(found)
+
+
+def test_messages_without_tags_are_a_group(log: LogBuilder, tmp_path: Path) -> None:
+    log.append(b"without")
+    rows = call("count", log.write(tmp_path), "--by=tags", "--format=jsonl").rows
+
+    assert [None] == [row["tags"] for row in rows if row["messages"] == 1]
+
+
+@pytest.mark.parametrize(("unit", "count"), [("minute", 40), ("hour", 7), ("day", 2)])
+def test_messages_are_counted_by_their_store_time(store: Path, unit: str, count: int) -> None:
+    rows = call("count", store, f"--by={unit}", "--format=jsonl").rows
+
+    assert (count, 40) == (len(rows), sum(row["messages"] for row in rows))
+    assert sorted(row[unit] for row in rows) == [row[unit] for row in rows]
+
+
+def test_filters_apply(store: Path) -> None:
+    assert 10 == call("count", store, "--topic=payments", "--format=jsonl").rows[0]["messages"]
+
+
+def test_partial_counts_are_merged_as_they_come(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "_UNTIL_MERGED", 3)
+
+    assert 40 == len(call("count", store, "--by=physical_offset", "--format=jsonl").rows)
+
+
+def test_more_groups_than_memory_should_hold_are_refused(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "_MOST", 10)
+
+    called = call("count", store, "--by=physical_offset")
+
+    assert (ExitCode.USAGE, b"") == (called.code, called.data)
+    assert "more than 10 groups by physical_offset" in called.errors
+
+
+@pytest.mark.parametrize(
+    ("by", "problem"),
+    [("keys", "not single ones"), ("properties", "not single ones"), ("topik", "did you mean 'topic'?"),
+     ("topic,TOPIC", "named twice"), ("hour,hour", "named twice"), ("_corrupt_record", "not single ones")],
+)  # fmt: skip
+def test_what_messages_cannot_be_counted_by_is_refused(store: Path, by: str, problem: str) -> None:
+    called = call("count", store, "--by", by)
+
+    assert ExitCode.USAGE == called.code
+    assert problem in called.errors
+
+
+def test_an_unknown_topic_is_wrong_usage_and_counts_nothing(store: Path) -> None:
+    called = call("count", store, "--topic=order", "--by=tags", "--format=csv")
+
+    assert (ExitCode.USAGE, "tags,messages,bytes\n") == (called.code, called.text)

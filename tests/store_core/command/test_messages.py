@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands cat, head, tail and get print what the reader reads."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from store_core import read_messages
+from store_core.command.exit_code import ExitCode
+from store_core.command.surroundings import Surroundings
+from tests.builders import LogBuilder, Record
+from tests.store_core.command.calls import call
+from tests.store_core.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = "--columns=topic,queue_id,queue_offset,body"
+
+
+def bodies(store: Path, **options: str) -> list[str]:
+    table = read_messages(store, columns="body", **options).read_all()  # type: ignore[arg-type]  # text, as on a command line
+    return [body.decode() for body in table.column("body").to_pylist()]
+
+
+def test_cat_prints_the_rows_of_the_reader_in_their_order(store: Path) -> None:
+    called = call("cat", store, "--format=jsonl", "--columns=body")
+
+    assert (ExitCode.DONE, bodies(store)) == (called.code, [row["body"] for row in called.rows])
+    assert "" == called.errors
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("topic", "payments"), ("tag", "a"), ("key", "k-7"), ("queue_id", "1"), ("topics_pattern", "pay.*"),
+     ("ending_offsets", "700"), ("starting_timestamp", "2023-11-15T00:00:00Z"), ("filter", "b")],
+)  # fmt: skip
+def test_every_filter_of_the_reader_is_an_option(store: Path, option: str, value: str) -> None:
+    called = call("cat", store, "--format=jsonl", "--columns=body", f"--{option.replace('_', '-')}", value)
+
+    assert bodies(store, **{option: value}) == [row["body"] for row in called.rows]
+    assert 0 < len(called.rows) < len(bodies(store))
+
+
+def test_several_segment_files_are_one_log(store: Path) -> None:
+    segments = sorted((store / "commitlog").iterdir())
+
+    assert bodies(store) == [row["body"] for row in call("cat", *segments, "--format=jsonl").rows]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 1000])
+def test_head_prints_the_first_rows_and_tail_the_last(store: Path, rows: int) -> None:
+    expected = bodies(store)
+
+    first = call("head", store, "-n", rows, "--format=jsonl", "--columns=body")
+    last = call("tail", store, "-n", rows, "--format=jsonl", "--columns=body")
+
+    assert expected[:rows] == [row["body"] for row in first.rows]
+    assert expected[max(len(expected) - rows, 0) :] == [row["body"] for row in last.rows]
+
+
+def test_tail_finds_the_last_rows_of_a_filter_in_earlier_segments(log: LogBuilder, tmp_path: Path) -> None:
+    log.append(b"early", topic="rare")
+    log.fill(3)
+    store = log.write(tmp_path / "store")
+
+    assert ["early"] == [row["body"] for row in call("tail", store, "--topic=rare", "--format=jsonl").rows]
+
+
+def test_a_table_has_the_columns_that_fit_a_terminal_and_other_formats_have_all(store: Path) -> None:
+    table = call("head", store, "-n1", "--color=never", around=Surroundings(width=80)).lines
+
+    assert ["store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys", "body"] == table[0].split()
+    assert max(map(len, table)) <= 80
+    assert read_messages(store).schema.names == list(call("head", store, "-n1", "--format=jsonl").rows[0])
+
+
+def test_with_mode_permissive_a_table_shows_damaged_bytes_and_where_they_are(log: LogBuilder, tmp_path: Path) -> None:
+    log.flip(log.records[3].physical_offset, 8)
+    store = log.write(tmp_path / "store")
+
+    header = call("cat", store, "--mode=PERMISSIVE").lines[0]
+
+    assert ["physical_offset", "_corrupt_record"] == header.split()[-2:]
+
+
+def test_damage_ends_a_strict_read_with_the_reader_s_words_after_the_rows_before_it(
+    log: LogBuilder, tmp_path: Path
+) -> None:
+    log.flip(log.records[3].physical_offset, 8)
+    store = log.write(tmp_path / "store")
+
+    called = call("cat", store, "--format=jsonl")
+
+    assert (ExitCode.FAILED, 3) == (called.code, len(called.rows))
+    assert f"at offset {log.records[3].physical_offset}" in called.errors
+    assert 1 == called.errors.count("\n")
+
+
+def test_a_topic_that_nothing_knows_is_wrong_usage(store: Path) -> None:
+    called = call("cat", store, "--topic=order")
+
+    assert ExitCode.USAGE == called.code
+    assert "warning: topic 'order': no record of it was read" in called.errors
+
+
+def test_no_row_of_a_known_topic_is_no_error(store: Path) -> None:
+    (store / "consumequeue" / "empty" / "0").mkdir(parents=True)
+
+    assert ExitCode.DONE == call("cat", store, "--topic=empty").code
+
+
+def test_arrow_and_parquet_hold_the_very_rows(store: Path, tmp_path: Path) -> None:
+    expected = read_messages(store).read_all()
+
+    arrow = call("cat", store, "--format=arrow").data
+    parquet = call("cat", store, "--format=parquet").data
+    assert call("cat", store, "-o", tmp_path / "rows.parquet").data == b""
+
+    assert expected.equals(pa.ipc.open_stream(arrow).read_all())
+    assert expected.equals(pq.read_table(io.BytesIO(parquet)).cast(expected.schema))
+    assert expected.equals(pq.read_table(tmp_path / "rows.parquet").cast(expected.schema))
+
+
+# ------------------------------------------------------------------------------------------------------------- follow
+
+
+class GrowingClock(FakeClock):
+    """A clock whose naps are used to append to a store; after the last one comes ^C."""
+
+    def __init__(self, log: LogBuilder, store: Path, steps: list[list[bytes]]) -> None:
+        super().__init__()
+        self._log, self._store, self._steps = log, store, steps
+
+    def sleep(self, seconds: float) -> None:
+        del seconds
+        if not self._steps:
+            raise KeyboardInterrupt
+        self._log.append_all(*self._steps.pop(0))
+        self._log.write(self._store)
+
+
+def test_what_is_appended_is_printed_once_across_segments_until_it_is_interrupted(log: LogBuilder, store: Path) -> None:
+    last = log.records[-1].body.decode()
+    grown = [f"new-{number}" for number in range(50)]
+    clock = GrowingClock(log, store, [[], [b"new-0"], [body.encode() for body in grown[1:]], []])
+
+    called = call("tail", store, "-n1", "-f", "--format=jsonl", "--columns=body", around=Surroundings(clock=clock))
+
+    assert [last, *grown] == [row["body"] for row in called.rows]
+    assert (130, "") == (called.code, called.errors)
+
+
+def test_a_log_that_is_truncated_while_it_is_followed_is_named(log: LogBuilder, store: Path) -> None:
+    class CutClock(GrowingClock):
+        def sleep(self, seconds: float) -> None:
+            if len(self._steps) == 1:
+                log.truncate(log.records[-2].physical_offset)
+            super().sleep(seconds)
+
+    around = Surroundings(clock=CutClock(log, store, [[], []]))
+    end = log.end
+
+    called = call("tail", store, "-n0", "-f", "--format=jsonl", around=around)
+
+    assert f"the log was truncated from offset {end} to {log.end}" in called.errors
+
+
+def test_a_log_is_not_followed_to_an_end(store: Path) -> None:
+    called = call("tail", store, "--follow", "--ending-offsets=700")
+
+    assert ExitCode.USAGE == called.code
+    assert "leave out ending_offsets" in called.errors
+
+
+# ---------------------------------------------------------------------------------------------------------------- get
+
+
+@pytest.mark.parametrize("what", ["k-5", f"{5:032X}", "orders/1/1"])
+def test_a_message_is_found_by_key_by_its_producer_s_id_and_by_position(store: Path, what: str) -> None:
+    assert ["body-5"] == [row["body"] for row in call("get", store, what, "--format=jsonl").rows]
+
+
+def test_a_message_is_found_by_its_offset_message_id(store: Path) -> None:
+    row = call("get", store, "k-5", "--format=jsonl").rows[0]
+
+    assert [row] == call("get", store, row["msg_id"], "--format=jsonl").rows
+    assert [row] == call("get", store, row["msg_id"].lower(), "--as=id", "--format=jsonl").rows
+
+
+def test_another_broker_s_id_with_the_same_offset_is_not_found(store: Path) -> None:
+    msg_id = call("get", store, "k-5", "--format=jsonl").rows[0]["msg_id"]
+
+    assert ExitCode.USAGE == call("get", store, f"7F000009{msg_id[8:]}").code
+
+
+def test_all_messages_with_a_key_are_printed(store: Path) -> None:
+    assert 40 == len(call("get", store, "all", "--format=jsonl").rows)
+
+
+def test_a_key_that_looks_like_a_position_is_found(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append(Record(b"x", "orders", {"KEYS": "a/1/2"}))
+
+    assert 1 == len(call("get", log.write(tmp_path), "a/1/2", "--format=jsonl").rows)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [("k-500", "key"), ("orders/1/5000", "position"), ("k-5", "position"), ("k-5", "id"), ("F" * 32, "id"),
+     ("7" * 56, "id"), ("orders/1/999999999999999999", None)],
+)  # fmt: skip
+def test_what_is_not_there_is_wrong_usage_and_named(store: Path, what: str, kind: str | None) -> None:
+    called = call("get", store, what, *([f"--as={kind}"] if kind else []))
+
+    assert ExitCode.USAGE == called.code
+    assert repr(what) in called.errors
+
+
+def test_a_message_is_shown_as_a_line_per_field(store: Path) -> None:
+    lines = call("get", store, "k-5", "--columns=topic,keys,properties,body").lines
+
+    assert [
+        "topic       orders",
+        "keys        k-5 all",
+        "properties  KEYS=k-5 all",
+        "            TAGS=b",
+        f"            UNIQ_KEY={5:032X}",
+        "body        body-5",
+        "            (6 bytes)",
+    ] == lines

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program: help, completion, exit codes, what it imports, and how it ends when nobody reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+
+from store_core import __version__
+from store_core.command import counting
+from store_core.command.exit_code import ExitCode
+from store_core.command.program import program
+from store_core.store.read.option_table import READ_OPTIONS
+from tests.fresh_python import run_python
+from tests.store_core.command.calls import call
+
+COMMANDS = sorted(program.list_commands(click.Context(program)))
+MAIN = "import sys; from store_core.command.main import main; sys.exit(main())"
+
+
+def test_help_lists_every_command_and_every_exit_code() -> None:
+    called = call("--help")
+
+    assert ExitCode.DONE == called.code
+    assert all(f"\n  {name} " in called.text for name in COMMANDS)
+    assert all(f"\n  {code.value} " in called.text for code in ExitCode)
+    assert max(map(len, called.lines)) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_has_examples_that_call_it_and_fits_the_terminal(name: str) -> None:
+    called = call(name, "--help")
+
+    assert f"\n    commitlog {name}" in called.text
+    assert max(map(len, called.lines)) <= 80
+
+
+def test_the_options_of_the_reader_are_those_of_its_table() -> None:
+    text = call("cat", "--help").text
+
+    of_tasks = {option.name for option in READ_OPTIONS if option.scope == "speed"} | {"path", "paths", "view"}
+    for option in READ_OPTIONS:
+        assert (option.name not in of_tasks) == (f"--{option.field.replace('_', '-')} " in text), option.name
+
+
+def test_it_says_its_version() -> None:
+    assert f"commitlog, version {__version__}\n" == call("--version").text
+
+
+def test_an_unknown_option_is_wrong_usage_and_the_nearest_is_named(tmp_path: Path) -> None:
+    called = call("cat", tmp_path, "--topc=x")
+
+    assert ExitCode.USAGE == called.code
+    assert "--topic" in called.errors
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    assert ExitCode.USAGE == call("dog").code
+
+
+def test_a_path_without_a_store_is_wrong_usage(tmp_path: Path) -> None:
+    called = call("cat", tmp_path / "store")
+
+    assert (ExitCode.USAGE, f"commitlog: no such path: '{tmp_path}/store'\n") == (called.code, called.errors)
+
+
+def test_a_bug_is_no_finding(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(counting, "read_messages", fail)
+    called = call("count", store)
+
+    assert ExitCode.FAILED == called.code
+    assert called.errors.startswith("commitlog: this is a bug in the program")
+    assert "ZeroDivisionError: a bug" in called.errors
+
+
+def test_a_missing_permission_is_said_with_what_to_do(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied", "/data/store")
+
+    monkeypatch.setattr(counting, "read_messages", refuse)
+    called = call("count", store)
+
+    assert ExitCode.FAILED == called.code
+    assert "commitlog: /data/store: Permission denied. Run this as a user with permission" in called.errors
+
+
+def test_completion_knows_the_commands_with_their_meanings() -> None:
+    found = ShellComplete(program, {}, "commitlog", "_COMMITLOG_COMPLETE").get_completions([], "c")
+
+    assert {"cat": "print messages", "count": "count messages and bytes, in all or by columns"} == {
+        item.value: item.help for item in found
+    }
+
+
+def test_completion_knows_the_options_of_a_command() -> None:
+    found = ShellComplete(program, {}, "commitlog", "_COMMITLOG_COMPLETE").get_completions(["cat"], "--starting")
+
+    assert ["--starting-offsets", "--starting-timestamp"] == [item.value for item in found]
+
+
+# ---------------------------------------------------------------------------------------- in a process of its own
+
+
+def imports_of(words: list[str], directory: Path) -> set[str]:
+    """Run the program in a process of its own; return which of some modules it imported."""
+    code = (
+        f"import sys; sys.argv[1:] = {words!r}\n"
+        "from store_core.command.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "wanted = ('numpy', 'pyarrow', 'pyarrow.parquet', 'pandas', 'pyspark', 'store_core.store.message_store')\n"
+        "print('IMPORTED', *(name for name in wanted if sys.modules.get(name)))\n"
+    )
+    return set(run_python(code, directory).splitlines()[-1].split()[1:])
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    assert set() == imports_of(["--help"], tmp_path)
+
+
+@pytest.mark.parametrize("words", [["schema"], ["cat", "--help"]])
+def test_commands_import_numpy_and_arrow_alone(words: list[str], tmp_path: Path) -> None:
+    assert {"numpy", "pyarrow"} == imports_of(words, tmp_path)
+
+
+def test_reading_imports_neither_pandas_nor_spark(store: Path, tmp_path: Path) -> None:
+    assert {"numpy", "pyarrow"} == imports_of(["count", str(store), "--by=topic"], tmp_path)
+
+
+def test_without_its_library_it_says_in_one_line_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys, importlib.machinery as m\n"
+        "class Without(m.PathFinder):\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
+        "        return None if name == 'click' else super().find_spec(name, path, target)\n"
+        "sys.meta_path = [Without if f is m.PathFinder else f for f in sys.meta_path]\n"
+        "sys.stderr = sys.stdout\n"
+        "from store_core.command.main import main\n"
+        "print(int(main()))\n"
+    )
+    said = run_python(code, tmp_path).splitlines()
+
+    assert ["3"] == said[1:]
+    assert said[0].startswith("commitlog: the package click is not installed for ")
+    assert said[0].endswith(": pip install 'click>=8.2'")
+
+
+def test_the_lowest_library_is_the_one_that_the_extra_brings(tmp_path: Path) -> None:
+    del tmp_path
+    project = tomllib.loads(Path(__file__).parents[3].joinpath("pyproject.toml").read_text())["project"]
+
+    assert ["click>=8.2"] == project["optional-dependencies"]["cli"]
+
+
+def test_when_nobody_reads_its_output_it_ends_quietly(store: Path) -> None:
+    with subprocess.Popen(  # noqa: S603 -- our own program
+        [sys.executable, "-c", MAIN, "cat", store, "--format=jsonl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read()
+
+    assert (141, b"") == (process.returncode, errors)
