@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.short_lived import prepare_environment
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest_plugins = ["tests.golden_plugin"]
+
+prepare_environment()
 
 
 @pytest.fixture(scope="session")

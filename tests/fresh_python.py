@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+from tests.short_lived import clean_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,11 +17,10 @@ __all__ = ["run_python"]
 
 def run_python(code: str, directory: Path, **environment: str) -> str:
     """Run code in a fresh interpreter, away from the source tree; return what it prints."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     done = subprocess.run(  # noqa: S603 -- our own code
         [sys.executable, "-c", code],
         cwd=directory,
-        env={**clean, **environment},
+        env={**clean_environment(), **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -8,6 +8,7 @@ if any did.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -33,6 +34,11 @@ SHOWN: Final = 60
 
 PERCENTAGE: Final = re.compile(r"\[ *(\d+)%\]$", re.MULTILINE)
 """How pytest says how far it is."""
+
+ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+    "PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "pycache")
+}
+"""The checks start hundreds of Python processes: what one has compiled, the others take from the cache."""
 
 PYTEST: Final = (PYTHON, "-m", "pytest")
 IN_NO_RUN: Final = "interop or soak"
@@ -101,6 +107,7 @@ def run(name: str, log: Path) -> Outcome:
         ended = subprocess.run(
             (CHECKS | QUICK_CHECKS)[name],
             cwd=ROOT,
+            env=ENVIRONMENT,
             check=False,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pyspark_commitlog.sample import orders_store
 from store_core import read_messages
 from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder
+from tests.short_lived import clean_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     """Run the demo with no argument, as ``make demo`` does, in an interpreter that has not loaded the format."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     return subprocess.run(
         [sys.executable, "-m", "pyspark_commitlog.demo"],
         cwd=tmp_path_factory.mktemp("anywhere"),
-        env=clean,
+        env=clean_environment(),
         capture_output=True,
         text=True,
         check=False,

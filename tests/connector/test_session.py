@@ -20,6 +20,7 @@ from tests.connector.test_settings import settings_of
 from tests.documents.blocks import ROOT, blocks_of
 from tests.documents.stores import make_world
 from tests.documents.world import matches
+from tests.short_lived import quick_starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ def first_snippet(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, subpro
     done = subprocess.run(  # noqa: S603 -- what the README says
         [sys.executable, snippet],
         cwd=world,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(world)},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(world)} | quick_starts(),
         capture_output=True,
         text=True,
         check=False,

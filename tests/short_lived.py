@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of the many Java and Python processes that tests start, each for seconds only."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+__all__ = ["JVM_OPTIONS", "clean_environment", "prepare_environment", "quick_starts"]
+
+JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The compiler that optimizes is most of the time of a JVM that lives for seconds, and saves nothing within them."""
+
+_SETTINGS: Final = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS")
+"""What Spark's scripts read for drivers, for the JVM that starts another, and for masters and workers."""
+
+
+def prepare_environment() -> None:
+    """Let all Java processes of Spark that are started from here on start quickly; what somebody has set stays."""
+    for name in _SETTINGS:
+        os.environ.setdefault(name, JVM_OPTIONS)
+
+
+def quick_starts() -> dict[str, str]:
+    """Return only those variables that make processes start quickly."""
+    return {name: os.environ[name] for name in (*_SETTINGS, "PYTHONPYCACHEPREFIX") if name in os.environ}
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment without what Python and Spark read in it, but with `quick_starts`."""
+    others = (each for each in os.environ.items() if not each[0].startswith(("PYTHON", "SPARK", "PYSPARK")))
+    return dict(others) | quick_starts()
