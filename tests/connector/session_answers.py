@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in a separate process what tests/connector/test_sessions.py checks: each thing that we do with Spark.
+"""Runs what tests/connector/test_sessions.py checks: each thing that we do with Spark.
 
-A classic session and a Connect session can't share a process. Usage: session_answers.py KIND STORE DIRECTORY; prints
-JSON, one line per question, on standard output. Warnings are errors, as in all tests.
+As a program it does so in a Connect session, which can't share a process with the tests' classic session. Usage:
+session_answers.py STORE DIRECTORY; prints JSON, one line per question, on standard output. Warnings are errors, as in
+all tests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -75,7 +76,9 @@ class Questions:
 
     def sql(self) -> int:
         self.spark.sql(f"CREATE TEMPORARY VIEW log USING commitlog OPTIONS (path '{self.store}')")
-        return int(self.spark.sql("SELECT count(*) AS n FROM log").collect()[0]["n"])
+        found = self.spark.sql("SELECT count(*) AS n FROM log").collect()[0]["n"]
+        self.spark.catalog.dropTempView("log")
+        return int(found)
 
     def unknown_option(self) -> str:
         return error_of(lambda: self._read(colums="topic").count())
@@ -186,6 +189,14 @@ def error_of(action: Callable[[], object]) -> str:
     return "nothing was raised"
 
 
+def answers_of(spark: SparkSession, store: str, directory: Path) -> Iterator[tuple[str, Any]]:
+    """Ask all questions in a session; yield the name and the answer of each."""
+    questions = Questions(spark, store, directory)
+    for name in vars(Questions):
+        if not name.startswith("_"):
+            yield name, getattr(questions, name)()
+
+
 def main() -> None:
     """Start a session, and print the answers."""
     warnings.simplefilter("error")
@@ -195,13 +206,10 @@ def main() -> None:
     if __version__.startswith("4.1."):  # leaves the closing of its sockets to the garbage collector
         warnings.filterwarnings("ignore", "unclosed <socket", ResourceWarning)
 
-    kind, store, directory = sys.argv[1:]
-    builder = SparkSession.builder
-    spark = (builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")).getOrCreate()
-    questions = Questions(spark, store, Path(directory))
-    names = [name for name in vars(Questions) if not name.startswith("_")]
-    for name in names:
-        sys.stdout.write(json.dumps([name, getattr(questions, name)()]) + "\n")
+    store, directory = sys.argv[1:]
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    for answer in answers_of(spark, store, Path(directory)):
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
     spark.stop()
 

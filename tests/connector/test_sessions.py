@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,8 +15,12 @@ import pytest
 
 from store_core import read_messages
 from store_core.format.columns import DEFAULT_COLUMNS
+from tests.connector.session_answers import answers_of
+from tests.short_lived import clean_environment
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.connector.stores import WrittenStore
 
 SCRIPT = Path(__file__).with_name("session_answers.py")
@@ -29,49 +32,49 @@ spark.ui.enabled                          false
 spark.connect.progress.reportInterval     100ms
 """
 
-HAS_CONNECT = importlib.util.find_spec("grpc") is not None
+needs_connect = pytest.mark.skipif(
+    importlib.util.find_spec("grpc") is None,  # the lowest dependencies are tested without Connect, see pyproject.toml
+    reason="Spark Connect is not installed",
+)
 
 # A session answers all questions before the first test, which takes minutes on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "classic",
-        # The lowest dependencies are tested without Connect, as pyproject.toml says.
-        pytest.param("connect", marks=pytest.mark.skipif(not HAS_CONNECT, reason="Spark Connect is not installed")),
-    ],
-)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def session(
-    kind: str, store: WrittenStore, tmp_path_factory: pytest.TempPathFactory
-) -> subprocess.CompletedProcess[str]:
-    """Run all questions in a session of its own, with the settings that the project recommends."""
-    directory = tmp_path_factory.mktemp(kind)
+def connect(store: WrittenStore, tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """Ask all questions in a Connect session of a process of its own, with the settings that the project recommends."""
+    directory = tmp_path_factory.mktemp("connect")
     conf = directory / "conf"
     conf.mkdir()
     recommended = Path(__file__).parents[2] / "spark-conf"
     settings = (recommended / "spark-defaults.conf").read_text()
     conf.joinpath("spark-defaults.conf").write_text(f"{settings}\n{CONF}")
     conf.joinpath("log4j2.properties").write_text((recommended / "log4j2.properties").read_text())
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     # SPARK_TESTING is how PySpark is told to let the server choose a free port.
-    environment = clean | {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
+    ours = {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
     return subprocess.run(  # noqa: S603 -- our own script
-        [sys.executable, "-W", "error", SCRIPT, kind, store.root, directory],
-        cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=840,
+        [sys.executable, "-W", "error", SCRIPT, store.root, directory],
+        cwd=directory, env=clean_environment() | ours, capture_output=True, text=True, check=False, timeout=840,
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module", params=["classic", pytest.param("connect", marks=needs_connect)])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def answers(session: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert session.returncode == 0, session.stdout + session.stderr
-    return dict(json.loads(line) for line in session.stdout.splitlines())
+def answers(
+    kind: str, store: WrittenStore, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """Return what a session answers; the classic one is that of all tests."""
+    if kind == "classic":
+        spark: SparkSession = request.getfixturevalue("spark")
+        return dict(answers_of(spark, str(store.root), tmp_path_factory.mktemp(kind)))
+    done: subprocess.CompletedProcess[str] = request.getfixturevalue("connect")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
 def test_the_session_is_what_was_asked_for(kind: str, answers: dict[str, Any]) -> None:
@@ -148,8 +151,11 @@ def test_progress_is_shown(answers: dict[str, Any]) -> None:
     assert [4, True, []] == answers["progress"]
 
 
-def test_neither_grpc_nor_python_warns_and_no_bar_is_saved(session: subprocess.CompletedProcess[str]) -> None:
-    # PySpark 4.1 forks its workers with threads running, of which Python 3.12 and later warn; 4.2 does not.
-    lines = "\n".join(line for line in session.stderr.splitlines() if "pyspark/daemon.py" not in line)
+@needs_connect
+def test_neither_grpc_nor_python_warns_and_no_bar_is_saved(connect: subprocess.CompletedProcess[str]) -> None:
+    # PySpark 4.1 forks its workers with threads running, of which Python 3.12 and later warn; 4.2 does not. Spark's
+    # server tells of answers for which it waits for seconds, as on a busy machine.
+    others = ("pyspark/daemon.py", "WARN ExecuteGrpcResponseSender")
+    lines = "\n".join(line for line in connect.stderr.splitlines() if not any(other in line for other in others))
 
     assert [] == re.findall(r"(?im)^(?!\tat ).*(?:grpc|fork|\w+warning\b|\[stage).*$", lines)
