@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.read_plan import ReadPlan, ReadRange
+    from store_core.store.read.read_plan import ReadRange
 
 __all__ = ["last_rows"]
 
@@ -27,7 +27,7 @@ _PIECE: Final = 8 << 20
 """Bytes of the last segment that are read at once; where its records start is known from planning."""
 
 
-def last_rows(paths: StorePaths, options: ReadOptions, most: int) -> tuple[ReadPlan, list[pa.RecordBatch]]:
+def last_rows(paths: StorePaths, options: ReadOptions, most: int, before: int | None = None) -> list[pa.RecordBatch]:
     """Read the last rows of a log.
 
     Parameters
@@ -37,10 +37,11 @@ def last_rows(paths: StorePaths, options: ReadOptions, most: int) -> tuple[ReadP
     options : ReadOptions
     most : int
         How many rows; fewer if the log has fewer.
+    before : int, optional
+        Physical offset where the read ends, if not at the log's end.
 
     Returns
     -------
-    ReadPlan
     list of pyarrow.RecordBatch
         In log order.
 
@@ -49,14 +50,15 @@ def last_rows(paths: StorePaths, options: ReadOptions, most: int) -> tuple[ReadP
     StoreError
         As for `store_core.read_messages`.
     """
-    plan, walked = plan_and_walk(paths, replace(options, max_partition_bytes=_PIECE))
+    bound = options.ending_offsets if before is None else replace(options.ending_offsets, physical=before)
+    plan, walked = plan_and_walk(paths, replace(options, max_partition_bytes=_PIECE, ending_offsets=bound))
     found: deque[pa.RecordBatch] = deque()
     for part in reversed(_pieces(plan.ranges)):
         missing = most - sum(batch.num_rows for batch in found)
         if missing <= 0:
             break
         found.extendleft(reversed(_last_of(read_range(part, options, walked), missing)))
-    return plan, list(found)
+    return list(found)
 
 
 def _pieces(ranges: Sequence[ReadRange]) -> list[ReadRange]:

@@ -101,14 +101,14 @@ def tail(  # noqa: PLR0913 -- the command's own options
 ) -> ExitCode:
     """Print the last messages of a log, and with --follow those that a broker writes to it from now on."""
     options = _options(read, output)
-    plan, batches = last_rows(stores, options, rows)
+    clock = Surroundings.of(click.get_current_context()).clock
+    follower = Follower(stores, options, clock) if follow else None
+    batches = last_rows(stores, options, rows, follower.physical_offset if follower is not None else None)
     with output.writer(arrow_schema(options.columns, nullable=options.is_permissive)) as writer:
         for batch in batches:
             writer.write(batch)
-        if follow:
-            clock = Surroundings.of(click.get_current_context()).clock
-            for batch in Follower(stores, options, plan, clock).batches(interval):
-                writer.write(batch)
+        for batch in follower.batches(interval) if follower is not None else ():
+            writer.write(batch)
     return ExitCode.DONE
 
 

@@ -47,6 +47,9 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "get", "messages", "print one message, by key, id or position"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
     _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),
+    _Entry(_STORE, "ls", "views", "list the segments of the log"),
+    _Entry(_STORE, "topics", "views", "list topics and queues"),
+    _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),
     _Entry(_STORE, "recover", "recovery", "show what opening the store for writing would change"),
 )
 _SILENT: Final = logging.NullHandler()

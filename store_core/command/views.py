@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that print what is beside the messages: ls, topics and view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from store_core.command.examples import examples
+from store_core.command.exit_code import ExitCode
+from store_core.command.output_arguments import with_output
+from store_core.command.read_arguments import STORES, with_read_options
+from store_core.views.read_view import read_view
+from store_core.views.view_columns import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from store_core.command.output.output import Output
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["ls", "topics", "view"]
+
+_FOR_PEOPLE: Final = {
+    "segments": ("segment", "data_end", "messages", "first_store_timestamp", "stop_reason"),
+    "topics": ("topic", "queue_id", "min_offset", "max_offset", "messages", "newest_store_timestamp"),
+}
+"""View -> columns of a table if none are named: those that fit a terminal."""
+
+
+@click.command(
+    epilog=examples(
+        "commitlog ls /data/store",
+        "commitlog ls /data/store --columns segment,file_size,is_last",
+    ),
+)
+@STORES
+@with_read_options
+@with_output()
+def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
+    """List the segment files of a log: where their records end and why, how many they are, and since when."""
+    return _print(stores, "segments", read, output)
+
+
+@click.command(
+    epilog=examples(
+        "commitlog topics /data/store",
+        "commitlog topics /data/store --topic orders --format fields",
+    ),
+)
+@STORES
+@with_read_options
+@with_output()
+def topics(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
+    """List topics and their queues: first and last queue offsets, messages, and the last one's store time.
+
+    The log is not read, except for the first and the last record of a queue.
+    """
+    return _print(stores, "topics", read, output)
+
+
+@click.command(
+    epilog=examples(
+        "commitlog view /data/store consumer_offsets",
+        "commitlog view /data/store consumequeue --topic orders --queue-id 1",
+        "commitlog view /data/store index --topic orders --key order-4711",
+    ),
+)
+@click.argument("store", metavar="STORE")
+@click.argument("name", metavar="VIEW", type=click.Choice(list(VIEWS), case_sensitive=False))
+@with_read_options
+@with_output()
+def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
+    """Print what is beside the log: consumequeue, index, segments, topics, consumer_offsets, and so on.
+
+    A view takes those options that make sense for it, and refuses others by name.
+    """
+    return _print(store, name, read, output)
+
+
+def _print(stores: StorePaths, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
+    columns = _FOR_PEOPLE.get(name) if output.is_for_people else None
+    with read_view(stores, name, **{"columns": columns, **read}) as reader, output.writer(reader.schema) as writer:
+        for batch in reader:
+            writer.write(batch)
+    return ExitCode.DONE
