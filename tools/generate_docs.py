@@ -27,6 +27,7 @@ SITE: Final = SOURCE / "_build" / "html"
 DOCUMENTS: Final = {
     "docs/FORMAT.md": "store_core.format.layout:markdown_document",
     "docs/options.md": "pyspark_commitlog.options_document:markdown_document",
+    "docs/views.md": "pyspark_commitlog.views_document:markdown_document",
     "docs/releases.md": "store_core.format.releases.release_document:markdown_document",
     "docs/exit-codes.md": "store_core.command.exit_code:markdown_document",
     "docs/modules.md": "tools.module_index:markdown_document",

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.format.near_name import did_you_mean
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
+from store_core.views.view_columns import MESSAGES, find_view, is_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CommitLogOptions"]
+__all__ = ["CommitLogOptions", "GivenOptions"]
 
 _BY_KEY: Final = {option.name.lower(): option for option in READ_OPTIONS}
 _NOT_PARSED: Final = frozenset({"path", "paths", "view"})
@@ -25,7 +25,34 @@ _OF_STREAMS: Final = {
     name.lower(): name
     for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 }
-_LATER_VIEWS: Final = ("consumequeue", "index", "segments", "checkpoint", "consumer_offsets", "topics")
+
+
+class GivenOptions(NamedTuple):
+    """The options of one DataFrame, known by name and not parsed yet.
+
+    Attributes
+    ----------
+    view : str
+        As given.
+    paths : tuple of str
+        What to read, in the order given.
+    texts : dict of str to str
+        The arguments of `ReadOptions.parse`, or of `ViewOptions.parse`.
+    """
+
+    view: str
+    paths: tuple[str, ...]
+    texts: dict[str, str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Sort the options that Spark passes to a data source. Errors as of `CommitLogOptions.from_spark`."""
+        given = {name.lower(): value for name, value in options.items()}
+        _refuse_table(given)
+        for name in sorted(given.keys() - _BY_KEY.keys()):
+            _refuse_option(name)
+        texts = {_BY_KEY[key].field: given[key] for key in given.keys() - _NOT_PARSED}
+        return cls(given.get("view", MESSAGES), _paths(given), texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +88,20 @@ class CommitLogOptions:
         Raises
         ------
         InvalidOptionError
-            If an option is unknown (the message suggests the nearest one) or has an invalid value, or there is no path.
+            If an option is unknown (the message suggests the nearest one) or has an invalid value, there is no path,
+            or the view is not `messages`.
         UnsupportedStoreError
             If this version does not support an option, its value, or CREATE TABLE.
         """
-        given = {name.lower(): value for name, value in options.items()}
-        _refuse_table(given)
-        for name in sorted(given.keys() - _BY_KEY.keys()):
-            _refuse_option(name)
-        _check_view(given.get("view", "messages"))
-        paths = _paths(given)
-        texts = {_BY_KEY[key].field: given[key] for key in given.keys() - _NOT_PARSED}
+        view, paths, texts = GivenOptions.of(options)
+        if not is_messages(view):
+            raise InvalidOptionError(
+                f"view {find_view(view).name!r} is read by spark.read: expected 'messages', the only view that is "
+                f"written, or read as a stream"
+            )
         times = SessionTimes.of(texts)
         read = ReadOptions.parse(**texts) if times is None else times.for_planning()
-        return cls(paths, read, read.columns if "columns" in given else None, times)
+        return cls(paths, read, read.columns if "columns" in texts else None, times)
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
@@ -101,16 +128,6 @@ def _refuse_option(name: str) -> None:
             f"option {_OF_STREAMS[name]} belongs to spark.readStream: a batch reads all that is there"
         )
     raise unknown_option(name, READ_OPTIONS, "format 'commitlog'")
-
-
-def _check_view(view: str) -> None:
-    name = view.strip().lower()
-    if name == "messages":
-        return
-    if name in _LATER_VIEWS:
-        raise UnsupportedStoreError(f"view {name!r} is not supported yet; 'messages' is")
-    hint = did_you_mean(name, ("messages", *_LATER_VIEWS)) or "'messages' is the only one so far"
-    raise InvalidOptionError(f"unknown view {view!r}; {hint}")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -25,16 +26,19 @@ from pyspark.sql.types import (
 )
 
 from store_core.errors import InvalidOptionError
-from store_core.format.columns import arrow_schema, resolve_columns
+from store_core.format.columns import COLUMNS, arrow_schema, resolve_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from store_core.format.columns import Column
 
 __all__ = ["ReadSchema", "dataframe_schema", "spark_type"]
 
 _SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
     pa.string(): StringType(),
     pa.binary(): BinaryType(),
+    pa.bool_(): BooleanType(),
     pa.int32(): IntegerType(),
     pa.int64(): LongType(),
     pa.timestamp("us", tz="UTC"): TimestampType(),
@@ -50,7 +54,7 @@ def spark_type(kind: pa.DataType) -> DataType:
     return _SPARK_TYPES[kind]
 
 
-def dataframe_schema(columns: Sequence[str], *, nullable: bool) -> StructType:
+def dataframe_schema(columns: Sequence[str], *, nullable: bool, of: Sequence[Column] = COLUMNS) -> StructType:
     """Return the schema of a DataFrame.
 
     Parameters
@@ -59,8 +63,10 @@ def dataframe_schema(columns: Sequence[str], *, nullable: bool) -> StructType:
         Canonical names.
     nullable : bool
         Whether damaged ranges become rows, as with mode PERMISSIVE: columns of a message are null in such rows.
+    of : sequence of Column
+        The columns of the view.
     """
-    fields = arrow_schema(columns, nullable=nullable)
+    fields = arrow_schema(columns, nullable=nullable, columns=of)
     return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in fields])
 
 
@@ -80,15 +86,22 @@ class ReadSchema:
     arrow: pa.Schema
 
     @classmethod
-    def of(cls, schema: StructType, *, named: Sequence[str] | None, nullable: bool) -> Self:
-        """Check the schema of a DataFrame, which may come from the user, against the columns of a commit log.
+    def of(
+        cls,
+        schema: StructType,
+        *,
+        named: Sequence[str] | None,
+        nullable: bool = False,
+        of: Sequence[Column] = COLUMNS,
+    ) -> Self:
+        """Check the schema of a DataFrame, which may come from the user, against the columns of a view.
 
         Parameters
         ----------
         schema : StructType
         named : sequence of str, optional
             Canonical names from option ``columns``, if it was given.
-        nullable : bool
+        nullable, of
             As for `dataframe_schema`.
 
         Raises
@@ -97,13 +110,13 @@ class ReadSchema:
             If a column is unknown (the message suggests the nearest one), listed twice, of another type, or declared
             NOT NULL though it can be null, or if option ``columns`` lists others.
         """
-        columns = resolve_columns(schema.fieldNames())
+        columns = resolve_columns(schema.fieldNames(), of)
         if named is not None and tuple(named) != columns:
             raise InvalidOptionError(
                 f"option columns says {', '.join(named)}, and the schema says {', '.join(columns)}; "
                 "give one of the two, or the same columns in the same order"
             )
-        stored = arrow_schema(columns, nullable=nullable)
+        stored = arrow_schema(columns, nullable=nullable, columns=of)
         return cls(columns, pa.schema([_field(ours, theirs) for ours, theirs in zip(stored, schema, strict=True)]))
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -53,6 +53,10 @@ class CommitLogDataSource(DataSource):
         """
         from pyspark_commitlog.schema import dataframe_schema  # noqa: PLC0415
 
+        if self._has_view():
+            from pyspark_commitlog.views import ViewRead  # noqa: PLC0415
+
+            return ViewRead.from_spark(self.options).schema
         options = self._stream_options().common
         return dataframe_schema(options.read.columns, nullable=options.read.is_permissive)
 
@@ -75,6 +79,10 @@ class CommitLogDataSource(DataSource):
         from pyspark_commitlog.reader import CommitLogReader  # noqa: PLC0415
         from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
 
+        if self._has_view():
+            from pyspark_commitlog.views import ViewRead, ViewReader  # noqa: PLC0415
+
+            return ViewReader(ViewRead.from_spark(self.options), schema)
         options = self._options()
         columns = ReadSchema.of(schema, named=options.columns, nullable=options.read.is_permissive)
         return CommitLogReader(options.paths, options.read, columns, options.times)
@@ -153,6 +161,13 @@ class CommitLogDataSource(DataSource):
 
         require_pyspark()
         return CommitLogStreamWriter(plan_stream(WriteOptions.from_spark(self.options), schema, overwrite=overwrite))
+
+    def _has_view(self) -> bool:
+        """Return whether the rows are something else than messages."""
+        from store_core.views.view_columns import MESSAGES, is_messages  # noqa: PLC0415
+
+        require_pyspark()
+        return not is_messages(self.options.get("view", MESSAGES))
 
     def _options(self) -> CommitLogOptions:
         from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415

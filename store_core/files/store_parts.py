@@ -23,6 +23,7 @@ __all__ = [
     "INDEX_DIRECTORY",
     "check_is_root",
     "check_parts",
+    "is_root",
 ]
 
 COMMIT_LOG: Final = "commitlog"
@@ -87,6 +88,11 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
             f"{COMMIT_LOG}/, found {segment}. Nothing was changed. Give the directory above {COMMIT_LOG}/; if there is "
             f"none, and these are the segments of a log, move them into {path / COMMIT_LOG}"
         )
+
+
+def is_root(path: Path, file_system: FileSystem) -> bool:
+    """Return whether a directory holds a part of a store."""
+    return not (_PARTS.keys() | _SIGNS).isdisjoint(names_in(path, file_system))
 
 
 def check_parts(root: Path, file_system: FileSystem) -> None:

@@ -88,7 +88,7 @@ def list_segments(paths: StorePaths) -> SegmentListing:
     StoreAccessError
         If a directory may not be read.
     """
-    places = _places(paths)
+    places = places_of(paths)
     notes: list[str] = []
     with explained_access(places[0]):
         found = sorted((segment for place in places for segment in _segments_at(place, notes)), key=_order)
@@ -108,12 +108,20 @@ def store_roots(paths: StorePaths) -> tuple[Path, ...]:
     StoreNotFoundError
         If nothing exists at a path.
     """
-    directories = [place if place.is_dir() else place.parent for place in _places(paths)]
+    directories = [place if place.is_dir() else place.parent for place in places_of(paths)]
     return tuple(dict.fromkeys(path if (path / COMMIT_LOG).is_dir() else path.parent for path in directories))
 
 
-def _places(paths: StorePaths) -> list[Path]:
-    """Return the files and directories that paths stand for."""
+def places_of(paths: StorePaths) -> list[Path]:
+    """Return the files and directories that paths stand for.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If nothing exists at a path.
+    InvalidOptionError
+        If no path is given.
+    """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
         raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")

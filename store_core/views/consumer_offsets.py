@@ -14,8 +14,8 @@ from store_core.queue.queue_path import refusal_of
 from store_core.views.config_table import read_table
 from store_core.views.queue_bounds import find_bounds
 from store_core.views.queue_listing import ListedQueue, QueueKind, TopicFilter, queue_files
-from store_core.views.store_root import root_of
-from store_core.views.topics import log_segments, log_start
+from store_core.views.store_root import root_of, whole_log
+from store_core.views.topics import log_start
 from store_core.views.view_part import row_batches
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     wanted = TopicFilter.of(options.read)
     found = read_table(root, _FILE, _decode, options)
     rows = sorted(row for row in found if wanted.takes(row.topic, row.queue_id))
-    start = log_start(log_segments(paths)) if needs_queues and rows else 0
+    start = log_start(whole_log(root, paths)) if needs_queues and rows else 0
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(root, group, start) for group in groups]
 

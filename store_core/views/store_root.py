@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
-from store_core.files.store_parts import check_is_root
-from store_core.files.store_path import store_roots
+from store_core.files.store_parts import COMMIT_LOG, check_is_root, is_root
+from store_core.files.store_path import list_segments, places_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
 
-__all__ = ["root_of"]
+__all__ = ["root_of", "whole_log"]
 
 
 def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
@@ -38,7 +39,7 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
     UnsupportedStoreError
         As of `store_core.files.store_kind.check_store_kind`.
     """
-    roots = store_roots(paths)
+    roots = tuple(dict.fromkeys(map(_root_at, places_of(paths))))
     if len(roots) > 1:
         raise InvalidOptionError(
             f"expected the root of one store, found {', '.join(map(str, roots))}: queues, index and configuration are "
@@ -47,3 +48,28 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
     check_is_root(roots[0], OsFileSystem())
     check_store_kind(roots[0], OsFileSystem(), use)
     return roots[0]
+
+
+def _root_at(place: Path) -> Path:
+    """Return the root that a path stands for: itself, unless it is a log's directory or in one."""
+    directory = place if place.is_dir() else place.parent
+    if is_root(directory, OsFileSystem()):
+        return directory
+    is_log = directory != place or directory.name == COMMIT_LOG or is_root(directory.parent, OsFileSystem())
+    return directory.parent if is_log else directory
+
+
+def whole_log(root: Path, paths: StorePaths) -> tuple[Segment, ...]:
+    """Return all segments of a store's log; none if only other parts of the store are there.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    paths : path or sequence of paths
+        Where the segments are if not below the root.
+    """
+    try:
+        return list_segments(root if (root / COMMIT_LOG).is_dir() else paths).segments
+    except StoreNotFoundError:
+        return ()

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.broker.topic_config import TopicConfig
-from store_core.errors import SegmentVanishedError, StoreNotFoundError
+from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import open_segment
 from store_core.files.store_kind import StoreUse
-from store_core.files.store_path import list_segments
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import check_record
 from store_core.views.config_table import find_config, without_file
 from store_core.views.queue_bounds import find_bounds
 from store_core.views.queue_listing import TopicFilter, has_queues, list_queues, missing_queues
-from store_core.views.store_root import root_of
+from store_core.views.store_root import root_of, whole_log
 from store_core.views.view_part import name_text, row_batches, timestamps
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from store_core.views.queue_listing import ListedQueue
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["TopicsPart", "log_segments", "plan"]
+__all__ = ["TopicsPart", "log_start", "plan"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -138,17 +137,9 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
     if configured is None:
         _report_missing(root, options)
     entries = _entries(root, wanted, configured or {})
-    segments = log_segments(paths) if options.asks_for(*_BOUNDS, *_TIMES) else ()
+    segments = whole_log(root, paths) if options.asks_for(*_BOUNDS, *_TIMES) else ()
     groups = (tuple(entries[first : first + _PART_ROWS]) for first in range(0, len(entries), _PART_ROWS))
     return [TopicsPart(group, segments, has_config=configured is not None) for group in groups]
-
-
-def log_segments(paths: StorePaths) -> tuple[Segment, ...]:
-    """Return the segments of the log; none if only queues are there."""
-    try:
-        return list_segments(paths).segments
-    except StoreNotFoundError:
-        return ()
 
 
 def log_start(segments: Sequence[Segment]) -> int:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import SegmentVanishedError
-from store_core.views import consumequeue, consumer_offsets, index, segments, small_tables, topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +22,17 @@ __all__ = ["plan_view"]
 _ATTEMPTS: Final = 100
 """How often planning restarts because a broker deleted a file meanwhile; each time there is one file less."""
 
-_PLANNERS: Final[Mapping[str, Planner]] = {
-    "consumequeue": consumequeue.plan,
-    "index": index.plan,
-    "segments": segments.plan,
-    "topics": topics.plan,
-    "consumer_offsets": consumer_offsets.plan,
-    "subscription_groups": small_tables.plan_subscription_groups,
-    "delay_offsets": small_tables.plan_delay_offsets,
-    "checkpoint": small_tables.plan_checkpoint,
+_PLANNERS: Final[Mapping[str, str]] = {
+    "consumequeue": "store_core.views.consumequeue:plan",
+    "index": "store_core.views.index:plan",
+    "segments": "store_core.views.segments:plan",
+    "topics": "store_core.views.topics:plan",
+    "consumer_offsets": "store_core.views.consumer_offsets:plan",
+    "subscription_groups": "store_core.views.small_tables:plan_subscription_groups",
+    "delay_offsets": "store_core.views.small_tables:plan_delay_offsets",
+    "checkpoint": "store_core.views.small_tables:plan_checkpoint",
 }
+"""Imported when a view is read: those of configuration files import the broker, which the others do not need."""
 
 
 def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
@@ -53,9 +54,10 @@ def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
     StoreError
         If the store has nothing for the view, or what it has is broken.
     """
+    plan: Planner = resolve_name(_PLANNERS[options.name])
     for attempt in range(_ATTEMPTS):
         try:
-            return tuple(_PLANNERS[options.name](paths, options))
+            return tuple(plan(paths, options))
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise

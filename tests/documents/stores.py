@@ -26,6 +26,7 @@ _BEGIN_MS: Final = 1_700_000_000_000
 _WRITTEN_BYTES: Final = 60
 """Bytes on disk of the crashed store's last record."""
 
+_GROUPS: Final = ("billing", "my-group")
 _DAMAGED: Final = 300
 """Number of the record in the damaged store whose size is changed."""
 
@@ -89,10 +90,19 @@ def _close(root: Path) -> None:
 
 
 def _write_config(root: Path) -> None:
+    """Write a broker's configuration: bare integer keys as it writes them, and a group that is off."""
     config = root / "config"
     config.mkdir(exist_ok=True)
-    offsets = {"offsetTable": {"orders@my-group": {"0": 30, "1": 40, "2": 12, "3": 0}}}
-    config.joinpath("consumerOffset.json").write_text(json.dumps(offsets))
+    config.joinpath("consumerOffset.json").write_text('{"offsetTable":{"orders@my-group":{0:30,1:40,2:12,3:0}}}')
+    config.joinpath("delayOffset.json").write_text('{"offsetTable":{3:120,5:7}}')
+    topics = {name: _topic(name, queues) for name, queues in {"orders": 4, "payments": 2, "%DLQ%billing": 1}.items()}
+    config.joinpath("topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    groups = {name: {"groupName": name, "consumeEnable": name != "billing", "retryMaxTimes": 16} for name in _GROUPS}
+    config.joinpath("subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": groups}))
+
+
+def _topic(name: str, queues: int) -> dict[str, object]:
+    return {"topicName": name, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6, "attributes": {}}
 
 
 def _damage(root: Path, log: LogBuilder) -> None:

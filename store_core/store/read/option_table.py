@@ -23,7 +23,14 @@ READ_OPTIONS: Final = (
         "what",
         "several paths that together make up one log, as a JSON list. `load([path, ...])` sets it",
     ),
-    Option("view", "messages", "what", "what a row is. So far there is only `messages`"),
+    Option(
+        "view",
+        "messages",
+        "what",
+        "what a row is: a message, or what is beside the log: `consumequeue`, `index`, `segments`, `topics`, "
+        "`consumer_offsets`, `subscription_groups`, `delay_offsets` or `checkpoint`. [Views](views.md) have their own "
+        "columns, and take some of these options",
+    ),
     Option(
         "release",
         DEFAULT_RELEASE,

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views of a store as DataFrames: their options, and the reader that plans beside the driver and reads in tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_commitlog.errors import without_traceback
+from pyspark_commitlog.options import GivenOptions
+from pyspark_commitlog.schema import ReadSchema, dataframe_schema
+from pyspark_commitlog.session_zone import SessionTimes
+from store_core.errors import StoreError
+from store_core.views.view_options import ViewOptions
+from store_core.views.view_plan import plan_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from store_core.views.view_part import ViewPart
+
+__all__ = ["ViewPartition", "ViewRead", "ViewReader"]
+
+_ANY_ZONE: Final = "Z"
+"""The zone with which times that have none are checked, before a task knows the session's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRead:
+    """The parsed options of a DataFrame of a view; can be pickled.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        Where the store is.
+    options : ViewOptions
+        Where times have no zone, the range covers all zones.
+    columns : tuple of str or None
+        Canonical names from option ``columns``; None without it.
+    times : SessionTimes or None
+        What tasks use to narrow the range, if times have no zone.
+    """
+
+    paths: tuple[str, ...]
+    options: ViewOptions
+    columns: tuple[str, ...] | None
+    times: SessionTimes | None
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> Self:
+        """Parse the options that Spark passes to a data source.
+
+        Raises
+        ------
+        InvalidOptionError
+            If view, option or column is unknown, or the view does not take an option.
+        UnsupportedStoreError
+            As of `pyspark_commitlog.options.CommitLogOptions.from_spark`.
+        """
+        view, paths, texts = GivenOptions.of(options)
+        times = SessionTimes.of({name: text for name, text in texts.items() if name != "columns"})
+        if times is None:
+            parsed = ViewOptions.parse(view, **texts)
+        else:
+            parsed = ViewOptions.parse(view, **{**texts, "time_zone": _ANY_ZONE})
+            parsed = replace(parsed, read=times.for_planning())
+        return cls(paths, parsed, parsed.columns if "columns" in texts else None, times)
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the DataFrame, unless the user gives one."""
+        return dataframe_schema(self.options.columns, nullable=False, of=self.options.view.columns)
+
+    def task_options(self) -> ViewOptions:
+        """Return the options with times in the session's zone. To be called in a task."""
+        return self.options if self.times is None else replace(self.options, read=self.times.for_task())
+
+
+@dataclass(frozen=True)
+class ViewPartition(InputPartition):
+    """A part of a view: made beside the driver, pickled, and passed to `ViewReader.read` in one task.
+
+    Attributes
+    ----------
+    part : ViewPart
+    """
+
+    part: ViewPart
+
+
+class ViewReader(DataSourceReader):
+    """Reads the parts of a view.
+
+    Made and planned beside the driver, once for each DataFrame, then pickled to every task. As in `CommitLogReader`,
+    there is no ``pushFilters``.
+
+    Parameters
+    ----------
+    read : ViewRead
+    schema : StructType
+        The user's schema if there is one, which selects columns and their order, else that of `read`.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the schema does not fit the view.
+    """
+
+    def __init__(self, read: ViewRead, schema: StructType) -> None:
+        self._schema = ReadSchema.of(schema, named=read.columns, of=read.options.view.columns)
+        self._read = replace(read, options=replace(read.options, columns=self._schema.columns))
+
+    @without_traceback
+    def partitions(self) -> list[InputPartition]:
+        """Cut the view into parts of bounded work, one for each task; called once, beside the driver.
+
+        Raises
+        ------
+        StoreError
+            If the store has nothing for the view, or what it has is broken.
+        """
+        try:
+            parts = plan_view(self._read.paths, self._read.options)
+        except NotImplementedError as error:
+            # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
+            raise StoreError(str(error)) from None
+        return [ViewPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one part; called on an executor, once for each task and again when it is retried.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Of the DataFrame's schema.
+
+        Raises
+        ------
+        StoreError
+            If what was planned can't be read.
+        """
+        if not isinstance(partition, ViewPartition):
+            return  # Spark's stand-in for an empty list of partitions
+        try:
+            for batch in partition.part.batches(self._read.task_options()):
+                yield self._schema.conform(batch)
+        except StoreError as error:
+            # As `without_traceback` does, which can't wrap a generator.
+            raise error.with_traceback(None) from None

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views as DataFrames: planned in one process, read in another, and asked in SQL."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from pyspark_commitlog import CommitLogDataSource
+from store_core import InvalidOptionError, StoreError, read_view
+from store_core.views.view_columns import VIEWS
+from tests.viewed_store import make_viewed_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+QUESTIONS = {
+    "consumequeue": ("SELECT count(*), count(DISTINCT topic, queue_id) FROM consumequeue WHERE NOT is_filler", (90, 3)),
+    "index": ("SELECT count(DISTINCT physical_offset), count(*) FROM index", (90, 90)),
+    "segments": ("SELECT sum(messages), count(*) FILTER (WHERE is_last) FROM segments", (90, 1)),
+    "topics": ("SELECT sum(messages), max(attributes['+message.type']) FROM topics WHERE in_queues", (90, "NORMAL")),
+    "consumer_offsets": (
+        "SELECT sum(behind), count(*) FILTER (WHERE state != 'ok') FROM consumer_offsets WHERE topic = 'orders'",
+        (20, 2),
+    ),
+    "subscription_groups": ("SELECT group_name, consume_enable FROM subscription_groups", ("billing", False)),
+    "delay_offsets": ("SELECT max(delay_level), max_by(offset, delay_level) FROM delay_offsets", (12, 7)),
+    "checkpoint": ("SELECT count(*), min(value) >= 0 FROM checkpoint", (5, True)),
+}
+
+
+@pytest.fixture(scope="module")
+def viewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
+
+
+def source(path: Path, **options: str) -> CommitLogDataSource:
+    return CommitLogDataSource(CaseInsensitiveDict(path=str(path), **options))
+
+
+def read(path: Path, schema: Any = None, **options: str) -> list[pa.RecordBatch]:  # noqa: ANN401 -- of PySpark
+    """Plan and read as Spark does, each step from a pickle."""
+    made = source(path, **options)
+    reader = pickle.loads(pickle.dumps(made.reader(schema or made.schema())))  # noqa: S301 -- our own bytes
+    partitions = pickle.loads(pickle.dumps(reader.partitions()))  # noqa: S301
+    return [batch for partition in partitions for batch in reader.read(partition)]
+
+
+def test_every_view_is_asked_here() -> None:
+    assert VIEWS.keys() == QUESTIONS.keys()
+
+
+def test_views_answer_sql(viewed: Path, spark: SparkSession) -> None:
+    for view, (question, answer) in QUESTIONS.items():
+        spark.read.format("commitlog").option("view", view).load(str(viewed)).createOrReplaceTempView(view)
+
+        assert [answer] == [tuple(row) for row in spark.sql(question).collect()], view
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_rows_are_those_of_read_view(view: str, viewed: Path) -> None:
+    expected = read_view(viewed, view).read_all().to_pylist()
+
+    assert expected == [row for batch in read(viewed, view=view) for row in batch.to_pylist()]
+
+
+def test_a_schema_selects_columns_and_their_order(viewed: Path) -> None:
+    made = source(viewed, view="topics", columns="MESSAGES,topic", topic="orders")
+
+    rows = [row for batch in read(viewed, made.schema(), view="topics", topic="orders") for row in batch.to_pylist()]
+
+    assert "struct<messages:bigint,topic:string>" == made.schema().simpleString()
+    assert [[30, "orders"]] * 2 == [list(row.values()) for row in rows]
+
+
+def test_columns_of_another_view_are_refused(viewed: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="unknown column 'body'"):
+        source(viewed, view="topics", columns="body").schema()
+
+
+def test_an_option_that_makes_no_sense_is_refused_in_sparks_spelling(viewed: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"min_partitions \(minPartitions in Spark\) does not apply to view"):
+        source(viewed, view="topics", minPartitions="4").schema()
+
+
+def test_times_without_a_zone_wait_for_that_of_the_session(viewed: Path) -> None:
+    made = source(viewed, view="index", startingTimestamp="2020-01-01T00:00:00")
+    reader = made.reader(made.schema())
+    (partition, *_) = reader.partitions()
+
+    with pytest.raises(InvalidOptionError, match=r"spark\.sql\.session\.timeZone is not set"):
+        list(reader.read(partition))
+    assert 90 == sum(batch.num_rows for batch in read(viewed, view="index", startingTimestamp="2020-01-01T00:00:00Z"))
+
+
+def test_bounded_partitions_group_small_files(viewed: Path) -> None:
+    made = source(viewed, view="consumequeue")
+    small = source(viewed, view="consumequeue", maxPartitionBytes="1")
+
+    assert 1 == len(made.reader(made.schema()).partitions())
+    assert 6 == len(small.reader(small.schema()).partitions())
+
+
+def test_queues_in_a_rocksdb_are_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
+    database = tmp_path / "store" / "consumequeue"
+    database.mkdir(parents=True)
+    database.joinpath("CURRENT").write_text("MANIFEST-000001")
+    made = source(tmp_path / "store", view="consumequeue")
+    reader = made.reader(made.schema())
+
+    with pytest.raises(StoreError, match="RocksDB") as refused:
+        reader.partitions()
+    assert not isinstance(refused.value, NotImplementedError)
+
+
+def test_views_are_not_written(viewed: Path) -> None:
+    made = source(viewed, view="topics")
+
+    with pytest.raises(InvalidOptionError, match="view"):
+        made.writer(made.schema(), overwrite=False)
+
+
+def test_views_are_not_streams(viewed: Path) -> None:
+    made = source(viewed, view="topics")
+
+    with pytest.raises(InvalidOptionError, match="view 'topics' is read by spark"):
+        made.streamReader(made.schema())
+
+
+def test_an_empty_plan_gives_no_rows(viewed: Path) -> None:
+    made = source(viewed, view="topics", topic="none")
+    reader = made.reader(made.schema())
+
+    assert [] == reader.partitions()
+    assert [] == list(reader.read(None))  # type: ignore[arg-type]  # what Spark makes of an empty list

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view `segments`: what is walked and what is not, and where records end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core import read_messages
+from store_core.format.record.scan import follow_chain
+from store_core.views import segments
+from tests.builders import SIZE_AT, LogBuilder
+from tests.store_core.views.asking import column, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZE = 1024
+
+
+def write_log(root: Path, count: int = 30, spare: int = 0) -> LogBuilder:
+    """Write a log of small segments, and preallocated ones after it."""
+    log = LogBuilder(SIZE)
+    for number in range(count):
+        log.append(b"body %d" % number, topic="orders")
+    contents = list(log.segments().values())
+    for number in range(len(contents) + spare):
+        path = root / "commitlog" / f"{number * SIZE:020d}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents[number] if number < len(contents) else bytes(SIZE))
+    return log
+
+
+def patch(root: Path, offset: int, data: bytes) -> None:
+    path = root / "commitlog" / f"{offset // SIZE * SIZE:020d}"
+    content = bytearray(path.read_bytes())
+    content[offset % SIZE : offset % SIZE + len(data)] = data
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return what is walked from now on."""
+    found: list[object] = []
+    for name in ("scan", "segment_end"):
+        monkeypatch.setattr(segments, name, lambda *arguments, **_: found.append(arguments))
+    return found
+
+
+def test_without_messages_and_its_neighbours_nothing_is_walked(tmp_path: Path, walks: list[object]) -> None:
+    write_log(tmp_path)
+    columns = "segment,path,start_offset,file_size,first_store_timestamp,is_last"
+    found = rows(tmp_path, "segments", columns)
+
+    assert [] == walks
+    assert [False] * (len(found) - 1) + [True] == [row["is_last"] for row in found]
+
+
+def test_names_and_sizes_open_no_file(tmp_path: Path, opened: list[str]) -> None:
+    write_log(tmp_path)
+    rows(tmp_path, "segments", "segment,path,start_offset,file_size")
+
+    assert [] == opened
+
+
+def test_preallocated_files_follow_the_last(tmp_path: Path) -> None:
+    log = write_log(tmp_path, spare=2)
+    found = rows(tmp_path, "segments")
+
+    assert [False, False, False] == [row["is_last"] for row in found[-2:]] + [found[0]["is_last"]]
+    assert log.end == next(row["data_end"] for row in found if row["is_last"])
+    assert [("UNWRITTEN", 0, None)] * 2 == [
+        (row["stop_reason"], row["messages"], row["last_store_timestamp"]) for row in found[-2:]
+    ]
+
+
+def test_damage_ends_a_segments_chain_with_its_reason(tmp_path: Path) -> None:
+    log = write_log(tmp_path)
+    broken = log.records[2]
+    patch(tmp_path, broken.physical_offset + SIZE_AT, b"\x7f\xff\xff\xff")
+    first = rows(tmp_path, "segments")[0]
+
+    assert (broken.physical_offset, "TORN", 2) == (first["data_end"], first["stop_reason"], first["messages"])
+    assert log.records[1].store_timestamp == round(first["last_store_timestamp"].timestamp() * 1000)
+
+
+def test_a_torn_last_segment_is_no_end_of_the_log(tmp_path: Path) -> None:
+    log = write_log(tmp_path)
+    start = log.end // SIZE * SIZE
+    first = next(record for record in log.records if record.physical_offset == start)
+    patch(tmp_path, start, first.encode()[:50] + bytes(SIZE - 50))
+    found = rows(tmp_path, "segments")
+
+    assert [f"{start - SIZE:020d}"] == [row["segment"] for row in found if row["is_last"]]
+
+
+@given(st.integers(0, 4 * SIZE - 1), st.binary(min_size=1, max_size=40))
+def test_counts_and_ends_are_those_of_the_chain(
+    tmp_path_factory: pytest.TempPathFactory, offset: int, data: bytes
+) -> None:
+    root = tmp_path_factory.mktemp("segments")
+    log = write_log(root, spare=1)
+    patch(root, min(offset, log.end - 1), data[: SIZE - offset % SIZE])
+    plan_end = read_messages(root, columns="physical_offset,store_size", mode="DROPMALFORMED").read_all().to_pylist()
+    for row in rows(root, "segments", "segment,start_offset,messages,data_end,stop_reason,is_last"):
+        content = (root / "commitlog" / row["segment"]).read_bytes()
+        expected = follow_chain(memoryview(content), 0, None, row["start_offset"])
+        if not row["is_last"]:
+            end = row["start_offset"] + expected.stop
+            assert (len(expected.starts), end, expected.reason.name) == (
+                row["messages"],
+                row["data_end"],
+                row["stop_reason"],
+            )
+        else:
+            assert row["data_end"] <= row["start_offset"] + expected.stop
+            assert row["data_end"] <= max(
+                (each["physical_offset"] + each["store_size"] for each in plan_end), default=0
+            )
+
+
+def test_offsets_select_segments_that_overlap(tmp_path: Path) -> None:
+    write_log(tmp_path)
+    starts = column(tmp_path, "segments", "start_offset")
+
+    assert starts[1:3] == column(
+        tmp_path, "segments", "start_offset", starting_offsets=SIZE + 1, ending_offsets=2 * SIZE + 1
+    )

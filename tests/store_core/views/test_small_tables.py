@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views of one small file, of any release, broken or hostile."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core import CorruptRecordError, StoreAccessError, StoreNotFoundError, UnsafeSizeError
+from store_core.views import config_table
+from tests.store_core.views.asking import refusal, refusal_if_any, rows
+from tests.viewed_store import write_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {
+    "consumer_offsets": "consumerOffset.json",
+    "delay_offsets": "delayOffset.json",
+    "subscription_groups": "subscriptionGroup.json",
+    "topics": "topics.json",
+}
+of_a_file = pytest.mark.parametrize(("view", "name"), FILES.items())
+
+
+def test_levels_are_in_order(pristine: Path) -> None:
+    assert [(3, 30), (12, 7)] == [tuple(row.values()) for row in rows(pristine, "delay_offsets")]
+
+
+def test_fields_that_a_group_lacks_are_null(pristine: Path) -> None:
+    (row,) = rows(pristine, "subscription_groups")
+
+    assert {
+        "group_name": "billing",
+        "consume_enable": False,
+        "retry_max_times": 16,
+        "broker_id": 0,
+    }.items() <= row.items()
+    assert {None} == {row[name] for name in ("consume_message_orderly", "consume_timeout_minute", "attributes")}
+
+
+def test_a_group_without_a_name_has_that_of_its_key(store: Path) -> None:
+    write_config(store, "subscriptionGroup.json", '{"subscriptionGroupTable":{"a":{}}}')
+
+    assert ["a"] == [row["group_name"] for row in rows(store, "subscription_groups")]
+
+
+@pytest.mark.parametrize(
+    "member", ['"retryMaxTimes":"x"', '"consumeEnable":1', '"attributes":{"a":1}', '"brokerId":1e3', '"groupName":[]']
+)
+def test_values_of_another_type_are_named(member: str, store: Path) -> None:
+    write_config(store, "subscriptionGroup.json", f'{{"subscriptionGroupTable":{{"a":{{{member}}}}}}}')
+    error = refusal(store, "subscription_groups")
+
+    assert isinstance(error, CorruptRecordError)
+    assert member.split('"')[1] in str(error)
+
+
+@of_a_file
+def test_something_else_in_a_files_place_is_named_and_never_waited_for(view: str, name: str, store: Path) -> None:
+    path = store / "config" / name
+    path.unlink()
+    os.mkfifo(path)
+    error = refusal(store, view)
+
+    assert isinstance(error, StoreAccessError)
+    assert "found a named pipe" in str(error)
+
+
+@of_a_file
+def test_a_file_that_is_too_large_is_not_read(
+    view: str, name: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_table, "_LARGEST", 10)
+    error = refusal(store, view)
+
+    assert isinstance(error, UnsafeSizeError)
+    assert name in str(error)
+
+
+@of_a_file
+@given(data=st.binary(max_size=60), at=st.integers(0, 200))
+def test_no_bytes_raise_anything_but_errors_of_a_store(
+    view: str, name: str, data: bytes, at: int, pristine: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("hostile")
+    root.joinpath("consumequeue").mkdir()
+    text = (pristine / "config" / name).read_bytes()
+    path = write_config(root, name, "")
+    path.write_bytes(text[:at] + data + text[at + len(data) :])
+
+    assert name in refusal_if_any(root, view, name)
+
+
+def test_names_with_lone_surrogates_are_no_error_of_another_kind(store: Path) -> None:
+    write_config(store, "subscriptionGroup.json", '{"subscriptionGroupTable":{"\\ud800":{}}}')
+
+    assert "subscriptionGroup.json" in refusal_if_any(store, "subscription_groups", "subscriptionGroup.json")
+
+
+@pytest.mark.parametrize(("release", "count"), [("4.3", 3), ("4.9", 3), ("5.3", 5)])
+def test_a_checkpoint_has_the_fields_of_its_release(release: str, count: int, tmp_path: Path) -> None:
+    tmp_path.joinpath("checkpoint").write_bytes(struct.pack(">5q", 1, 2, 3, -4, 2**62).ljust(4096, b"\0"))
+    found = rows(tmp_path, "checkpoint", release=release)
+
+    assert [1, 2, 3, -4, 2**62][:count] == [row["value"] for row in found]
+
+
+def test_a_short_or_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    tmp_path.joinpath("commitlog").mkdir()
+    path = tmp_path / "checkpoint"
+
+    assert isinstance(refusal(tmp_path, "checkpoint"), StoreNotFoundError)
+    assert [] == rows(tmp_path, "checkpoint", fail_on_data_loss=False)
+    path.write_bytes(bytes(24))
+    assert 3 == len(rows(tmp_path, "checkpoint", release="4.9"))
+    assert f"checkpoint too short at offset 0 of {path}" in str(refusal(tmp_path, "checkpoint"))

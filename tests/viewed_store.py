@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small store with something for every view, and the configuration files of its broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core import DefaultMessageStore, Message, MessageStoreConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["CONSUMER_OFFSETS", "FILE_SIZE", "SEGMENT_SIZE", "make_viewed_store", "write_config"]
+
+SEGMENT_SIZE = 4096
+FILE_SIZE = 400
+"""Bytes of a queue's file: 20 units."""
+
+_CONFIG = MessageStoreConfig(
+    mapped_file_size_commit_log=SEGMENT_SIZE,
+    mapped_file_size_consume_queue=FILE_SIZE,
+    max_hash_slot_num=10,
+    max_index_num=40,
+)
+
+CONSUMER_OFFSETS = """{
+\t"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1700000000000},
+\t"groupTopicMap":{"billing":["orders"]},
+\t"offsetTable":{
+\t\t"orders@billing":{0:10,1:30},
+\t\t"orders@audit":{1:99,7:3},
+\t\t"gone@billing":{0:5},
+\t\t"no separator":{0:1}
+\t}
+}"""
+
+_TOPICS = """{
+\t"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1700000000000},
+\t"topicConfigTable":{
+\t\t"orders":{"attributes":{"+message.type":"NORMAL"},"order":false,"perm":6,"readQueueNums":4,
+\t\t\t"topicFilterType":"SINGLE_TAG","topicName":"orders","topicSysFlag":0,"writeQueueNums":8},
+\t\t"idle":{"order":false,"perm":4,"readQueueNums":1,"topicFilterType":"SINGLE_TAG","topicName":"idle",
+\t\t\t"topicSysFlag":0,"writeQueueNums":1}
+\t}
+}"""
+
+_GROUPS = """{
+\t"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1700000000000},
+\t"subscriptionGroupTable":{
+\t\t"billing":{"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":false,"consumeFromMinEnable":true,
+\t\t\t"groupName":"billing","retryMaxTimes":16,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}
+\t}
+}"""
+
+
+def make_viewed_store(root: Path) -> Path:
+    """Write 90 messages: 30 in each of `orders`/0 and `orders`/1, and 30 in `payments`/0; then the configuration."""
+    with DefaultMessageStore.open(root, _CONFIG) as store:
+        for number in range(90):
+            topic, queue_id = (("orders", 0), ("orders", 1), ("payments", 0))[number % 3]
+            result = store.put_message(Message(topic, b"body", queue_id=queue_id, tags="TagA", keys=[f"k{number}"]))
+            assert result.append_message_result is not None
+    write_config(root, "consumerOffset.json", CONSUMER_OFFSETS)
+    write_config(root, "topics.json", _TOPICS)
+    write_config(root, "subscriptionGroup.json", _GROUPS)
+    write_config(root, "delayOffset.json", '{"offsetTable":{12:7,3:30}}')
+    return root
+
+
+def write_config(root: Path, name: str, text: str) -> Path:
+    """Write a configuration file, and return its path."""
+    path = root / "config" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
