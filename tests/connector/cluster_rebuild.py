@@ -20,6 +20,7 @@ from store_core.queue.queue_rules import QueueRules
 from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
+from tests.connector.submitting import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,8 +80,7 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master(master)
-        .config("spark.driver.host", "localhost")
-        .config("spark.ui.enabled", "false")
+        .config(map=dict(SETTINGS))
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.executor.memory", "512m")
         .config("spark.speculation", str("speculate" in accidents).lower())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that is killed while it writes.
+"""What a driver writes that is killed meanwhile, and one that is not.
 
 Usage: killed_driver.py batch|stream STORE SOURCE CHECKPOINT. Prints ``begin`` and ``end`` on standard output.
 """
@@ -28,22 +28,26 @@ def messages(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("concat('topic', length(value) % 3) AS topic", "rpad(value, 300, '.') AS body")
 
 
+def write(spark: SparkSession, kind: str, store: str, source: str, checkpoint: str) -> None:
+    """Write the lines of a source once."""
+    if kind == "batch":
+        batch = messages(spark.read.text(source)).write.format("commitlog").mode("append").options(**SMALL)
+        batch.option("commitId", "once").save(store)
+    else:
+        lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(source)
+        stream = messages(lines).writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
+        stream.option("checkpointLocation", checkpoint).start(store).awaitTermination()
+
+
 def main(kind: str, store: str, source: str, checkpoint: str) -> None:
-    """Write once."""
+    """Write in a session of its own."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.host", "localhost").getOrCreate()
     spark.range(10).selectExpr("'warm up' AS topic", "'' AS body").write.format("commitlog").mode("append").options(
         **SMALL
     ).save(f"{checkpoint}-warm-up")
-    if kind == "batch":
-        write = messages(spark.read.text(source)).write.format("commitlog").mode("append").options(**SMALL)
-        say("begin")
-        write.option("commitId", "once").save(store)
-    else:
-        lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(source)
-        stream = messages(lines).writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
-        say("begin")
-        stream.option("checkpointLocation", checkpoint).start(store).awaitTermination()
+    say("begin")
+    write(spark, kind, store, source, checkpoint)
     say("end")
     spark.stop()
 

@@ -10,12 +10,19 @@ from pathlib import Path
 
 import pyspark
 
-__all__ = ["JOBS", "SECONDS", "SPARK_BIN", "environment", "submit"]
+from tests.short_lived import JVM_OPTIONS
+
+__all__ = ["JOBS", "SECONDS", "SETTINGS", "environment", "submit"]
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs"
 SPARK_BIN = Path(pyspark.__file__).parent / "bin"
 SECONDS = 240
+SETTINGS = {
+    "spark.driver.host": "localhost",
+    "spark.ui.enabled": "false",
+    "spark.executor.extraJavaOptions": JVM_OPTIONS,
+}
 
 
 def environment() -> dict[str, str]:
@@ -28,7 +35,9 @@ def environment() -> dict[str, str]:
 def submit(master: str, folder: Path, job: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a job of `JOBS` in `folder` until it ends; its exit code and output are in the result."""
     command: list[str | Path] = [SPARK_BIN / "spark-submit", "--master", master]
-    command += ["--conf", "spark.driver.host=localhost", "--conf", "spark.ui.enabled=false", JOBS / job, *arguments]
+    for setting in SETTINGS.items():
+        command += ["--conf", "=".join(setting)]
+    command += [JOBS / job, *arguments]
     return subprocess.run(  # noqa: S603 -- Spark's own launcher, and our own job
         command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
     )

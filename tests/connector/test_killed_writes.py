@@ -20,6 +20,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from store_core.errors import StoreError
+from tests.connector.killed_driver import write
 from tests.connector.processes import descendants, kill, wait_for_end
 from tests.connector.written import Writer, consumed, rows_of
 
@@ -109,68 +110,68 @@ class Driver:
     kind: str
     folder: Path
     chance: random.Random
-    seconds: float = 0.0
 
     @property
     def root(self) -> Path:
         return self.folder / "store"
 
-    def run(self, delay: float | None) -> bool:
-        """Write, kill all processes after some seconds, and return whether the write was done before."""
-        command = [sys.executable, "-m", "tests.connector.killed_driver", self.kind]
-        paths = [str(self.folder / name) for name in ("store", "source", "checkpoint")]
+    @property
+    def arguments(self) -> list[str]:
+        return [self.kind, *(str(self.folder / name) for name in ("store", "source", "checkpoint"))]
+
+    def finish(self, spark: SparkSession) -> float:
+        """Write in a session that nobody kills; return the seconds that this took."""
+        began = time.monotonic()
+        write(spark, *self.arguments)
+        return time.monotonic() - began
+
+    def run(self, delay: float) -> None:
+        """Write in a new process, and kill it with those below it after some seconds."""
+        command = [sys.executable, "-m", "tests.connector.killed_driver", *self.arguments]
         settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
         with (self.folder / "errors").open("a") as errors:
             process = subprocess.Popen(  # noqa: S603 -- our own program
-                [*command, *paths], stdout=subprocess.PIPE, stderr=errors, env=settings, cwd=ROOT
+                command, stdout=subprocess.PIPE, stderr=errors, env=settings, cwd=ROOT
             )
             assert process.stdout is not None
             assert process.stdout.readline() == b"begin\n"
-            began = time.monotonic()
             select.select([process.stdout], [], [], delay)
-            self.seconds = time.monotonic() - began
-            return self._end(process, must_end=delay is None)
-
-    def _end(self, process: subprocess.Popen[bytes], *, must_end: bool) -> bool:
-        below = descendants(process.pid)
-        if not must_end:
+            below = descendants(process.pid)
             # Sometimes only the driver, whose workers then end by themselves, sometimes all processes at once.
             drivers = [each for each in below if not command_of(each)]
             kill([process.pid, *(below if self.chance.random() < 0.5 else drivers)])
-        said = process.communicate()[0]
-        wait_for_end(below)
-        return said == b"end\n"
+            process.communicate()
+            wait_for_end(below)
 
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("kind", ["batch", "stream"])
 @pytest.mark.parametrize("points", [1, pytest.param(50, marks=pytest.mark.soak)])
-def test_a_driver_that_is_killed_and_started_again_has_each_message_once(
-    points: int, kind: str, tmp_path: Path
+def test_after_a_driver_is_killed_another_finishes_and_has_each_message_once(
+    points: int, kind: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     chance = random.Random(f"{SEED}{kind}")  # noqa: S311 -- no secret
     seconds = GUESS
     for number in range(points):
-        seconds = write_and_check(kind, tmp_path / str(number), chance, [chance.uniform(0, seconds)])
+        driver = Driver(kind, tmp_path / str(number), chance)
+        seconds = write_and_check(driver, chance.uniform(0, seconds), spark)
 
 
-def write_and_check(kind: str, folder: Path, chance: random.Random, delays: list[float]) -> float:
-    """Kill a driver after each of several delays, then let it end; return the seconds that the last run took."""
+def write_and_check(driver: Driver, delay: float, spark: SparkSession) -> float:
+    """Kill a driver after a delay, then let another finish; return the seconds that the other took."""
     files = [[f"{name}-{number}" for number in range(100)] for name in "abcd"]
-    (folder / "source").mkdir(parents=True)
+    (driver.folder / "source").mkdir(parents=True)
     for number, lines in enumerate(files):
-        path = folder / "source" / f"{number}.txt"
+        path = driver.folder / "source" / f"{number}.txt"
         path.write_text("".join(f"{line}\n" for line in lines))
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-    driver = Driver(kind, folder, chance)
-    for delay in delays:
-        driver.run(delay)
-        check(driver.root, files, kind)
-    assert driver.run(None), (folder / "errors").read_text()[-2000:]
+    driver.run(delay)
+    check(driver.root, files, driver.kind)
+    seconds = driver.finish(spark)
     assert sorted(chain(*files)) == sorted(seen(driver.root))
     assert sum(map(len, files)) == consumed(driver.root)
     assert [] == left_behind(driver.root)
-    return driver.seconds
+    return seconds
 
 
 def check(root: Path, files: list[list[str]], kind: str) -> None:
