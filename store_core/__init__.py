@@ -44,11 +44,14 @@ if TYPE_CHECKING:
     from store_core.store.put.bulk_append import AppendBatchResult
     from store_core.store.put.put_result import PutMessageResult
     from store_core.store.query.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
+    from store_core.store.read.explain import explain
+    from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.message_reader import read_range
     from store_core.store.read.option_values import ReadMode
+    from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_messages import read_messages
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.read_plan import ReadPlan, ReadRange, plan_ranges
+    from store_core.store.read.read_plan import ReadPlan, plan_ranges
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.report import RebuildReport
@@ -77,6 +80,7 @@ __all__ = [
     "PutMessageResult",
     "PutMessageStatus",
     "QueryMessageResult",
+    "ReadExplanation",
     "ReadMode",
     "ReadOptions",
     "ReadPlan",
@@ -97,6 +101,7 @@ __all__ = [
     "UnsafeSizeError",
     "UnsupportedStoreError",
     "__version__",
+    "explain",
     "plan_ranges",
     "plan_rebuild",
     "read_messages",
@@ -131,10 +136,11 @@ _HOMES: Final = {
     "PutMessageResult": "store_core.store.put.put_result",
     "PutMessageStatus": "store_core.format.append_result",
     "QueryMessageResult": "store_core.store.query.get_result",
+    "ReadExplanation": "store_core.store.read.lookup.explanation",
     "ReadMode": "store_core.store.read.option_values",
     "ReadOptions": "store_core.store.read.read_options",
     "ReadPlan": "store_core.store.read.read_plan",
-    "ReadRange": "store_core.store.read.read_plan",
+    "ReadRange": "store_core.store.read.ranges",
     "RebuildOptions": "store_core.store.rebuild.options",
     "RebuildOutcome": "store_core.store.rebuild.result",
     "RebuildPlan": "store_core.store.rebuild.plan",
@@ -150,6 +156,7 @@ _HOMES: Final = {
     "StoreNotFoundError": "store_core.errors",
     "UnsafeSizeError": "store_core.errors",
     "UnsupportedStoreError": "store_core.errors",
+    "explain": "store_core.store.read.explain",
     "plan_ranges": "store_core.store.read.read_plan",
     "plan_rebuild": "store_core.answers.rebuild",
     "read_messages": "store_core.store.read.read_messages",

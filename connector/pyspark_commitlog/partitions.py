@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
-    from store_core.store.read.read_plan import ReadRange
+    from store_core.store.read.ranges import ReadRange
 
 __all__ = ["CommitLogPartition"]
 
 
 @dataclass(frozen=True)
 class CommitLogPartition(InputPartition):
-    """A range of one segment file: made beside the driver, pickled, and passed to `CommitLogReader.read` in one task.
+    """Ranges of segment files, mostly one: made beside the driver, pickled, and passed to `CommitLogReader.read`.
 
     Attributes
     ----------
-    read_range : ReadRange
+    ranges : tuple of ReadRange
     """
 
-    read_range: ReadRange
+    ranges: tuple[ReadRange, ...]

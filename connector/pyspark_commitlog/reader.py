@@ -14,6 +14,7 @@ from store_core.errors import StoreError
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import TopicWatch
+from store_core.store.read.task_groups import task_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +55,7 @@ class CommitLogReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """Cut the store into ranges, one for each task.
+        """Cut the store into ranges, mostly one for each task.
 
         Called once for each DataFrame, beside the driver, at its first action: "latest" is what is there then.
         The partitions are pickled. An empty list reaches `read` as one ``InputPartition(None)``.
@@ -70,7 +71,7 @@ class CommitLogReader(DataSourceReader):
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None
-        return [CommitLogPartition(read_range) for read_range in plan.ranges]
+        return [CommitLogPartition(group) for group in task_groups(plan.ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one partition.
@@ -91,8 +92,10 @@ class CommitLogReader(DataSourceReader):
         if not isinstance(partition, CommitLogPartition):
             return
         try:
-            for batch in read_range(partition.read_range, self._task_options()):
-                yield self._schema.conform(batch)
+            options = self._task_options()
+            for part in partition.ranges:
+                for batch in read_range(part, options):
+                    yield self._schema.conform(batch)
         except StoreError as error:
             # As `without_traceback` does, which can't wrap a generator.
             raise error.with_traceback(None) from None

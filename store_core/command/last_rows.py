@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.store_path import StorePaths
+    from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.read_plan import ReadRange
 
 __all__ = ["last_rows"]
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["MappedSegment", "Segment", "SegmentBytes", "open_segment"]
+__all__ = ["MappedSegment", "Segment", "SegmentBytes", "open_segment", "size_on_disk"]
 
+_DISK_BLOCK = 512
 _DATA_LOSS_ADVICE = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
 
 
@@ -142,6 +143,14 @@ def open_segment(segment: Segment) -> SegmentBytes:
         If the file may not be read.
     """
     return MappedSegment(segment)
+
+
+def size_on_disk(segment: Segment) -> int:
+    """Return the bytes that a segment takes on disk, without the hole after what is written; 0 if it is gone."""
+    try:
+        return min(segment.size, os.stat(segment.path).st_blocks * _DISK_BLOCK)  # noqa: PTH116 -- a string is at hand
+    except OSError:
+        return 0
 
 
 def _vanished(segment: Segment, found: str) -> SegmentVanishedError:

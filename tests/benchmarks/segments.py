@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["make_log", "make_store"]
+__all__ = ["RARE_TOPIC", "make_log", "make_store"]
 
 _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
 _MAGIC: Final = -626843481
@@ -27,6 +28,10 @@ _TOPICS: Final = (
     b"mail",
     b"audit-log",
 )
+RARE_TOPIC: Final = "refunds"
+"""Topic of one in a hundred messages, in logs that have it."""
+
+_RARE: Final = 100
 _QUEUES: Final = 8
 _BODIES: Final = 64
 _BORN_HOST: Final = bytes([10, 1, 2, 3])
@@ -50,34 +55,40 @@ def make_store(folder: Path, size: int, body_size: int) -> Path:
     return store
 
 
-def make_log(folder: Path, size: int, segment_size: int, body_size: int) -> Path:
+def make_log(folder: Path, size: int, segment_size: int, body_size: int, *, has_rare: bool = False) -> Path:
     """Write a store with `size` bytes of records in segments of `segment_size`, the last not full, unless it is there.
 
-    Records are those of `make_store`.
+    Records are those of `make_store`; with `has_rare`, one in a hundred is of `RARE_TOPIC`.
     """
-    store = folder / f"log-{size}-{segment_size}-{body_size}"
+    store = folder / f"{'rare' if has_rare else 'log'}-{size}-{segment_size}-{body_size}"
     if not store.exists():
         partial = folder / "partial-log"
         (partial / "commitlog").mkdir(parents=True)
         number = 0
         for start in range(0, size, segment_size):
-            data, number = _part_of_log(start, min(segment_size, size - start), segment_size, body_size, number)
-            (partial / "commitlog" / f"{start:020d}").write_bytes(data)
+            used = min(segment_size, size - start)
+            data, number = _part_of_log(start, used, segment_size, body_size, number, has_rare=has_rare)
+            path = partial / "commitlog" / f"{start:020d}"
+            path.write_bytes(data)
+            os.truncate(path, segment_size)  # what is not written is a hole, as in a broker's file
         partial.rename(store)
     return store
 
 
-def _part_of_log(start: int, used: int, segment_size: int, body_size: int, number: int) -> tuple[bytearray, int]:
+def _part_of_log(
+    start: int, used: int, segment_size: int, body_size: int, number: int, *, has_rare: bool
+) -> tuple[bytearray, int]:
     """Return the segment that begins at `start`, and the number of the next record."""
     random = np.random.default_rng(body_size)
     bodies = [random.integers(0, 256, body_size, np.uint8).tobytes() for _ in range(_BODIES)]
     data, position = bytearray(segment_size), 0
     while True:
-        record = _record(number, start + position, bodies[number % _BODIES])
+        record = _record(number, start + position, bodies[number % _BODIES], has_rare=has_rare)
         if position + len(record) + 8 > used:
             if used == segment_size:
                 struct.pack_into(">ii", data, position, segment_size - position, _BLANK)
-            return data, number
+                return data, number
+            return data[:position], number
         data[position : position + len(record)] = record
         position += len(record)
         number += 1
@@ -98,8 +109,18 @@ def _segment(size: int, body_size: int) -> bytearray:
         number += 1
 
 
-def _record(number: int, position: int, body: bytes) -> bytes:
-    topic = _TOPICS[number % len(_TOPICS)]
+def _place(number: int, *, has_rare: bool) -> tuple[bytes, int]:
+    """Return a record's topic, and its number among those of the same kind of topic, times the count of such topics."""
+    if not has_rare:
+        return _TOPICS[number % len(_TOPICS)], number
+    if number % _RARE == _RARE - 1:
+        return RARE_TOPIC.encode(), number // _RARE * len(_TOPICS)
+    common = number - number // _RARE
+    return _TOPICS[common % len(_TOPICS)], common
+
+
+def _record(number: int, position: int, body: bytes, *, has_rare: bool = False) -> bytes:
+    topic, place = _place(number, has_rare=has_rare)
     properties = b"KEYS\x01order%07d\x02UNIQ_KEY\x017F0000010A1B18B4AAC2%012X\x02TAGS\x01Tag%c\x02" % (
         number,
         number,
@@ -111,9 +132,9 @@ def _record(number: int, position: int, body: bytes) -> bytes:
         _HEAD.size + len(body) + len(tail),
         _MAGIC,
         zlib.crc32(body) & 0x7FFFFFFF,
-        number // len(_TOPICS) % _QUEUES,
+        place // len(_TOPICS) % _QUEUES,
         0,
-        number // (len(_TOPICS) * _QUEUES),
+        place // (len(_TOPICS) * _QUEUES),
         position,
         0,
         time - 3,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,9 +13,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 from pyspark_commitlog import CommitLogDataSource
 from pyspark_commitlog.reader import CommitLogReader
+from store_core import plan_ranges, read_messages
 from store_core.errors import StoreError, StoreNotFoundError
 from store_core.format.columns import arrow_schema
 from tests.builders import LogBuilder
+from tests.store_core.store.read.lookup_stores import ALWAYS, small_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +59,22 @@ def test_a_partition_can_be_read_again_as_a_retried_task_does(store: WrittenStor
 
     assert batches(reader, partition) == batches(reader, partition)
     assert batches(reader, partition)
+
+
+def test_the_records_of_a_look_up_are_one_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    small_store(tmp_path)
+    expected = read_messages(tmp_path, topic="t1", columns="physical_offset").read_all()["physical_offset"].to_pylist()
+    monkeypatch.setattr("pyspark_commitlog.reader.plan_ranges", partial(plan_ranges, costs=ALWAYS))
+    caplog.set_level("INFO", "store_core")
+
+    reader = make_reader(tmp_path, topic="t1", columns="physical_offset")
+    (partition,) = pickle.loads(pickle.dumps(reader.partitions()))  # noqa: S301
+
+    found = [offset for batch in batches(reader, partition) for offset in batch["physical_offset"].to_pylist()]
+    assert expected == found
+    assert ["INFO"] == [record.levelname for record in caplog.records if record.getMessage().startswith("queues: ")]
 
 
 def test_a_topic_without_queues_is_warned_of_once_when_a_read_is_planned(

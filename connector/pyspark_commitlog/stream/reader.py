@@ -148,7 +148,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """
         self._check()
         ranges = self._follower.ranges(LogPosition.from_json(start), LogPosition.from_json(end))
-        return [CommitLogPartition(each) for each in ranges]
+        return [CommitLogPartition((each,)) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one partition, see `CommitLogReader.read`. Called in tasks."""

@@ -29,6 +29,9 @@ __all__ = ["Chain", "Place", "Run"]
 _WINDOW: Final = 256 << 20
 """Bytes followed in one step: only the starts in them are held, 8 bytes per record."""
 
+_KNOWN_WINDOW: Final = 1 << 20
+"""Bytes followed first from where a log ended before: little may have been added."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -65,6 +68,11 @@ class Run:
     def size(self) -> int:
         """Size of its records, in bytes."""
         return self.stop - int(self.starts[0])
+
+    @property
+    def bounds(self) -> npt.NDArray[np.int64]:
+        """Where its records start, and where the last one ends; shape (n + 1,)."""
+        return np.append(self.starts, self.stop)
 
     @property
     def place(self) -> Place:
@@ -112,7 +120,8 @@ class Chain:
 
     def followed(self) -> Self:
         """Return the chain with all runs kept, from `begin` to where it breaks."""
-        return replace(self, kept=tuple(self.runs(self.begin.position)))
+        window = _KNOWN_WINDOW if self.begin.position else None
+        return replace(self, kept=tuple(self.runs(self.begin.position, window=window)))
 
     def starts_before(self, end: int) -> npt.NDArray[np.int64]:
         """Return the starts in the kept part before a position."""

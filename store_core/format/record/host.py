@@ -7,7 +7,7 @@ import ipaddress
 import struct
 from typing import Final
 
-__all__ = ["V4_BYTES", "encode_host", "format_host", "message_id"]
+__all__ = ["V4_BYTES", "encode_host", "format_host", "message_id", "position_of_message_id"]
 
 V4_BYTES: Final = 4
 _PORT: Final = struct.Struct(">i")
@@ -54,3 +54,13 @@ def message_id(store_host: bytes, physical_offset: int) -> str:
     RocketMQ: ``MessageDecoder.createMessageId``.
     """
     return (store_host + _OFFSET.pack(physical_offset)).hex().upper()
+
+
+def position_of_message_id(msg_id: str) -> int:
+    """Return the physical offset in an offset message id; no record has a negative one.
+
+    >>> position_of_message_id("0A01020300002A9F000000000000002A")
+    42
+    """
+    position: int = _OFFSET.unpack(bytes.fromhex(msg_id)[-_OFFSET.size :])[0]
+    return position

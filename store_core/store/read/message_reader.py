@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.format.columnar.chain import Run
     from store_core.format.columnar.decode_batch import DecodedBatch, Fault
+    from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.read_plan import ReadRange, WalkedSegment
+    from store_core.store.read.read_plan import WalkedSegment
     from store_core.store.read.stored_topics import TopicWatch
 
 __all__ = ["read_range"]
@@ -90,7 +91,24 @@ def read_range(
         _log.warning("%s", error)
         return
     with opened:
-        yield from _RangeReader(part, options, _chain(part.segment, opened, walked), watch).batches()
+        yield from _RangeReader(_checked(part, opened), options, _chain(part.segment, opened, walked), watch).batches()
+
+
+def _checked(part: ReadRange, opened: SegmentBytes) -> ReadRange:
+    """Return the range as it is if its picked records are what their units say, else without them, to be scanned."""
+    if part.picks is None:
+        return part
+    wrong = part.picks.first_wrong(opened.raw[: part.data_end - part.segment.start_offset], part.segment.start_offset)
+    if wrong is None:
+        return part
+    _log.warning(
+        "%s is scanned from offset %d to %d: at offset %d there is not the record that a queue's unit names",
+        part.segment.path,
+        part.begin,
+        part.end,
+        wrong,
+    )
+    return replace(part, picks=None)
 
 
 def _chain(segment: Segment, opened: SegmentBytes, walked: WalkedSegment | None) -> Chain:
@@ -144,6 +162,11 @@ class _RangeReader:
 
     def _chunks(self) -> Iterator[ReadChunk]:
         """Split what is read into one chunk per batch; in mode FAILFAST, raise at damage after the chunk before it."""
+        if self._range.picks is not None:
+            starts, sizes = self._range.picks.starts - self._start_offset, self._range.picks.sizes
+            yield from self._fill(starts, np.append(0, sizes.cumsum()), len)
+            yield self._chunk
+            return
         place = yield from self._read_chain(self._chain.runs(self._walk_start, self._limit), Place(self._walk_start))
         while place.position < self._limit:
             place = yield from self._read_salvage(place)
@@ -171,7 +194,7 @@ class _RangeReader:
                 continue
             mine = part.between(self._begin, self._limit)
             if mine is not None:
-                yield from self._fill(mine, len)
+                yield from self._fill(mine.starts, mine.bounds, len)
             if part.size >= _SOUND_AGAIN:
                 return part.place
         return Place(self._limit)
@@ -183,18 +206,22 @@ class _RangeReader:
         mine = run.between(self._begin, self._limit)
         if before < first or mine is None:
             return before
-        return first + (yield from self._fill(mine, _count_sound))
+        return first + (yield from self._fill(mine.starts, mine.bounds, _count_sound))
 
-    def _fill(self, run: Run, count_sound: Callable[[Records], int]) -> Generator[ReadChunk, None, int]:
-        """Put records into chunks up to the first unsound one; return how many."""
-        bounds = np.append(run.starts, run.stop)
+    def _fill(
+        self, starts: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64], count_sound: Callable[[Records], int]
+    ) -> Generator[ReadChunk, None, int]:
+        """Put records, whose sizes are the differences of `bounds`, into chunks up to the first unsound one.
+
+        Returns how many.
+        """
         taken = 0
-        while taken < run.starts.size:
+        while taken < starts.size:
             count = self._chunk.room(bounds[taken:], self._options.max_records_per_batch)
             if not count:
                 yield self._full_chunk()
                 continue
-            records = self._records(run.starts[taken : taken + count])
+            records = self._records(starts[taken : taken + count])
             sound = count_sound(records)
             if sound < count:
                 records = self._records(records.starts[:sound])

@@ -50,6 +50,15 @@ READ_OPTIONS: Final = (
     Option(
         "key", "(all)", "rows", "a key: one of the words in property KEYS, or the message's id in property UNIQ_KEY"
     ),
+    Option("uniqueKey", "(all)", "rows", "the id that the producer's client gave the message: property UNIQ_KEY alone"),
+    Option(
+        "msgId",
+        "(all)",
+        "rows",
+        "an offset message id: 32 hexadecimal digits, or 56 with an IPv6 host, as in column `msg_id`. Its record is "
+        "read where the id says",
+    ),
+    Option("physicalOffset", "(all)", "rows", "the position of one record in the log, in bytes"),
     Option(
         "filter",
         "(none)",
@@ -123,4 +132,11 @@ READ_OPTIONS: Final = (
         "minPartitions", "(one per segment)", "speed", "split segments until there are at least this many partitions"
     ),
     Option("maxRecordsPerBatch", "16384", "speed", "maximum number of rows in one Arrow batch"),
+    Option(
+        "useConsumeQueues",
+        "auto",
+        "speed",
+        "`auto` reads `topic`, `topicsPattern` and `queueId` by the consume queues if that is faster and they prove "
+        "complete; `never` scans the log. The rows are the same",
+    ),
 )

@@ -31,6 +31,7 @@ _LATEST: Final = -1
 _EDGES: Final = {_EARLIEST: "earliest", _LATEST: "latest"}
 _LONG: Final = 2**63 - 1
 _INT: Final = 2**31 - 1
+_MSG_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{24}){0,1}[0-9A-Fa-f]{32}")
 _BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _BYTE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _TAG_SEPARATOR: Final = "||"
@@ -117,6 +118,25 @@ def _key(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         refuse_value(name, value, "one key")
     return value
+
+
+def _msg_id(name: str, value: object) -> str:
+    if not isinstance(value, str) or not _MSG_ID.fullmatch(value.strip()):
+        refuse_value(
+            name,
+            value,
+            "an offset message id of 32 hexadecimal digits, or 56 with an IPv6 host, as in column msg_id; the id that "
+            "a producer's client made is option unique_key (uniqueKey in Spark)",
+        )
+    return value.strip().upper()
+
+
+def _position(name: str, value: object) -> int:
+    return parse_integer(name, value, 0, _LONG, "a physical offset: a number of 0 or more")
+
+
+def _use(name: str, value: object) -> str:
+    return _one_of("auto", "never")(name, value.lower() if isinstance(value, str) else value)
 
 
 def _filter(name: str, value: object) -> str:
@@ -211,6 +231,9 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "queue_id": _queue_ids,
     "tag": _tags,
     "key": _key,
+    "unique_key": _key,
+    "msg_id": _msg_id,
+    "physical_offset": _position,
     "filter": _filter,
     "filter_type": _filter_type,
     "starting_offsets": _offsets(_EARLIEST),
@@ -225,5 +248,6 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "verify_crc": _boolean,
     "decompress": _boolean,
     "fail_on_data_loss": _boolean,
+    "use_consume_queues": _use,
     "release": _one_of(*RELEASES),
 }

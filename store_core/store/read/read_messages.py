@@ -40,6 +40,9 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     queue_id: Numbers | None = None,
     tag: str | None = None,
     key: str | None = None,
+    unique_key: str | None = None,
+    msg_id: str | None = None,
+    physical_offset: SupportsIndex | str | None = None,
     filter: str | None = None,  # noqa: A002 -- the option's name
     filter_type: Literal["TAG", "SQL92"] | None = None,
     starting_offsets: Offsets | None = None,
@@ -54,6 +57,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     verify_crc: bool | None = None,
     decompress: bool | None = None,
     fail_on_data_loss: bool | None = None,
+    use_consume_queues: Literal["auto", "never"] | None = None,
     release: str | None = None,
     **unknown: Never,
 ) -> pa.RecordBatchReader:
@@ -89,6 +93,9 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         queue_id=queue_id,
         tag=tag,
         key=key,
+        unique_key=unique_key,
+        msg_id=msg_id,
+        physical_offset=physical_offset,
         filter=filter,
         filter_type=filter_type,
         starting_offsets=starting_offsets,
@@ -103,6 +110,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         verify_crc=verify_crc,
         decompress=decompress,
         fail_on_data_loss=fail_on_data_loss,
+        use_consume_queues=use_consume_queues,
         release=release,
         **unknown,
     )

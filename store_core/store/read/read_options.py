@@ -12,6 +12,7 @@ from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.near_name import did_you_mean
 from store_core.format.properties import PropertyParser
+from store_core.format.record.host import position_of_message_id
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.read.option_checks import check_filter, check_filter_type, check_order, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
@@ -45,6 +46,12 @@ class ReadOptions:
         Values of property TAGS; empty for all messages.
     key : str or None
         One of the keys in property KEYS, or the UNIQ_KEY.
+    unique_key : str or None
+        The UNIQ_KEY alone: the id that the producer's client made.
+    msg_id : str or None
+        Offset message id, 32 or 56 hexadecimal digits, as in column ``msg_id``.
+    physical_offset : int or None
+        Position of one record in the log, in bytes.
     filter : str or None
         A consumer's filter; the rows are then those that RocketMQ would deliver to such a consumer.
     filter_type : str
@@ -70,6 +77,9 @@ class ReadOptions:
         Whether the column ``body`` holds expanded bodies.
     fail_on_data_loss : bool
         Whether missing files are errors.
+    use_consume_queues : str
+        ``"auto"`` reads topics and queues by their consume queues where that pays; ``"never"`` scans. The rows are the
+        same.
     release : str
         The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
         parses properties differently.
@@ -81,6 +91,9 @@ class ReadOptions:
     queue_id: tuple[int, ...] = ()
     tag: tuple[str, ...] = ()
     key: str | None = None
+    unique_key: str | None = None
+    msg_id: str | None = None
+    physical_offset: int | None = None
     filter: str | None = None
     filter_type: str = "TAG"
     starting_offsets: OffsetBound = _WHOLE_LOG
@@ -95,6 +108,7 @@ class ReadOptions:
     verify_crc: bool = True
     decompress: bool = False
     fail_on_data_loss: bool = True
+    use_consume_queues: str = "auto"
     release: str = DEFAULT_RELEASE
 
     @classmethod
@@ -144,6 +158,12 @@ class ReadOptions:
     def end(self) -> OffsetBound:
         """Where reading ends, by the offsets alone."""
         return self.ending_offsets if self.ending_timestamp is None else _WHOLE_LOG
+
+    @property
+    def position(self) -> int | None:
+        """The only physical offset at which a row can be; None if there is no such restriction."""
+        named = None if self.msg_id is None else position_of_message_id(self.msg_id)
+        return named if self.physical_offset is None else self.physical_offset
 
     @property
     def selector(self) -> MessageSelector | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,15 +18,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_segment, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import layout_problems, list_segments, usual_size
+from store_core.format.columnar.chain import Place
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.damage.walk_start import find_walk_starts
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.record.scan import StopReason, check_record
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.found_end import FoundEnd, segment_end
+from store_core.store.read.lookup.costs import DEFAULT_COSTS
+from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
+from store_core.store.read.lookup.queue_look_up import QueueLookUp, Unsuitable, plan_queue_look_up
+from store_core.store.read.ranges import ReadRange
 from store_core.store.read.release_evidence import release_note
 
 if TYPE_CHECKING:
@@ -37,12 +43,11 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.store.read.found_end import SegmentEnd
+    from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = [
-    "CLOCK_STEP",
     "ReadPlan",
-    "ReadRange",
     "WalkedSegment",
     "first_store_timestamp",
     "has_record",
@@ -55,55 +60,6 @@ _log: Final = logging.getLogger("store_core")
 
 _ATTEMPTS: Final = 100
 """How often planning restarts because retention deleted a file meanwhile; each time there is one file less."""
-
-CLOCK_STEP: Final = 60_000
-"""How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
-
-Store times are the broker's clock, not a counter. Time servers step it by a second or so; a minute is generous, and
-costs at most a few segments that are read and have no rows.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRange:
-    """A part of one segment; a record belongs to the range in which it starts.
-
-    Attributes
-    ----------
-    segment : Segment
-    begin, end : int
-        Physical offsets; the end is exclusive.
-    data_end : int
-        Physical offset at which the segment's records end; the same for all its ranges.
-    torn_end : int
-        Physical offset where the torn tail that begins at `data_end` and becomes rows ends; 0 if there is none.
-    is_last : bool
-        Whether the log ends in this segment, so that it may hold older bytes.
-    is_cut : bool
-        Whether the file is shorter than it should be.
-    walk_start : int or None
-        Physical offset of the record at which a reader can start walking; None for the segment's first byte.
-    first_stored, next_stored : int or None
-        Store times in ms of the first records of this segment and of the next; None if not requested, or unknown.
-    """
-
-    segment: Segment
-    begin: int
-    end: int
-    data_end: int
-    torn_end: int = 0
-    is_last: bool = False
-    is_cut: bool = False
-    walk_start: int | None = None
-    first_stored: int | None = None
-    next_stored: int | None = None
-
-    def may_hold(self, options: ReadOptions) -> bool:
-        """Return whether the range can have rows within the requested store times."""
-        start, end = options.starting_timestamp, options.ending_timestamp
-        return (start is None or self.next_stored is None or self.next_stored + CLOCK_STEP >= start) and (
-            end is None or self.first_stored is None or self.first_stored - CLOCK_STEP < end
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +74,15 @@ class ReadPlan:
         Where the log ends, and what follows; None if the read ends in an earlier segment, so that it is not known.
     coverage : Coverage
         What planning checked and what it did not; records are checked again when they are read.
+    explanation : ReadExplanation
+        Which plan was chosen, and why.
     """
 
     ranges: tuple[ReadRange, ...]
     notes: tuple[str, ...]
     end: FoundEnd | None = None
     coverage: Coverage = field(default_factory=Coverage)
+    explanation: ReadExplanation = field(default_factory=partial(ReadExplanation, SCAN, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +100,7 @@ class WalkedSegment:
     chain: Chain
 
 
-def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
+def plan_ranges(paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS) -> ReadPlan:
     """Plan the reading of a log; called once, before any range is read.
 
     Parameters
@@ -149,6 +108,8 @@ def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
     paths : path or sequence of paths
         See `store_core.files.store_path.list_segments`.
     options : ReadOptions
+    costs : LookUpCosts
+        When a look-up is used in place of a scan; the rows are the same.
 
     Raises
     ------
@@ -157,14 +118,16 @@ def plan_ranges(paths: StorePaths, options: ReadOptions) -> ReadPlan:
     SegmentLayoutError
         If the files do not form one log, unless the options tolerate that.
     """
-    return plan_and_walk(paths, options)[0]
+    return plan_and_walk(paths, options, costs)[0]
 
 
-def plan_and_walk(paths: StorePaths, options: ReadOptions) -> tuple[ReadPlan, WalkedSegment | None]:
+def plan_and_walk(
+    paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS
+) -> tuple[ReadPlan, WalkedSegment | None]:
     """Plan as `plan_ranges` does; also return the segment that was walked for it, or None."""
     for attempt in range(_ATTEMPTS):
         try:
-            planner = _Planner(paths, options)
+            planner = _Planner(paths, options, costs)
             return planner.plan(), planner.walked
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
@@ -173,8 +136,10 @@ def plan_and_walk(paths: StorePaths, options: ReadOptions) -> tuple[ReadPlan, Wa
 
 
 class _Planner:
-    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
+    def __init__(self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts) -> None:
+        self._paths = paths
         self._options = options
+        self._costs = costs
         self._segments, notes = list_segments(paths)
         self._notes = list(notes)
         self._usual_size = usual_size(self._segments)
@@ -185,13 +150,41 @@ class _Planner:
     def plan(self) -> ReadPlan:
         self._check_layout()
         whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
-        clipped = [self._clip(part) for part in self._up_to_log_end(whole)]
-        kept = self._within_time([part for part in clipped if part.begin < part.end])
-        ranges = tuple(self._with_walk_starts(list(split_ranges(kept, self._options))))
+        self._look_up = self._planned_look_up(whole)
+        known = self._up_to_log_end(whole)
+        found, explanation = self._looked_up(known)
+        ranges = tuple(self._with_walk_starts(list(_with_picks(found, self._options))))
         contradiction = release_note(self._segments, self._options.release) if ranges else None
         if contradiction is not None:
             self._note(contradiction)
-        return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage())
+        explanation = explanation.for_ranges(ranges)
+        _log.info("%s", explanation.line)
+        return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage(), explanation)
+
+    def _requested(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
+        clipped = (self._clip(part) for part in parts)
+        return self._within_time([part for part in clipped if part.begin < part.end])
+
+    def _planned_look_up(self, whole: Sequence[ReadRange]) -> QueueLookUp | Unsuitable:
+        """Read the queues, if that may spare reading the log."""
+        is_narrow = self._options.starting_timestamp is not None or self._options.ending_timestamp is not None
+        asked = self._requested(whole) if not self._options.is_permissive or not is_narrow else whole
+        size = sum(min(part.end - part.begin, size_on_disk(part.segment)) for part in asked)
+        return plan_queue_look_up(self._paths, self._segments, size, self._options, self._costs)
+
+    def _looked_up(self, known: list[ReadRange]) -> tuple[list[ReadRange], ReadExplanation]:
+        """Return what is asked for, or the records of it that a look-up leaves."""
+        look_up, parts = self._look_up, self._requested(known)
+        if self._options.position is not None and not self._options.is_permissive:
+            return parts, ReadExplanation("position", "a physical offset or an offset message id names the record")
+        if isinstance(look_up, Unsuitable):
+            return parts, ReadExplanation(SCAN, look_up.reason, notes=look_up.notes)
+        found = look_up.narrowed(known, parts)
+        if isinstance(found, Unsuitable):
+            _log.warning("the log is scanned: %s", found.reason)
+            return parts, ReadExplanation(SCAN, found.reason, units=look_up.units, notes=found.notes)
+        why = "units of queues lead to the records, and account for all others"
+        return found, ReadExplanation("queues", why, units=look_up.units, notes=tuple(look_up.notes))
 
     def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
         """Set where readers start walking for ranges inside the segment that was walked here."""
@@ -235,16 +228,24 @@ class _Planner:
                 is_first=not parts,
                 verify_crc=self._options.verify_crc,
                 has_tail=self._options.is_permissive,
+                after=self._known_end(last),
                 open_bytes=open_segment,
             )
             self._ends.append(end)
             part = self._up_to(last, end)
             if part.data_end > part.begin:
-                self.walked = WalkedSegment(last.segment, end.found.chain) if end.found.chain else None
+                is_whole = end.found.chain is not None and end.found.chain.begin == Place()
+                self.walked = WalkedSegment(last.segment, end.found.chain) if is_whole and end.found.chain else None
                 return [*parts, part, *torn]
             if part.torn_end:
                 torn.insert(0, part)
         return torn
+
+    def _known_end(self, part: ReadRange) -> Place:
+        """Return up to where a segment's records are known without walking it."""
+        if isinstance(self._look_up, Unsuitable):
+            return Place()
+        return self._look_up.known_end(part.segment, verify_crc=self._options.verify_crc)
 
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""
@@ -274,7 +275,8 @@ class _Planner:
 
     def _is_behind(self, part: ReadRange) -> bool:
         """Return whether the whole range is after the requested end."""
-        return self._options.end.physical is not None and self._options.end.physical <= part.begin
+        end = self._bounds()[1]
+        return end is not None and end <= part.begin
 
     def _note_end(self, end: SegmentEnd, *, is_live: bool) -> None:
         found = end.found
@@ -301,7 +303,7 @@ class _Planner:
 
     def _coverage(self) -> Coverage:
         """Report what has been checked so far; all but the last segment is checked when read."""
-        is_walked = bool(self._ends)
+        is_walked = bool(self._ends) and (self.walked is not None or not self._ends[-1].found.position)
         return Coverage.of(
             {
                 Check.SEGMENT_SIZES: True,
@@ -313,9 +315,17 @@ class _Planner:
             }
         )
 
+    def _bounds(self) -> tuple[int, int | None]:
+        """Return between which physical offsets rows can start; damage everywhere else is a row in mode PERMISSIVE."""
+        begin, end = self._options.start.physical or 0, self._options.end.physical
+        position = None if self._options.is_permissive else self._options.position
+        if position is None:
+            return begin, end
+        return max(begin, position), position + 1 if end is None else min(end, position + 1)
+
     def _clip(self, part: ReadRange) -> ReadRange:
         """Narrow a range to the requested physical offsets."""
-        begin, end = self._options.start.physical or 0, self._options.end.physical
+        begin, end = self._bounds()
         return replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
 
     def _within_time(self, parts: list[ReadRange]) -> list[ReadRange]:
@@ -349,6 +359,16 @@ def first_store_timestamp(segment: Segment) -> int | None:
             return None
         time = int(store_timestamps(opened.raw, np.zeros(1, np.int64))[0])
     return time if time > 0 else None
+
+
+def _with_picks(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
+    """Split the ranges that are scanned; those of picked records stay as they are."""
+    scanned = iter(split_ranges([part for part in parts if part.picks is None], options))
+    return heapq.merge((part for part in parts if part.picks is not None), scanned, key=_begin)
+
+
+def _begin(part: ReadRange) -> int:
+    return part.begin
 
 
 def split_ranges(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:

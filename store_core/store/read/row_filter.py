@@ -35,7 +35,7 @@ _LAST: Final = np.iinfo(np.int64).max
 
 
 class RowFilter:
-    """Filters rows by topic, queue, tag, key, queue offset, and a consumer's filter.
+    """Filters rows by topic, queue, tag, key, id, position, queue offset, and a consumer's filter.
 
     Parameters
     ----------
@@ -113,14 +113,25 @@ def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[t
         yield ("queue_id",), _one_of("queue_id", pa.array(options.queue_id, pa.int32()))
     if options.tag:
         yield ("tags",), _one_of("tags", pa.array(options.tag, pa.string()))
-    if options.key is not None:
-        yield ("keys", "unique_key"), _has_key(options.key)
+    yield from _identity_rules(options)
     if selector is not None:
         yield ("sys_flag",), _is_queued
         if not selector.is_all and selector.sql is None:
             yield ("tags",), _one_of("tags", pa.array(sorted(selector.tags.tags), pa.string()))
     if options.start.queues or options.end.queues:
         yield ("topic", "queue_id", "queue_offset"), _QueueBounds(options)
+
+
+def _identity_rules(options: ReadOptions) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
+    """Yield the rules that name single messages."""
+    if options.key is not None:
+        yield ("keys", "unique_key"), _has_key(options.key)
+    if options.unique_key is not None:
+        yield ("unique_key",), _one_of("unique_key", pa.array([options.unique_key], pa.string()))
+    if options.msg_id is not None:
+        yield ("msg_id",), _one_of("msg_id", pa.array([options.msg_id], pa.string()))
+    if options.physical_offset is not None:
+        yield ("physical_offset",), _one_of("physical_offset", pa.array([options.physical_offset], pa.int64()))
 
 
 def _one_of(column: str, values: pa.Array) -> _Predicate:

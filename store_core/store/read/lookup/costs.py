@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a look-up is worth its proof; a scan gives the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["LookUpCosts"]
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpCosts:
+    """Limits within which look-ups are used. Tests set them so that every plan is made.
+
+    Attributes
+    ----------
+    least_log : int
+        Bytes of the log below which it is scanned: that takes a fraction of a second.
+    per_file : int
+        Bytes of the log that can be scanned in the time that opening a queue's file and checking its edges takes.
+    per_record : int
+        The same for a record that is picked out of the log; a page is read for it.
+    most_share : float
+        Largest cost of a look-up as a share of the scan's bytes.
+    most_gap : int
+        Bytes of one segment that units may not account for: planning reads their records.
+    most_units : int
+        Units of one segment that are held in memory to sort them, 32 bytes each.
+    """
+
+    least_log: int = 64 << 20
+    per_file: int = 64 << 10
+    per_record: int = 1 << 10
+    most_share: float = 0.5
+    most_gap: int = 64 << 20
+    most_units: int = 32 << 20
+
+
+DEFAULT_COSTS: Final = LookUpCosts()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a read will do, before it does it: the plan that was chosen, why, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store_core.store.read.ranges import ReadRange
+
+__all__ = ["SCAN", "ReadExplanation"]
+
+SCAN: Final = "scan"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadExplanation:
+    """The plan of a read.
+
+    Attributes
+    ----------
+    plan : str
+        ``"scan"``, ``"queues"`` or ``"position"``.
+    why : str
+        Why this one was chosen.
+    files : int
+        Segment files that will be read.
+    bytes : int
+        Bytes of the log in the records and ranges that will be read. A scan that needs few columns touches fewer.
+    units : int
+        Units of queues that were read to plan.
+    records : int
+        Records that were picked, by whose units they will be found; those of scanned ranges are not counted.
+    notes : tuple of str
+        What an operator should know, such as a queue that could not be used.
+
+    Examples
+    --------
+    >>> print(ReadExplanation("scan", "no option narrows it", files=3, bytes=2_000))
+    scan: no option narrows it
+      reads 2,000 bytes of the log in 3 files
+    """
+
+    plan: str
+    why: str
+    files: int = 0
+    bytes: int = 0
+    units: int = 0
+    records: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    def for_ranges(self, ranges: Sequence[ReadRange]) -> ReadExplanation:
+        """Return the explanation with what the ranges of the plan will read."""
+        picks = [part.picks for part in ranges if part.picks is not None]
+        scanned = sum(part.end - part.begin for part in ranges if part.picks is None)
+        return replace(
+            self,
+            files=len({part.segment.path for part in ranges}),
+            bytes=scanned + sum(each.size for each in picks),
+            records=sum(map(len, picks)),
+        )
+
+    @property
+    def line(self) -> str:
+        """The plan in one line, for a log."""
+        return " ".join(str(self).split())
+
+    def __str__(self) -> str:
+        """Return it as text, a fact a line."""
+        lines = [
+            f"{self.plan}: {self.why}",
+            f"  reads {self.bytes:,} bytes of the log in {_counted(self.files, 'file')}",
+        ]
+        if self.units:
+            lines.append(f"  of {self.units:,} units of queues, {self.records:,} records are read at their positions")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the records of topics and queues by their units, where that pays and the queues prove complete."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.segment_source import open_segment
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from store_core.files.store_path import store_roots
+from store_core.format.columnar.chain import Place
+from store_core.format.record.scan import check_record
+from store_core.store.read.lookup.queue_files import queue_directories
+from store_core.store.read.lookup.queue_tiling import QueueTiling, UnaccountedError
+from store_core.store.read.picks import Picks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.queue_files import QueueDirectory
+    from store_core.store.read.lookup.survey import IndexBounds
+    from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.read_options import ReadOptions
+
+__all__ = ["QueueLookUp", "Unsuitable", "plan_queue_look_up"]
+
+_ALL: Final = (0, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuitable:
+    """Why the queues are not used."""
+
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class QueueLookUp:
+    """The queues of a store, read and found worth using.
+
+    Attributes
+    ----------
+    tiling : QueueTiling
+    picked : Picks or None
+        Records of the units that were asked for, in all segments.
+    notes : list of str
+    """
+
+    tiling: QueueTiling
+    picked: Picks | None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def units(self) -> int:
+        """Number of units that were read."""
+        return sum(survey.count for survey in self.tiling.surveys)
+
+    def known_end(self, segment: Segment, *, verify_crc: bool) -> Place:
+        """Return up to where the last segment's records are known, so that the search for the log's end starts there.
+
+        It is the segment's first byte if its last known record is not sound: a torn tail may begin before it.
+        """
+        path = self.tiling.path_end(segment)
+        if path is None:
+            return Place()
+        last = path.last_start - segment.start_offset
+        with open_segment(segment) as opened:
+            check = check_record(opened.raw.data, last, segment.start_offset, verify_crc=verify_crc)
+        is_sound = check.reason is None and check.size == path.offset - path.last_start
+        return Place(path.offset - segment.start_offset, last) if is_sound else Place()
+
+    def narrowed(self, whole: Sequence[ReadRange], parts: Sequence[ReadRange]) -> list[ReadRange] | Unsuitable:
+        """Return the records to read, if all units are what they should be, in all segments.
+
+        Parameters
+        ----------
+        whole : sequence of ReadRange
+            The segments whose end is known.
+        parts : sequence of ReadRange
+            What the options ask for of them.
+        """
+        ends = {part.segment: part.data_end for part in whole}
+        try:
+            unqueued = {each: self._accounted(each, ends.get(each)) for each in self.tiling.segments}
+        except UnaccountedError as error:
+            return Unsuitable(f"the queues are not complete: {error}", tuple(self.notes))
+        picked = ((part, self._picks(part, unqueued[part.segment])) for part in parts)
+        return [replace(part, picks=picks) for part, picks in picked if picks is not None]
+
+    def _accounted(self, segment: Segment, data_end: int | None) -> Picks | None:
+        """Return the records of a segment that are in no queue; check that the others are what their units say."""
+        unqueued = self.tiling.unqueued(segment, data_end)
+        end = segment.end_offset if data_end is None else data_end
+        mine = None if self.picked is None else self.picked.between(segment.start_offset, end)
+        if mine is not None:
+            with open_segment(segment) as opened:
+                wrong = mine.first_wrong(opened.raw[: end - segment.start_offset], segment.start_offset)
+            if wrong is not None:
+                raise UnaccountedError(f"at offset {wrong} of {segment.path} there is not the record that a unit names")
+        return unqueued
+
+    def _picks(self, part: ReadRange, unqueued: Picks | None) -> Picks | None:
+        pieces = [each for each in (self.picked, unqueued) if each is not None]
+        mine = [each for each in (piece.between(part.begin, part.end) for piece in pieces) if each is not None]
+        if not mine:
+            return None
+        return Picks.joined(mine, () if self.picked is None else self.picked.queues)
+
+
+def plan_queue_look_up(
+    paths: StorePaths, segments: Sequence[Segment], asked_size: int, options: ReadOptions, costs: LookUpCosts
+) -> QueueLookUp | Unsuitable:
+    """Read the units of a store's queues, if the options ask for a part of them that is worth it.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        As given to the read.
+    segments : sequence of Segment
+        All of the log, in order.
+    asked_size : int
+        Bytes of those that can have rows.
+    options : ReadOptions
+    costs : LookUpCosts
+    """
+    reason = _refusal(options)
+    if reason is None and asked_size < costs.least_log:
+        reason = f"a scan reads less than {costs.least_log >> 20} MiB"
+    if reason is not None:
+        return Unsuitable(reason)
+    roots = [root for root in store_roots(paths) if any((root / kind).is_dir() for kind in _KINDS)]
+    if len(roots) != 1:
+        return Unsuitable("there are no queues beside the log" if not roots else "there are queues of several stores")
+    try:
+        queues = queue_directories(roots[0])
+        size = sum(queue.size + costs.per_file * len(queue.files) for queue in queues)
+        if not queues or size > costs.most_share * asked_size:
+            return Unsuitable("the queues have no files" if not queues else "reading the queues would cost too much")
+        return _read(queues, segments, options, costs, int(costs.most_share * asked_size) - size)
+    except OSError as error:
+        return Unsuitable(f"the queues can't be read: {error}")
+
+
+_KINDS: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+
+
+def _refusal(options: ReadOptions) -> str | None:
+    if options.use_consume_queues == "never":
+        return "option use_consume_queues is never"
+    if not options.is_failfast:
+        return f"mode {options.mode.name} looks for damage everywhere"
+    if options.position is not None:
+        return "the position of the record is given"
+    if not (options.topic or options.topics_pattern is not None or options.queue_id):
+        return "no option names topics or queues"
+    return None
+
+
+def _read(
+    queues: Sequence[QueueDirectory],
+    segments: Sequence[Segment],
+    options: ReadOptions,
+    costs: LookUpCosts,
+    room: int,
+) -> QueueLookUp | Unsuitable:
+    """Read the units; `room` is what the picked records may cost, in bytes of a scan."""
+    tiling = QueueTiling(queues, segments, _Asked(options), costs, room // costs.per_record)
+    names = tuple((survey.queue.topic, survey.queue.queue_id) for survey in tiling.surveys)
+    pieces = [piece for number, survey in enumerate(tiling.surveys) for piece in survey.picks(number)]
+    if sum(len(piece) * costs.per_record + piece.size for piece in pieces) > room:
+        return Unsuitable("the answer is a large part of the log")
+    return QueueLookUp(tiling, Picks.joined(pieces, names) if pieces else None, list(tiling.notes))
+
+
+class _Asked:
+    """Which queue offsets of a queue the options ask for."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._topics, self._queue_ids = frozenset(options.topic), frozenset(options.queue_id)
+        pattern = options.topics_pattern
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._starts = {(topic, queue_id): offset for topic, queue_id, offset in options.start.queues}
+        self._ends = {(topic, queue_id): offset for topic, queue_id, offset in options.end.queues}
+
+    def __call__(self, queue: QueueDirectory) -> IndexBounds | None:
+        if (
+            (self._topics and queue.topic not in self._topics)
+            or (self._pattern is not None and self._pattern.fullmatch(queue.topic) is None)
+            or (self._queue_ids and queue.queue_id not in self._queue_ids)
+        ):
+            return None
+        name = queue.topic, queue.queue_id
+        return self._starts.get(name, _ALL[0]), self._ends.get(name, _ALL[1])

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the units of a queue contribute to the proof that all queues together account for a segment's records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.store.read.lookup.queue_files import UnitBlock, unit_blocks
+from store_core.store.read.picks import Picks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.store.read.lookup.queue_files import QueueDirectory
+
+__all__ = ["IndexBounds", "Share", "Span", "Survey", "digest", "survey_queue", "units_in"]
+
+_MULTIPLIERS: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03))
+_HALF: Final = np.uint64(32)
+_WORD: Final = 2**64
+
+Span = tuple[int, int]
+"""First physical offset of a segment, and one past the last that a record of it can have."""
+
+IndexBounds = tuple[int, int]
+"""Queue offsets that are read; the end is exclusive."""
+
+
+def digest(offsets: npt.NDArray[np.int64]) -> int:
+    """Return the sum of a mixing function of all numbers, modulo 2^64: equal for equal multisets, hardly for others.
+
+    Sums of the numbers themselves would not do: two units that err in opposite directions would cancel out.
+    """
+    mixed = offsets.astype(np.uint64)
+    mixed *= _MULTIPLIERS[0]
+    mixed ^= mixed >> _HALF
+    mixed *= _MULTIPLIERS[1]
+    mixed ^= mixed >> _HALF
+    return int(mixed.sum(dtype=np.uint64))
+
+
+@dataclass(slots=True)
+class Share:
+    """What a queue's units say about one segment.
+
+    Attributes
+    ----------
+    balance : int
+        Digest of where their records end, less that of where they start, modulo 2^64.
+    last_start, last_end : int
+        Physical offsets of the last record.
+    """
+
+    balance: int = 0
+    last_start: int = -1
+    last_end: int = -1
+
+    def add(self, other: Share) -> None:
+        """Add what another queue says about the segment."""
+        self.balance = (self.balance + other.balance) % _WORD
+        if other.last_end > self.last_end:
+            self.last_start, self.last_end = other.last_start, other.last_end
+
+
+@dataclass(slots=True)
+class Survey:
+    """A queue's units in the segments of a log.
+
+    Attributes
+    ----------
+    queue : QueueDirectory
+    shares : dict of int to Share
+        By the number of the segment.
+    first, last : tuple of (int, int, int) or None
+        Physical offset, size and queue offset of the first and of the last record.
+    last_index : int
+        The highest queue offset that the units stand for.
+    count : int
+        Number of units.
+    asked : list of UnitBlock
+        Units of records that are read.
+    """
+
+    queue: QueueDirectory
+    shares: dict[int, Share] = field(default_factory=dict)
+    first: tuple[int, int, int] | None = None
+    last: tuple[int, int, int] | None = None
+    last_index: int = -1
+    count: int = 0
+    asked: list[UnitBlock] = field(default_factory=list)
+
+    def stands_for(self, queue_offset: int) -> bool:
+        """Return whether a unit stands for a queue offset, so that no other record can be in that place."""
+        return self.first is not None and self.first[2] <= queue_offset <= self.last_index
+
+    def _take(self, number: int, block: UnitBlock) -> None:
+        ends = block.starts + block.sizes
+        balance = (digest(ends) - digest(block.starts)) % _WORD
+        self.shares.setdefault(number, Share()).add(Share(balance, int(block.starts[-1]), int(ends[-1])))
+        edges = [(int(block.starts[at]), int(block.sizes[at]), int(block.indexes[at])) for at in (0, -1)]
+        self.first = self.first or edges[0]
+        self.last = edges[1]
+        self.last_index = block.last_index
+        self.count += block.starts.size
+
+    def picks(self, number: int) -> Iterator[Picks]:
+        """Yield the records that are read, as of the queue of a number."""
+        for block in self.asked:
+            numbers = np.full(block.starts.size, number, np.int32)
+            yield Picks(block.starts, block.sizes, numbers, block.indexes)
+
+
+def survey_queue(queue: QueueDirectory, spans: Sequence[Span], asked: IndexBounds | None, most_asked: int) -> Survey:
+    """Read a queue's units.
+
+    Parameters
+    ----------
+    queue : QueueDirectory
+    spans : sequence of Span
+        The segments, in order.
+    asked : IndexBounds or None
+        Units to keep; None for none.
+    most_asked : int
+        Of them, how many to keep at most, so that memory is bounded: an answer that is larger is not worth it.
+
+    Raises
+    ------
+    OSError
+        As raised by the system.
+    """
+    survey, kept = Survey(queue), 0
+    for number, block in units_in(queue, spans):
+        survey._take(number, block)  # noqa: SLF001 -- it is made here
+        part = None if asked is None else _within(block, *asked)
+        if part is not None and kept <= most_asked:
+            survey.asked.append(part)
+            kept += part.starts.size
+    return survey
+
+
+def units_in(queue: QueueDirectory, spans: Sequence[Span]) -> Iterator[tuple[int, UnitBlock]]:
+    """Yield a queue's units segment by segment, up to the first whose record would run past its segment's end."""
+    ends = np.array([end for _, end in spans], np.int64)
+    for block in unit_blocks(queue, spans[0][0], spans[-1][1]):
+        first, last = np.searchsorted(ends, (block.starts[0], block.starts[-1]), "right").tolist()
+        for number in range(first, min(last, len(spans) - 1) + 1):
+            part = block.between(*spans[number])
+            if part is None:
+                continue
+            if part.starts[-1] + part.sizes[-1] > spans[number][1]:
+                before = part.between(spans[number][0], int(part.starts[-1]))
+                if before is not None:
+                    yield number, before
+                return
+            yield number, part
+
+
+def _within(block: UnitBlock, first: int, end: int) -> UnitBlock | None:
+    """Return the units that stand for some of the queue offsets; None if none does."""
+    begin, stop = np.searchsorted(block.indexes, (first, end)).tolist()
+    if begin >= stop:
+        return None
+    last = block.last_index if stop == block.starts.size else int(block.indexes[stop]) - 1
+    return UnitBlock(block.starts[begin:stop], block.sizes[begin:stop], block.indexes[begin:stop], last)

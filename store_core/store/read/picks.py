@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of a segment that a look-up picked, and what their units say about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.format.columnar.records import Records
+from store_core.format.columnar.spans import Heads
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    import numpy.typing as npt
+
+__all__ = ["NO_QUEUE", "Picks"]
+
+NO_QUEUE: Final = -1
+"""Stands for the queue of a record that was found in the log itself."""
+
+_MAGICS: Final = (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2)
+_WINDOW: Final = 1 << 14
+"""Records verified at once, so that their heads stay in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picks:
+    """Records to read, in log order.
+
+    Attributes
+    ----------
+    starts, sizes : numpy.ndarray
+        int64, shape (n,), n >= 1: physical offsets and bytes.
+    queue_numbers : numpy.ndarray
+        int32, shape (n,): positions in `queues`, or `NO_QUEUE`.
+    queue_offsets : numpy.ndarray
+        int64, shape (n,): the places in their queues.
+    queues : tuple of (str, int)
+        Topics and queue ids.
+    """
+
+    starts: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    queue_numbers: npt.NDArray[np.int32]
+    queue_offsets: npt.NDArray[np.int64]
+    queues: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Self], queues: tuple[tuple[str, int], ...]) -> Self:
+        """Return the records of several, in log order; `queues` are those that all their numbers mean."""
+        starts, sizes = (np.concatenate([getattr(each, name) for each in pieces]) for name in ("starts", "sizes"))
+        numbers = np.concatenate([each.queue_numbers for each in pieces])
+        offsets = np.concatenate([each.queue_offsets for each in pieces])
+        return cls(starts, sizes, numbers, offsets, queues).take(np.argsort(starts, kind="stable"))
+
+    def take(self, rows: slice | npt.NDArray[np.intp]) -> Self:
+        """Return some of the records."""
+        starts, sizes = self.starts[rows], self.sizes[rows]
+        return type(self)(starts, sizes, self.queue_numbers[rows], self.queue_offsets[rows], self.queues)
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return self.starts.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records."""
+        return int(self.sizes.sum())
+
+    def between(self, begin: int, end: int) -> Self | None:
+        """Return the records that start in a range; None if there are none."""
+        first, stop = np.searchsorted(self.starts, (begin, end)).tolist()
+        if first >= stop:
+            return None
+        return self.take(slice(first, stop))
+
+    def first_wrong(self, raw: npt.NDArray[np.uint8], start_offset: int) -> int | None:
+        """Return the physical offset of the first record that is not what its unit says; None if all are.
+
+        Parameters as of `are_right`.
+        """
+        for first in range(0, len(self), _WINDOW):
+            window = self.take(slice(first, first + _WINDOW))
+            is_right = window.are_right(raw, start_offset)
+            if not is_right.all():
+                return int(window.starts[int(is_right.argmin())])
+        return None
+
+    def are_right(self, raw: npt.NDArray[np.uint8], start_offset: int) -> npt.NDArray[np.bool_]:
+        """Return which records are sound and have the size, topic, queue and queue offset that their units say.
+
+        Parameters
+        ----------
+        raw : numpy.ndarray
+            uint8, shape (m,): the segment, up to where its records end.
+        start_offset : int
+            Physical offset of its first byte.
+        """
+        positions = self.starts - start_offset
+        is_right = (positions >= 0) & (positions <= raw.size - np.maximum(self.sizes, MIN_RECORD_SIZE))
+        rows = np.flatnonzero(is_right)
+        heads = Heads(raw, positions[rows])
+        is_record = np.isin(heads.leading("magic_code"), _MAGICS)
+        rows = rows[is_record & (heads.leading("total_size") == self.sizes[rows])]
+        records = Records(raw, positions[rows], "", start_offset)
+        rows = rows[records.spans.sound]
+        is_right[:] = False
+        is_right[rows] = self._are_named(records.only(records.spans.sound), rows)
+        return is_right
+
+    def _are_named(self, records: Records, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which sound records are in the place of the queue that their units are in."""
+        numbers = self.queue_numbers[rows]
+        is_queued = numbers != NO_QUEUE
+        if not is_queued.any():
+            return np.ones(rows.size, np.bool_)
+        topics = pa.array([topic.encode("utf-8", "surrogateescape") for topic, _ in self.queues], pa.binary())
+        queue_ids = np.array([queue_id for _, queue_id in self.queues], np.int64)
+        expected = topics.take(pa.array(np.where(is_queued, numbers, 0)))
+        is_same: npt.NDArray[np.bool_] = pc.equal(records.packed_topics, expected).to_numpy(zero_copy_only=False)
+        is_same &= records.heads.leading("queue_id") == queue_ids[numbers]
+        is_same &= records.heads.leading("queue_offset") == self.queue_offsets[rows]
+        is_same |= ~is_queued
+        return is_same

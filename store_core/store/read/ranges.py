@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranges of a log that tasks read separately."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from store_core.files.segment_source import Segment
+    from store_core.store.read.picks import Picks
+    from store_core.store.read.read_options import ReadOptions
+
+__all__ = ["CLOCK_STEP", "ReadRange"]
+
+CLOCK_STEP: Final = 60_000
+"""How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
+
+Store times are the broker's clock, not a counter. Time servers step it by a second or so; a minute is generous, and
+costs at most a few segments that are read and have no rows.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """A part of one segment; a record belongs to the range in which it starts.
+
+    Attributes
+    ----------
+    segment : Segment
+    begin, end : int
+        Physical offsets; the end is exclusive.
+    data_end : int
+        Physical offset at which the segment's records end; the same for all its ranges.
+    torn_end : int
+        Physical offset where the torn tail that begins at `data_end` and becomes rows ends; 0 if there is none.
+    is_last : bool
+        Whether the log ends in this segment, so that it may hold older bytes.
+    is_cut : bool
+        Whether the file is shorter than it should be.
+    walk_start : int or None
+        Physical offset of the record at which a reader can start walking; None for the segment's first byte.
+    first_stored, next_stored : int or None
+        Store times in ms of the first records of this segment and of the next; None if not requested, or unknown.
+    picks : Picks or None
+        The only records to read, if a look-up picked them; the range is scanned if they are not what it expected.
+    """
+
+    segment: Segment
+    begin: int
+    end: int
+    data_end: int
+    torn_end: int = 0
+    is_last: bool = False
+    is_cut: bool = False
+    walk_start: int | None = None
+    first_stored: int | None = None
+    next_stored: int | None = None
+    picks: Picks | None = None
+
+    def may_hold(self, options: ReadOptions) -> bool:
+        """Return whether the range can have rows within the requested store times."""
+        start, end = options.starting_timestamp, options.ending_timestamp
+        return (start is None or self.next_stored is None or self.next_stored + CLOCK_STEP >= start) and (
+            end is None or self.first_stored is None or self.first_stored - CLOCK_STEP < end
+        )

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which ranges of a plan one task reads: a look-up may leave few records in each of many segments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store_core.store.read.ranges import ReadRange
+
+__all__ = ["task_groups"]
+
+_TASK_BYTES: Final = 32 << 20
+"""Bytes of records that are worth a task of their own."""
+
+_OPENING: Final = 64 << 10
+"""Bytes that could be read in the time that opening a segment takes."""
+
+
+def task_groups(ranges: Sequence[ReadRange]) -> list[tuple[ReadRange, ...]]:
+    """Return the ranges that each task reads, in order: picked records together up to a size, scans one by one."""
+    groups: list[list[ReadRange]] = []
+    room = 0
+    for part in ranges:
+        size = _TASK_BYTES if part.picks is None else part.picks.size + _OPENING
+        if not groups or size > room:
+            groups.append([])
+            room = _TASK_BYTES
+        groups[-1].append(part)
+        room -= size
+    return [tuple(group) for group in groups]

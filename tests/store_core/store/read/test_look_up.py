@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-ups return the rows of a scan, whatever queues hold."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
+from tests.budgets import budget
+from tests.builders import LogBuilder
+from tests.store_core.store.read.lookup_stores import ALWAYS, UNIT, same_as_scan, small_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"topic": "t0"},
+    {"topic": "t0,t2", "queue_id": 1},
+    {"topics_pattern": "t[12]"},
+    {"queue_id": 0},
+    {"topic": "t1", "queue_id": 0, "starting_offsets": {"t1": {0: 2}}, "ending_offsets": {"t1": {0: 4}}},
+    {"topic": "t1", "starting_offsets": {"t1": {0: 3, 1: 1}}},
+    {"topic": "t2", "key": "k5"},
+    {"topic": "t2", "starting_offsets": 1100, "ending_offsets": 2500},
+    {"topic": "t0", "tag": "TagA"},
+    {"topic": "absent"},
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("look-ups") / "store"
+    small_store(root)
+    return root
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_sound_store_is_looked_up(store: Path, options: dict[str, Any]) -> None:
+    plan = same_as_scan(store, **options)
+
+    assert plan.explanation.plan == "queues"
+    assert all(part.picks is not None for part in plan.ranges)
+
+
+def test_a_look_up_reads_only_its_records(store: Path) -> None:
+    plan = same_as_scan(store, topic="t0", queue_id=0)
+    scan = explain(store, topic="t0", queue_id=0, use_consume_queues="never")
+
+    assert plan.explanation.bytes < scan.bytes / 3
+
+
+@pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
+def test_modes_that_look_for_damage_scan(store: Path, mode: str) -> None:
+    assert same_as_scan(store, topic="t0", mode=mode).explanation.plan == "scan"
+
+
+def test_records_that_are_not_dispatched_yet_are_found(tmp_path: Path) -> None:
+    log = small_store(tmp_path)
+    log.append_all(b"new", b"newer", topic="t0", queue_id=1)
+    log.write(tmp_path)
+
+    plan = same_as_scan(tmp_path, topic="t0")
+
+    assert plan.explanation.plan == "queues"
+    assert b"newer" in read_messages(tmp_path, topic="t0", columns=["body"]).read_all()["body"].to_pylist()
+
+
+def test_a_topic_whose_queues_are_gone_is_found_in_the_log(tmp_path: Path) -> None:
+    small_store(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue" / "t1")
+
+    assert {same_as_scan(tmp_path, topic=topic).explanation.plan for topic in ("t0", "t1")} == {"queues"}
+
+
+def test_a_queue_in_the_place_of_another_is_not_used(tmp_path: Path) -> None:
+    small_store(tmp_path)
+    queues = tmp_path / "consumequeue"
+    (queues / "t1" / "0").rename(queues / "t1" / "7")
+
+    plan = same_as_scan(tmp_path, topic="t1")
+
+    assert "queue 7 of 't1' is not used" in plan.explanation.notes[0]
+
+
+def test_a_unit_of_another_record_is_found_out_in_every_segment(tmp_path: Path) -> None:
+    """The record of the first unit is hidden behind the second one's queue, in another segment."""
+    small_store(tmp_path)
+    first, other = (tmp_path / "consumequeue" / name / "0" / f"{0:020d}" for name in ("t1", "t2"))
+    units, others = bytearray(first.read_bytes()), bytearray(other.read_bytes())
+    at = 2 * UNIT.size
+    units[at : at + UNIT.size], others[at : at + UNIT.size] = others[at : at + UNIT.size], units[at : at + UNIT.size]
+    first.write_bytes(units)
+    other.write_bytes(others)
+
+    for topic in ("t1", "t2"):
+        plan = same_as_scan(tmp_path, topic=topic)
+        assert plan.explanation.plan == "scan"
+        assert "there is not the record that a unit names" in plan.explanation.why
+
+
+def _lie(root: Path, random: random.Random) -> None:
+    """Change some bytes of one queue's files, or the files."""
+    files = sorted(path for path in root.joinpath("consumequeue").rglob("0*") if path.is_file())
+    path, other = random.choice(files), random.choice(files)
+    data = bytearray(path.read_bytes())
+    at = random.randrange(len(data) // UNIT.size) * UNIT.size
+    offset, size, code = UNIT.unpack_from(data, at)
+    kind = random.randrange(9)
+    if kind == 0:
+        UNIT.pack_into(data, at, offset + random.choice([-100, -1, 1, size]), size, code)
+    elif kind == 1:
+        UNIT.pack_into(data, at, offset, max(-1, size + random.choice([-size, -1, 1, 2**20])), code)
+    elif kind == 2:
+        data[at : at + UNIT.size] = bytes(UNIT.size)
+    elif kind == 3:
+        UNIT.pack_into(data, at, random.choice([-(2**63), -1, 2**63 - 1, 0, 2**40]), size, code)
+    elif kind == 4:
+        data[at:] = other.read_bytes()[at:]
+    elif kind == 5:
+        data = data[: random.randrange(len(data))]
+    elif kind == 6:
+        data[:] = data[UNIT.size :] + bytes(UNIT.size)
+    elif kind == 7:
+        other.write_bytes(data)
+    else:
+        path.unlink()
+        return
+    path.write_bytes(data)
+
+
+@budget(0.4)
+@given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
+def test_lying_queues_change_no_row(
+    tmp_path_factory: pytest.TempPathFactory, store: Path, seed: int, lies: int
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "lying"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(store, root)
+    drawn = random.Random(seed)  # noqa: S311 -- reproducible
+    for _ in range(lies):
+        _lie(root, drawn)
+
+    for options in drawn.sample(OPTIONS, 3):
+        same_as_scan(root, **options)
+
+
+def _questions(root: Path, random: random.Random) -> list[dict[str, Any]]:
+    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "msg_id", "unique_key", "store_timestamp"]
+    rows = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
+    found: list[dict[str, Any]] = []
+    for row in random.sample(rows, min(1, len(rows))):
+        topic, queue_id, offset = [row["topic"]], row["queue_id"], row["queue_offset"]
+        found += [
+            {"topic": topic},
+            {"topic": topic, "queue_id": queue_id, "starting_offsets": {topic[0]: {queue_id: offset}}},
+            {"queue_id": queue_id, "ending_offsets": {topic[0]: {queue_id: offset + 2}}},
+            {"queue_id": queue_id, "ending_timestamp": row["store_timestamp"]},
+            {"topic": topic, "starting_timestamp": row["store_timestamp"]},
+            {"physical_offset": row["physical_offset"]},
+            {"physical_offset": row["physical_offset"] + 1},
+            {"msg_id": row["msg_id"].lower(), "topic": topic},
+        ]
+        found += [{"unique_key": row["unique_key"], "topic": topic}] if row["unique_key"] else []
+    return found
+
+
+@pytest.mark.golden
+def test_golden_stores_are_looked_up_as_they_are_scanned(golden_store: UnpackedStore) -> None:
+    drawn = random.Random(golden_store.golden.name)  # noqa: S311 -- reproducible
+
+    for options in _questions(golden_store.root, drawn):
+        same_as_scan(golden_store.root, release=golden_store.golden.release, **options)
+
+
+def test_a_message_id_is_checked_and_found_in_any_case(tmp_path: Path) -> None:
+    log = small_store(tmp_path)
+    ids = read_messages(tmp_path, columns=["msg_id"]).read_all()["msg_id"].to_pylist()
+
+    found = read_messages(tmp_path, msg_id=ids[5].lower(), columns=["physical_offset"]).read_all()
+
+    assert found["physical_offset"].to_pylist() == [log.records[5].physical_offset]
+    assert not read_messages(tmp_path, msg_id="FF" * 16).read_all().num_rows
+    with pytest.raises(InvalidOptionError, match="expected an offset message id of 32 hexadecimal digits"):
+        read_messages(tmp_path, msg_id="7F0000010A1B18B4AAC2")
+
+
+def test_an_explanation_says_what_is_read(tmp_path: Path) -> None:
+    small_store(tmp_path)
+
+    assert str(explain(tmp_path, topic="t0")).startswith("scan: a scan reads less")
+    assert str(explain(tmp_path, topic="t0", use_consume_queues="never")).startswith("scan: option use_consume")
+    explained = plan_ranges(tmp_path, ReadOptions.parse(topic="t0"), ALWAYS).explanation
+    assert "units of queues" in str(explained)
+    assert "\n" not in explained.line
+
+
+def test_a_store_without_queues_is_scanned(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(b"one", b"two", topic="t0")
+    log.write(tmp_path)
+
+    assert same_as_scan(tmp_path, topic="t0").explanation.why == "there are no queues beside the log"
