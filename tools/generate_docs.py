@@ -30,6 +30,7 @@ DOCUMENTS: Final = {
     "docs/views.md": "pyspark_commitlog.views_document:markdown_document",
     "docs/releases.md": "store_core.format.releases.release_document:markdown_document",
     "docs/exit-codes.md": "store_core.command.exit_code:markdown_document",
+    "docs/reports.md": "store_core.answers.report_document:markdown_document",
     "docs/modules.md": "tools.module_index:markdown_document",
     "docs/diagrams/store.svg": "tools.diagrams:store",
     "docs/diagrams/reading.svg": "tools.diagrams:reading",

@@ -1,2 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that answer a question about a whole store or rebuild it, each as a job in parts (`store_core.store.parts`)."""
+"""Calls that answer a question about a whole store or rebuild it, each as a job in parts (`store_core.store.parts`).
+
+The names are imported when they are first looked up.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from store_core.answers.diff_report import DiffReport
+    from store_core.answers.log_diff import diff
+    from store_core.store.diff.diff_options import DiffBy, DiffOptions
+
+__all__ = ["DiffBy", "DiffOptions", "DiffReport", "diff"]
+
+_HOMES: Final = {
+    "DiffBy": "store_core.store.diff.diff_options",
+    "DiffOptions": "store_core.store.diff.diff_options",
+    "DiffReport": "store_core.answers.diff_report",
+    "diff": "store_core.answers.log_diff",
+}
+"""Name here -> the module that has it."""
+
+if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
+
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
+        """Import what a name stands for when it is first looked up.
+
+        Raises
+        ------
+        AttributeError
+            If there is no such name.
+        """
+        if name not in _HOMES:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name)
+        found = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = found
+        return found

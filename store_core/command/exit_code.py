@@ -7,6 +7,8 @@ import textwrap
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from store_core.answers.verdict import Verdict
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -39,6 +41,18 @@ class ExitCode(IntEnum):
     FAILED = 3, "failed: something can't be read or written, there is no suitable Java, or Spark failed"
     REFUSED = 4, "refused: the store is open elsewhere, is of an unsupported kind, or data would be lost"
     DAMAGED = 5, "done, but the log is damaged"
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> ExitCode:
+        """Return the code for what an answer found."""
+        return _CODES[verdict]
+
+
+_CODES: Final = {
+    Verdict.CLEAN: ExitCode.DONE,
+    Verdict.FINDINGS: ExitCode.FINDINGS,
+    Verdict.DAMAGED: ExitCode.DAMAGED,
+}
 
 
 def exit_code_help(remark: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.command.output.shown_text import escape_text
+from store_core.answers.text.shown_text import escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

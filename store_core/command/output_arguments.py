@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.answers.text.shown_text import BytesStyle
 from store_core.command.output.output import Output
-from store_core.command.output.shown_text import BytesStyle
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:

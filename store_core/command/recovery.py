@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.answers.text.shown_text import escape_json, escape_text
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
-from store_core.command.output.shown_text import escape_json, escape_text
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.engine import SparkEngine
+from store_core.answers.log_diff import diff_by
+from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.passes import rebuild_by
+from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.rebuilt import golden_rules
 
@@ -95,3 +98,17 @@ def _without_index_names(root: Path) -> dict[str, object]:
     found = dict(every_file(root))
     index = [found.pop(name) for name in sorted(found) if name.startswith("index/")]
     return {**found, "index": index}
+
+
+@pytest.mark.parametrize("by", [DiffBy.BYTES, DiffBy.RECORDS])
+def test_spark_compares_logs_as_this_process_does(by: DiffBy, spark: SparkSession, tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(*(b"body %d" % number for number in range(60)))
+    sound = log.write(tmp_path / "sound")
+    for record in log.records[5::20]:
+        log.flip(record.physical_offset + BODY_AT, 3)
+    other = log.write(tmp_path / "other")
+    here, there = (diff_by(engine, sound, other, DiffOptions(by)) for engine in (InProcess(), SparkEngine(spark)))
+
+    assert 3 == here.found.changed_records
+    assert here.to_json() == there.to_json()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from store_core.command.output.shown_text import BytesStyle
+from store_core.answers.text.shown_text import BytesStyle
+from store_core.answers.text.text_table import FieldsWriter, TableWriter
 from store_core.command.output.text_lines import CsvWriter, JsonLinesWriter
-from store_core.command.output.text_table import FieldsWriter, TableWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,13 +9,13 @@ import io
 import json
 from typing import TYPE_CHECKING, TextIO
 
-from store_core.command.output.row_values import rows_of, slices_of
-from store_core.command.output.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
+from store_core.answers.text.row_values import rows_of, slices_of
+from store_core.answers.text.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store_core.command.output.row_values import Value
+    from store_core.answers.text.row_values import Value
 
 __all__ = ["CsvWriter", "JsonLinesWriter"]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.command.output.shown_text import text_width
-from store_core.command.output.text_table import TableWriter
+from store_core.answers.text.shown_text import text_width
+from store_core.answers.text.text_table import TableWriter
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import pyarrow as pa
 
-from store_core.command.output.row_values import rows_of, slices_of
-from store_core.command.output.shown_text import BytesStyle, escape_text, text_of, text_width
+from store_core.answers.text.row_values import rows_of, slices_of
+from store_core.answers.text.shown_text import BytesStyle, escape_text, text_of, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store_core.command.output.row_values import Value
+    from store_core.answers.text.row_values import Value
 
 __all__ = ["FieldsWriter", "TableWriter", "cell_of"]
 

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merging what the parts of a comparison byte by byte found into one report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import itemgetter
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core.answers.diff_report import DIFF_SCHEMA, DiffFacts, DiffReport
+from store_core.store.diff.diff_options import DiffBy
+from store_core.store.diff.record_rows import TopicCount, in_microseconds
+from store_core.store.diff.segment_diff import CHANGED, ONLY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from store_core.store.diff.diff_options import DiffOptions
+    from store_core.store.diff.log_pair import LogPair
+    from store_core.store.diff.log_side import LogSide
+    from store_core.store.diff.segment_diff import DiffPartial
+
+__all__ = ["AheadRecords", "extent_facts", "log_rows", "merge", "report_of", "topic_rows"]
+
+_NOT_COMPARED: Final = "no offset is in both logs, so nothing was compared"
+
+AheadRecords = dict[str, tuple[TopicCount, tuple[int, int]]]
+"""By side: records after the other log's end, and the store times of the first and the last, ms."""
+
+
+def merge(pair: LogPair, options: DiffOptions, partials: Iterable[DiffPartial]) -> DiffReport:
+    """Make the report of a comparison byte by byte."""
+    found = list(partials)
+    ahead = _ahead(found)
+    counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
+    ranges = sorted((row for each in found for row in _range_rows(each)), key=itemgetter(0))
+    facts = DiffFacts(
+        by=DiffBy.BYTES.value,
+        begin=pair.begin,
+        end=pair.end,
+        first_difference=ranges[0][0] if ranges else None,
+        differing_bytes=sum(each.differing_bytes for each in found),
+        differing_ranges=sum(each.range_count for each in found),
+        missing_bytes_a=_missing(found, "a"),
+        missing_bytes_b=_missing(found, "b"),
+        filler_bytes=sum(each.filler_bytes for each in found),
+        changed_records=counts["a", CHANGED],
+        only_a_records=counts["a", ONLY],
+        only_b_records=counts["b", ONLY],
+        **extent_facts(pair, options, ahead),
+    )
+    names = ("begin", "end", "differing_bytes", "missing_in", "segment")
+    tables = {
+        "logs": log_rows(pair),
+        "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: options.most_rows]],
+        "records": _record_rows(found, options.most_rows),
+        "topics": topic_rows(_topics_of(found)),
+        "ahead": ahead_rows(ahead, facts.stale_side),
+        "digests": [_digest_row(each) for each in found if each.part.is_compared],
+    }
+    return report_of(facts, tables)
+
+
+def report_of(facts: DiffFacts, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> DiffReport:
+    """Make a report of facts and the rows of each table."""
+    return DiffReport(facts, {table.name: table.of(rows.get(table.name, ())) for table in DIFF_SCHEMA.tables})
+
+
+# ---- extents
+
+
+def extent_facts(pair: LogPair, options: DiffOptions, ahead: AheadRecords) -> dict[str, Any]:
+    """Return the facts about where the logs begin and end."""
+    counts = {side: ahead[side][0].records if side in ahead else 0 for side in ("a", "b")}
+    return {
+        "earlier_bytes_a": max(min(pair.b.begin, pair.a.end) - pair.a.begin, 0),
+        "earlier_bytes_b": max(min(pair.a.begin, pair.b.end) - pair.b.begin, 0),
+        "ahead_records_a": counts["a"],
+        "ahead_records_b": counts["b"],
+        "stale_side": _stale_side(pair, ahead),
+        "is_same_extent_required": options.same_extent,
+        "notes": (*pair.a.notes, *pair.b.notes, *_notes(pair)),
+    }
+
+
+def _stale_side(pair: LogPair, ahead: AheadRecords) -> str | None:
+    """Return which log goes on after the end of the other with records older than the other's last one.
+
+    A broker that truncated its log, as a slave does after a switch, leaves whole records after the end (see
+    `store_core.format.damage.salvage`); where their chain joins the log's own, only the other log shows their age.
+    """
+    for side, other in ((pair.a, pair.b), (pair.b, pair.a)):
+        if side.name in ahead and ahead[side.name][1][1] < other.last_store_timestamp:
+            return side.name
+        if side.stale >= 0 and other.stale < 0 and side.end == other.end:
+            return side.name
+    return None
+
+
+def _notes(pair: LogPair) -> list[str]:
+    notes = [_NOT_COMPARED] if pair.begin >= pair.end else []
+    for side in (pair.a, pair.b):
+        if side.is_live:
+            notes.append(f"{side.name} is open in a broker: compared up to offset {side.end}, where it ended before")
+        if side.compared_end > side.end:
+            notes.append(f"{side.name} ends in {side.compared_end - side.end:,} bytes that are not a record")
+        if side.stale >= 0:
+            notes.append(f"{side.name} has older records after its end, from offset {side.stale} on")
+    return notes
+
+
+def log_rows(pair: LogPair) -> list[dict[str, Any]]:
+    """Return the rows of table `logs`."""
+    return [_log_row(side) for side in (pair.a, pair.b)]
+
+
+def _log_row(side: LogSide) -> dict[str, Any]:
+    return {
+        "side": side.name,
+        "path": side.path,
+        "begin": side.begin,
+        "end": side.end,
+        "segments": len(side.segments),
+        "is_live": side.is_live,
+        "last_store_timestamp": in_microseconds(side.last_store_timestamp) if side.last_start >= 0 else None,
+        "torn_end": side.compared_end if side.compared_end > side.end else None,
+        "stale_begin": side.stale if side.stale >= 0 else None,
+    }
+
+
+def _ahead(found: Sequence[DiffPartial]) -> AheadRecords:
+    ahead: AheadRecords = {}
+    for each in found:
+        for side, count in each.ahead.items():
+            before, times = ahead.get(side, (TopicCount(0, 0), each.ahead_times[side]))
+            ahead[side] = before.plus(count), (times[0], each.ahead_times[side][1])
+    return ahead
+
+
+def ahead_rows(ahead: AheadRecords, stale_side: str | None) -> list[dict[str, Any]]:
+    """Return the rows of table `ahead`."""
+    return [
+        {
+            "side": side,
+            "kind": "stale" if side == stale_side else "ahead",
+            "records": count.records,
+            "bytes": count.size,
+            "first_store_timestamp": in_microseconds(times[0]),
+            "last_store_timestamp": in_microseconds(times[1]),
+        }
+        for side, (count, times) in sorted(ahead.items())
+    ]
+
+
+# ---- differences
+
+
+def _missing(found: Sequence[DiffPartial], side: str) -> int:
+    return sum(each.part.end - each.part.begin for each in found if _missing_side(each) == side)
+
+
+def _missing_side(found: DiffPartial) -> str | None:
+    """Return which log has no file where the other has one, within what both should have."""
+    part = found.part
+    if not part.is_compared or len(part.sides) > 1:
+        return None
+    return "b" if part.a else "a"
+
+
+def _range_rows(found: DiffPartial) -> list[tuple[int, int, int, str | None, str]]:
+    part = found.part
+    segment = PurePath(part.sides[0].segment.path).name
+    missing = _missing_side(found)
+    ranges = [(part.begin, part.end, part.end - part.begin)] if missing else found.ranges
+    return [(*each, missing, segment) for each in ranges]
+
+
+def _record_rows(found: Sequence[DiffPartial], most: int) -> list[dict[str, Any]]:
+    rows = sorted((row for each in found for row in each.rows), key=_row_order)
+    kept = [row for side in ("a", "b") for row in [each for each in rows if each["side"] == side][:most]]
+    return sorted(kept, key=_row_order)
+
+
+def _row_order(row: Mapping[str, Any]) -> tuple[int, str]:
+    return row["physical_offset"], row["side"]
+
+
+def _topics_of(found: Sequence[DiffPartial]) -> dict[tuple[str, str], TopicCount]:
+    """Return the differing records of all parts by side and topic."""
+    topics: dict[tuple[str, str], TopicCount] = {}
+    for each in found:
+        for key, count in each.topics.items():
+            topics[key] = count.plus(topics.get(key, TopicCount(0, 0)))
+    return topics
+
+
+def topic_rows(topics: Mapping[tuple[str, str], TopicCount]) -> list[dict[str, Any]]:
+    """Return the rows of table `topics`, by size."""
+    ordered = sorted(topics.items(), key=lambda item: (-item[1].size, item[0][1], item[0][0]))
+    return [
+        {"topic": topic, "side": side, "records": count.records, "bytes": count.size}
+        for (side, topic), count in ordered
+    ]
+
+
+def _digest_row(found: DiffPartial) -> dict[str, Any]:
+    return {
+        "begin": found.part.begin,
+        "end": found.part.end,
+        "is_equal": found.is_equal and _missing_side(found) is None,
+        "digest_a": found.digest_a,
+        "digest_b": found.digest_b,
+    }

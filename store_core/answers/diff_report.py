@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a comparison of two logs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.verdict import Verdict
+from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["DIFF_SCHEMA", "DiffFacts", "DiffReport"]
+
+_SIDE: Final = ReportColumn("side", pa.string(), "`a` or `b`: which log has it")
+
+DIFF_SCHEMA: Final = ReportSchema(
+    "diff",
+    1,
+    (
+        Fact("by", "`bytes` if the bytes at each physical offset were compared, `records` if the records, wherever"),
+        Fact("begin", "physical offset from which on both logs have bytes"),
+        Fact("end", "physical offset up to which bytes were compared; equal to `begin` if none were"),
+        Fact("first_difference", "physical offset of the first byte that differs or that one log lacks, or null"),
+        Fact("differing_bytes", "bytes that differ"),
+        Fact("differing_ranges", "ranges of them; with fewer than 64 equal bytes between two, they are one"),
+        Fact("missing_bytes_a", "bytes within what was compared of which only b has a file"),
+        Fact("missing_bytes_b", "the same, the other way round"),
+        Fact("filler_bytes", "differing bytes after a blank record that both have, which nobody reads: no difference"),
+        Fact("changed_records", "records that differ in bytes and are at the same place in both logs"),
+        Fact("only_a_records", "records that only a has, within what both logs should have"),
+        Fact("only_b_records", "records that only b has, within what both logs should have"),
+        Fact("earlier_bytes_a", "bytes of a before b begins"),
+        Fact("earlier_bytes_b", "bytes of b before a begins"),
+        Fact("ahead_records_a", "records of a after b ends"),
+        Fact("ahead_records_b", "records of b after a ends"),
+        Fact("stale_side", "`a` or `b`: this log goes on after the other's end with older records; or null"),
+        Fact("is_same_extent_required", "whether it is a finding that one log begins or ends elsewhere"),
+        Fact("notes", "what else an operator should know"),
+    ),
+    (
+        ReportTable(
+            "logs",
+            "The logs",
+            (
+                _SIDE,
+                ReportColumn("path", pa.string(), "its store root"),
+                ReportColumn("begin", pa.int64(), "physical offset of its first byte"),
+                ReportColumn("end", pa.int64(), "physical offset one past its last sound record"),
+                ReportColumn("segments", pa.int64(), "segment files up to its end"),
+                ReportColumn("is_live", pa.bool_(), "whether a broker holds its lock"),
+                ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of its last record"),
+                ReportColumn(
+                    "torn_end", pa.int64(), "end of the bytes of a dead writer after `end`, or null", in_text=False
+                ),
+                ReportColumn("stale_begin", pa.int64(), "offset of older records after `end`, or null", in_text=False),
+            ),
+        ),
+        ReportTable(
+            "ranges",
+            "Where bytes differ",
+            (
+                ReportColumn("begin", pa.int64(), "physical offset"),
+                ReportColumn("end", pa.int64(), "physical offset one past the last"),
+                ReportColumn("differing_bytes", pa.int64(), "how many of them differ"),
+                ReportColumn("missing_in", pa.string(), "`a` or `b` if that log has no file there, else null"),
+                ReportColumn("segment", pa.string(), "file name, of a if it has one there"),
+            ),
+        ),
+        ReportTable(
+            "records",
+            "Records that differ",
+            (
+                _SIDE,
+                ReportColumn("kind", pa.string(), "`changed` if the other log has a record there, else `only`"),
+                ReportColumn("physical_offset", pa.int64(), "where it is"),
+                ReportColumn("store_size", pa.int32(), "its bytes", in_text=False),
+                ReportColumn("topic", pa.string(), "its topic"),
+                ReportColumn("queue_id", pa.int32(), "its queue"),
+                ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+                ReportColumn("msg_id", pa.string(), "its id", in_text=False),
+                ReportColumn("keys", STRINGS_TYPE, "its keys"),
+                ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
+                ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
+                ReportColumn("is_sound", pa.bool_(), "whether its body matches its checksum"),
+            ),
+        ),
+        ReportTable(
+            "topics",
+            "Topics of the records that differ",
+            (
+                ReportColumn("topic", pa.string(), "its name"),
+                _SIDE,
+                ReportColumn("records", pa.int64(), "how many"),
+                ReportColumn("bytes", pa.int64(), "their bytes"),
+            ),
+        ),
+        ReportTable(
+            "ahead",
+            "Records after the other log's end",
+            (
+                _SIDE,
+                ReportColumn("kind", pa.string(), "`ahead`, or `stale` if all are older than the other log's last"),
+                ReportColumn("records", pa.int64(), "how many"),
+                ReportColumn("bytes", pa.int64(), "their bytes"),
+                ReportColumn("first_store_timestamp", TIMESTAMP_TYPE, "store time of the first"),
+                ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of the last"),
+            ),
+        ),
+        ReportTable(
+            "digests",
+            "What was compared",
+            (
+                ReportColumn("begin", pa.int64(), "physical offset"),
+                ReportColumn("end", pa.int64(), "physical offset"),
+                ReportColumn("is_equal", pa.bool_(), "whether all bytes that are read are equal"),
+                ReportColumn("digest_a", pa.binary(), "BLAKE2b, 16 bytes, of these bytes of a; null without a file"),
+                ReportColumn("digest_b", pa.binary(), "the same of b"),
+            ),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffFacts:
+    """The facts of a comparison, as `DIFF_SCHEMA` explains them."""
+
+    by: str
+    begin: int
+    end: int
+    first_difference: int | None = None
+    differing_bytes: int = 0
+    differing_ranges: int = 0
+    missing_bytes_a: int = 0
+    missing_bytes_b: int = 0
+    filler_bytes: int = 0
+    changed_records: int = 0
+    only_a_records: int = 0
+    only_b_records: int = 0
+    earlier_bytes_a: int = 0
+    earlier_bytes_b: int = 0
+    ahead_records_a: int = 0
+    ahead_records_b: int = 0
+    stale_side: str | None = None
+    is_same_extent_required: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_differences(self) -> bool:
+        """Whether anything differs in what both logs should have, or a log goes on with older records."""
+        counts = (
+            self.differing_bytes, self.missing_bytes_a, self.missing_bytes_b, self.changed_records,
+            self.only_a_records, self.only_b_records,
+        )  # fmt: skip
+        return any(counts) or self.stale_side is not None
+
+    @property
+    def has_other_extent(self) -> bool:
+        """Whether one log begins or ends elsewhere than the other."""
+        return any((self.earlier_bytes_a, self.earlier_bytes_b, self.ahead_records_a, self.ahead_records_b))
+
+
+@dataclass(frozen=True)
+class DiffReport(Report):
+    """The result of comparing two logs.
+
+    Attributes
+    ----------
+    found : DiffFacts
+    tables : mapping of str to pyarrow.Table
+        As `DIFF_SCHEMA` explains them.
+    """
+
+    SCHEMA: ClassVar[ReportSchema] = DIFF_SCHEMA
+
+    found: DiffFacts
+    tables: Mapping[str, pa.Table]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if anything differs within what both logs should have; a different extent only if asked for."""
+        found = self.found
+        is_finding = found.has_differences or (found.is_same_extent_required and found.has_other_extent)
+        return Verdict.FINDINGS if is_finding else Verdict.CLEAN
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts, as values for JSON."""
+        return asdict(self.found) | {"notes": list(self.found.notes)}
+
+    @property
+    def lines(self) -> list[str]:
+        """The result in words."""
+        return list(_lines(self.found))
+
+
+def _lines(found: DiffFacts) -> Iterator[str]:
+    if found.has_differences:
+        yield "the logs differ"
+    else:
+        yield "no differences" if not found.has_other_extent else "no differences in what both logs have"
+    yield from _difference_lines(found)
+    for side, other in (("a", "b"), ("b", "a")):
+        values = asdict(found)
+        if values[f"earlier_bytes_{side}"]:
+            yield f"{side} begins {values[f'earlier_bytes_{side}']:,} bytes before {other}"
+        if values[f"ahead_records_{side}"]:
+            what = "older records, so they are stale" if found.stale_side == side else "records"
+            yield f"{side} has {values[f'ahead_records_{side}']:,} {what} after the end of {other}"
+    if found.filler_bytes:
+        yield f"{found.filler_bytes:,} bytes that nobody reads differ, in the rest of closed files"
+    yield from found.notes
+
+
+def _difference_lines(found: DiffFacts) -> Iterator[str]:
+    if found.first_difference is not None:
+        yield f"the first difference is at offset {found.first_difference}"
+    if found.differing_bytes:
+        ranges = "1 range" if found.differing_ranges == 1 else f"{found.differing_ranges:,} ranges"
+        yield f"{found.differing_bytes:,} bytes differ, in {ranges}"
+    for side, missing in (("a", found.missing_bytes_a), ("b", found.missing_bytes_b)):
+        if missing:
+            yield f"{side} lacks files with {missing:,} bytes"
+    counts = (
+        (found.changed_records, "changed"),
+        (found.only_a_records, "only in a"),
+        (found.only_b_records, "only in b"),
+    )
+    shown = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    if shown:
+        yield f"records: {shown}"

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of ``docs/reports.md``: what the JSON of each report has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from store_core.answers.diff_report import DIFF_SCHEMA
+
+__all__ = ["markdown_document"]
+
+_INTRODUCTION: Final = (
+    "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",
+    "# Reports as JSON",
+    "",
+    "`commitlog NAME --json` prints a report as one object, and `to_json()` returns it as Python values:",
+    "",
+    "- `schema`: the name and the version below. A version grows when something is removed or gets another meaning;",
+    "  additions leave it, so ignore what you don't know.",
+    "- `verdict`: `clean`, `findings` or `damaged`; the [exit codes](exit-codes.md) 0, 1 and 5.",
+    "- The facts, by name.",
+    "- `tables`: a list of objects for each table. Any value can be null. Times are in ISO 8601, bytes in hexadecimal",
+    "  digits. In Python, `report.tables` has the same as Arrow tables.",
+    "",
+)
+
+
+def markdown_document() -> str:
+    """Return the text of ``docs/reports.md``."""
+    sections = [line for schema in (DIFF_SCHEMA,) for line in schema.markdown_lines()]
+    return "\n".join([*_INTRODUCTION, *sections])

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an answer found, in one word."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Verdict"]
+
+
+class Verdict(Enum):
+    """What an answer found; `store_core.command.exit_code.ExitCode.of` is the code of a command.
+
+    Attributes
+    ----------
+    CLEAN
+        Nothing was found; or the work is done, and nothing was lost.
+    FINDINGS
+        Something differs or is wrong; the tables list it.
+    DAMAGED
+        The work is done, but the log is damaged.
+    """
+
+    CLEAN = "clean"
+    FINDINGS = "findings"
+    DAMAGED = "damaged"

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One of two logs that are compared: its segments, and where its records begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from store_core.files.segment_source import open_segment
+from store_core.files.store_lock import is_lock_held
+from store_core.files.store_path import list_segments, store_roots
+from store_core.format.columnar.chain import Chain, Run
+from store_core.format.damage.salvage import Salvage
+from store_core.format.record.record_head import store_timestamp
+from store_core.store.read.found_end import segment_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.store.read.found_end import SegmentEnd
+
+__all__ = ["LogSide", "SideName"]
+
+SideName: TypeAlias = Literal["a", "b"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSide:
+    """A log as it was when the comparison was planned.
+
+    Attributes
+    ----------
+    name : str
+        ``"a"`` or ``"b"``.
+    path : str
+        The directory that may be the store's root.
+    segments : tuple of Segment
+        Up to the one that the log ends in; the earlier of two files that overlap is cut where the later begins.
+    begin, end : int
+        Physical offsets of its first byte, and one past its last sound record.
+    compared_end : int
+        Where comparing bytes ends: `end`, or after the torn tail that a dead writer left.
+    last_start : int
+        Physical offset of its last sound record; -1 if it has none.
+    last_store_timestamp : int
+        Store time of that record, ms; 0 if it has none.
+    stale : int
+        Physical offset of the first sound record after the end that is older; -1 without any.
+    is_live : bool
+        Whether a broker holds the store's lock, so that what follows the end may be a record in progress.
+    notes : tuple of str
+    """
+
+    name: SideName
+    path: str
+    segments: tuple[Segment, ...]
+    begin: int
+    end: int
+    compared_end: int
+    last_start: int
+    last_store_timestamp: int
+    stale: int
+    is_live: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: SideName, paths: StorePaths) -> LogSide:
+        """List the segments of a log, and find its end.
+
+        Raises
+        ------
+        StoreError
+            As `store_core.files.store_path.list_segments` raises.
+        SegmentVanishedError
+            If a broker deleted a segment meanwhile.
+        """
+        segments, notes = list_segments(paths)
+        ends = segment_ends(segments, verify_crc=True)
+        roots = store_roots(paths)
+        is_live = any(map(is_lock_held, roots))
+        return _side(name, str(roots[0]), segments, ends, is_live=is_live, notes=notes)
+
+    @property
+    def last_segment(self) -> Segment:
+        """The segment that the log ends in."""
+        return self.segments[-1]
+
+    def at(self, offset: int) -> Segment | None:
+        """Return the segment that holds an offset; None if none does."""
+        return next((each for each in self.segments if each.start_offset <= offset < each.end_offset), None)
+
+    def covered(self, begin: int, end: int) -> list[tuple[int, int, Segment]]:
+        """Return the parts of a range that segments hold: begin, end and segment of each."""
+        bounds = ((max(each.start_offset, begin), min(each.end_offset, end), each) for each in self.segments)
+        return [part for part in bounds if part[0] < part[1]]
+
+
+def _side(  # noqa: PLR0913 -- what was found out of a log
+    name: SideName,
+    path: str,
+    segments: Sequence[Segment],
+    ends: Sequence[SegmentEnd],
+    *,
+    is_live: bool,
+    notes: Sequence[str],
+) -> LogSide:
+    last = ends[-1]
+    end = last.end_offset
+    torn_end = max((each.tail.end for each in ends if each.tail is not None), default=end)
+    compared_end = end if is_live else max(end, torn_end)
+    begin = segments[0].start_offset
+    kept = [each for each in segments if each.start_offset < compared_end] or [segments[0]]
+    last_start, last_time = _last_record(last)
+    stale = last.segment.start_offset + last.found.stale if last.found.stale >= 0 else -1
+    return LogSide(
+        name, path, _without_overlap(kept), begin, end, compared_end, last_start, last_time, stale,
+        is_live, tuple(notes),
+    )  # fmt: skip
+
+
+def _without_overlap(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Cut each segment where the next one begins, so that every offset is in one file at most."""
+    return tuple(_cut(each, following) for each, following in zip_longest(segments, segments[1:]))
+
+
+def _cut(segment: Segment, following: Segment | None) -> Segment:
+    if following is None or following.start_offset >= segment.end_offset:
+        return segment
+    return replace(segment, size=following.start_offset - segment.start_offset)
+
+
+def _last_record(end: SegmentEnd) -> tuple[int, int]:
+    """Return physical offset and store time of the last sound record before an end; -1 and 0 without any."""
+    with open_segment(end.segment) as opened:
+        view = end.segment.view(opened).up_to(end.found.position)
+        chain = end.found.chain or Chain(view)
+        kept = chain.starts_before(end.found.position)
+        last = int(kept[-1]) if kept.size else -1
+        if chain.stop < end.found.position:
+            for part in Salvage(view, only_newer=True).parts(chain.place):
+                last = int(part.starts[-1]) if isinstance(part, Run) else last
+        if last < 0:
+            return -1, 0
+        return end.segment.start_offset + last, store_timestamp(view.raw.data, last)

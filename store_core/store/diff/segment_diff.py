@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One part of a comparison byte by byte: a range of offsets that lies in one segment file of each log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from store_core.files.segment_source import open_segment
+from store_core.format.columnar.chain import Run
+from store_core.format.columnar.records import Records
+from store_core.format.damage.salvage import Salvage
+from store_core.format.layout import BLANK_SIZE
+from store_core.format.record.scan import StopReason
+from store_core.store.diff.differing_bytes import DifferingBytes
+from store_core.store.diff.record_rows import TopicCount, count_topics, record_rows
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.store.diff.log_side import LogSide, SideName
+
+__all__ = ["CHANGED", "ONLY", "DiffPart", "DiffPartial", "PartSide", "diff_part"]
+
+CHANGED: Final = "changed"
+ONLY: Final = "only"
+
+
+@dataclass(frozen=True, slots=True)
+class PartSide:
+    """One log's share of a part.
+
+    Attributes
+    ----------
+    name : str
+        ``"a"`` or ``"b"``.
+    segment : Segment
+    limit : int
+        Physical offset after which nothing of the segment is looked at.
+    is_last : bool
+        Whether the log ends in this segment.
+    end, other_end : int
+        Physical offsets at which this log and the other one end: sound records between the two are ahead.
+    """
+
+    name: SideName
+    segment: Segment
+    limit: int
+    is_last: bool
+    end: int
+    other_end: int
+
+    @classmethod
+    def of(cls, side: LogSide, segment: Segment, other: LogSide) -> PartSide:
+        """Return a log's share of a part that lies in one of its segments."""
+        limit = min(segment.end_offset, side.compared_end)
+        return cls(side.name, segment, limit, segment == side.last_segment, side.end, other.end)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffPart:
+    """A range of offsets that one segment file of each log holds, or only one log's.
+
+    Attributes
+    ----------
+    begin, end : int
+        Physical offsets.
+    a, b : PartSide or None
+        None if that log has no file there.
+    is_compared : bool
+        Whether the range belongs to what both logs should have; else its records are only counted.
+    most_rows : int
+        Differing ranges, and differing records of each log, that are listed; all are counted.
+    """
+
+    begin: int
+    end: int
+    a: PartSide | None
+    b: PartSide | None
+    is_compared: bool
+    most_rows: int
+
+    @property
+    def sides(self) -> tuple[PartSide, ...]:
+        """The logs that have a file there."""
+        return tuple(side for side in (self.a, self.b) if side is not None)
+
+
+@dataclass(slots=True)
+class DiffPartial:
+    """What was found in a part.
+
+    Attributes
+    ----------
+    part : DiffPart
+    digest_a, digest_b : bytes or None
+        Of the compared bytes of each log.
+    differing_bytes : int
+        Without those in the rest of a file that both logs closed with a blank record there.
+    filler_bytes : int
+        Differing bytes in such a rest, which nobody reads.
+    range_count : int
+    ranges : list of tuple
+        Begin, end and number of differing bytes of the first differing ranges; physical offsets.
+    counts : Counter
+        Differing records by side and kind.
+    rows : list of dict
+        The first differing records of each log.
+    topics : dict
+        Differing records by side and topic.
+    ahead : dict
+        By side: records from the other log's end on that are not among the differing ones.
+    ahead_times : dict
+        By side: store times of the first and the last of these records, ms.
+    """
+
+    part: DiffPart
+    digest_a: bytes | None = None
+    digest_b: bytes | None = None
+    differing_bytes: int = 0
+    filler_bytes: int = 0
+    range_count: int = 0
+    ranges: list[tuple[int, int, int]] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    topics: dict[tuple[str, str], TopicCount] = field(default_factory=dict)
+    ahead: dict[str, TopicCount] = field(default_factory=dict)
+    ahead_times: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no byte differs that anybody reads."""
+        return not self.differing_bytes
+
+
+class _Walked:
+    """The sound records of a log's segment file."""
+
+    def __init__(self, side: PartSide, opened: SegmentBytes) -> None:
+        self.side = side
+        self.first = side.segment.start_offset
+        view = side.segment.view(opened).up_to(side.limit - self.first)
+        self.raw = view.raw
+        salvage = Salvage(view, only_newer=side.is_last)
+        runs = [part for part in salvage.parts() if isinstance(part, Run)]
+        empty = np.empty(0, np.int64)
+        self.starts = np.concatenate([empty, *(run.starts for run in runs)])
+        self.stops = np.concatenate([empty, *(np.append(run.starts[1:], run.stop) for run in runs)])
+        self.blank_end = self.first + salvage.stop + BLANK_SIZE if salvage.reason is StopReason.END_OF_FILE else None
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Physical offsets of the records."""
+        return self.starts + self.first
+
+    def records(self, mask: npt.NDArray[np.bool_], most: int | None = None) -> Records:
+        return Records(self.raw, self.starts[mask][:most], self.side.segment.name, self.first)
+
+    def touched(self, part: DiffPart, differing: DifferingBytes | None) -> npt.NDArray[np.bool_]:
+        """Return for each record whether differing bytes are in it; all of the part are if the other log has none."""
+        if differing is not None:
+            shift = self.first - part.begin
+            return differing.touches(self.starts + shift, self.stops + shift)
+        is_missing = part.is_compared and len(part.sides) == 1
+        return is_missing & (self.stops + self.first > part.begin) & (self.offsets < part.end)
+
+
+def diff_part(part: DiffPart) -> DiffPartial:
+    """Compare a part, in any process: bytes first, and records only if bytes differ or one log is ahead.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If a segment was deleted since the plan was made.
+    """
+    found = DiffPartial(part)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_segment(side.segment)) for side in part.sides]
+        differing = _compare(part, [each.raw for each in opened], found) if len(opened) > 1 else None
+        is_walked = differing is not None or len(opened) == 1 or any(part.end > side.other_end for side in part.sides)
+        if not is_walked:
+            return found
+        walks = [_Walked(side, each) for side, each in zip(part.sides, opened, strict=True)]
+        masks = [walked.touched(part, differing) for walked in walks]
+        if differing is not None:
+            _note_ranges(part, differing, walks, found)
+        _note_records(walks, masks, part.most_rows, found)
+        for walked, mask in zip(walks, masks, strict=True):
+            _note_ahead(part, walked, mask, found)
+    return found
+
+
+def _compare(part: DiffPart, raws: list[npt.NDArray[np.uint8]], found: DiffPartial) -> DifferingBytes | None:
+    """Compare the bytes of both logs; None if all are equal. Positions count from the part's begin."""
+    begins = [part.begin - side.segment.start_offset for side in part.sides]
+    size = part.end - part.begin
+    pieces = [raw[begin : begin + size] for raw, begin in zip(raws, begins, strict=True)]
+    differing = DifferingBytes.between(pieces[0], pieces[1])
+    found.digest_a, found.digest_b = differing.digest_a, differing.digest_b
+    return differing if len(differing) else None
+
+
+def _note_ranges(part: DiffPart, differing: DifferingBytes, walks: list[_Walked], found: DiffPartial) -> None:
+    """Note the differing ranges, except those that nobody reads: after a blank record that both logs have."""
+    ends = {walked.blank_end for walked in walks}
+    end = ends.pop() if len(ends) == 1 else None
+    read = len(differing) if end is None else differing.before(end - part.begin)
+    found.differing_bytes, found.range_count = int(differing.counts[:read].sum()), read
+    found.filler_bytes = int(differing.counts[read:].sum())
+    rows = slice(0, min(read, part.most_rows))
+    shown = (differing.begins[rows] + part.begin, differing.ends[rows] + part.begin, differing.counts[rows])
+    found.ranges = [(begin, end, count) for begin, end, count in zip(*(each.tolist() for each in shown), strict=True)]
+
+
+def _note_records(walks: list[_Walked], masks: list[npt.NDArray[np.bool_]], most: int, found: DiffPartial) -> None:
+    """Note the records that differ; one is changed if the other log has a differing record at its offset."""
+    offsets = [walked.offsets[mask] for walked, mask in zip(walks, masks, strict=True)]
+    for number, (walked, mask) in enumerate(zip(walks, masks, strict=True)):
+        side, others = walked.side.name, offsets[1 - number] if len(offsets) > 1 else np.empty(0, np.int64)
+        is_changed = np.isin(offsets[number], others)
+        found.counts[side, CHANGED] += int(is_changed.sum())
+        found.counts[side, ONLY] += int((~is_changed).sum())
+        kinds = np.where(is_changed[:most], CHANGED, ONLY).tolist()
+        rows = record_rows(walked.records(mask, most))
+        found.rows += [{"side": side, "kind": kind, **row} for kind, row in zip(kinds, rows, strict=True)]
+        for topic, count in count_topics(walked.records(mask)).items():
+            found.topics[side, topic] = count
+
+
+def _note_ahead(part: DiffPart, walked: _Walked, touched: npt.NDArray[np.bool_], found: DiffPartial) -> None:
+    """Count a log's records from the other one's end on, which that one does not have yet, or no longer."""
+    offsets = walked.offsets
+    begin, end = max(walked.side.other_end, part.begin), min(walked.side.end, part.end)
+    mask = (offsets >= begin) & (offsets < end) & ~touched
+    if not mask.any():
+        return
+    sizes = walked.stops[mask] - walked.starts[mask]
+    found.ahead[walked.side.name] = TopicCount(int(mask.sum()), int(sizes.sum()))
+    times = walked.records(mask).heads.column("store_timestamp")
+    found.ahead_times[walked.side.name] = int(times[0]), int(times[-1])
