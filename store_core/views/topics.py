@@ -43,6 +43,7 @@ TOPICS_FILE: Final = "topics.json"
 
 _BOUNDS: Final = ("min_offset", "max_offset", "messages")
 _TIMES: Final = ("oldest_store_timestamp", "newest_store_timestamp")
+_CONFIGURED: Final = ("read_queue_nums", "write_queue_nums", "perm", "attributes", "in_config")
 _PART_ROWS: Final = 1000
 """Queues in a part: their bounds take about a tenth of a second."""
 
@@ -156,7 +157,8 @@ def _decode(fields: ConfigFields) -> dict[str, _Configured]:
 
 
 def _report_missing(root: Path, options: ViewOptions) -> None:
-    _log.warning("%s has no config/%s: topics are known by their queues alone", root, TOPICS_FILE)
+    if options.asks_for(*_CONFIGURED):
+        _log.warning("%s has no config/%s: topics are known by their queues alone", root, TOPICS_FILE)
     if not has_queues(root):
         without_file(missing_queues(root), options)
 
