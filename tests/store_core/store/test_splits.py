@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store_core import ReadOptions, StoreError, plan_ranges, read_messages, read_range
+from tests.budgets import budget
 from tests.builders import BODY_AT, BODY_LENGTH_AT, MAGIC_BLANK, LogBuilder, Record
 from tests.strategies import Log, layouts, logs, mutated
 
@@ -32,7 +33,8 @@ splits: Final = st.one_of(
 )
 
 # The directory is the same for all examples; each overwrites the one file.
-one_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+# Each property is tested with windows of two sizes, and reads a log many times.
+one_directory = settings(budget(0.4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=["windows of the usual size", "small windows"], autouse=True)

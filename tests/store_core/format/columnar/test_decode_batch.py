@@ -23,6 +23,7 @@ from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message, decode_topic
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import CompressionType
+from tests.budgets import budget
 from tests.segment import Segment
 from tests.strategies import Log, logs, mutated
 
@@ -173,6 +174,7 @@ def assert_decodes_as_each(
         assert fault.error.offset == log.start_offset + fault.position
 
 
+@budget(0.7)
 @given(logs(), column_sets, parsers, st.booleans(), st.booleans())
 def test_batch_decode_equals_the_decode_of_each(
     log: Log, columns: Sequence[str], parser: PropertyParser, verify_crc: bool, decompress: bool
@@ -191,6 +193,7 @@ def test_batch_decode_equals_the_decode_of_each_on_broken_logs(
     assert_decodes_as_each(log, starts, columns, parser, verify_crc=verify_crc, decompress=decompress)
 
 
+@budget(0.5)
 @given(logs(), parsers, st.data())
 def test_any_selection_of_records_decodes_as_each(log: Log, parser: PropertyParser, data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.booleans(), min_size=len(log.starts), max_size=len(log.starts)))
@@ -199,6 +202,7 @@ def test_any_selection_of_records_decodes_as_each(log: Log, parser: PropertyPars
     assert_decodes_as_each(log, starts, ALL, parser, verify_crc=True, decompress=False)
 
 
+@budget(0.5)
 @given(logs(), column_sets, st.booleans())
 def test_a_batch_is_valid_arrow_of_the_schema_asked_for(log: Log, columns: Sequence[str], nullable: bool) -> None:
     batch = decoded(log, np.array(log.starts, np.int64), columns, nullable=nullable).batch

@@ -17,6 +17,7 @@ from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.rules import RebuildRules
 from store_core.store.rebuild.segment_part import SegmentPart, merge_outcomes, split_segments
 from store_core.store.rebuild.segment_scan import IndexPiece, SegmentScan
+from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.strategies import Log, layouts, logs, mutated
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 RULES: Final = RebuildRules(QueueRules(), has_index=True)
 Units = dict[tuple[str, int], list[tuple[int, ...]]]
 
-one_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+one_directory = settings(budget(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(autouse=True)
