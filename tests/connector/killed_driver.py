@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a driver writes that is killed meanwhile, and one that is not.
 
-Usage: killed_driver.py batch|stream STORE SOURCE CHECKPOINT. Prints ``begin`` and ``end`` on standard output.
+Usage: killed_driver.py batch|stream|copy STORE SOURCE CHECKPOINT. Prints ``begin`` and ``end`` on standard output.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +15,10 @@ from tests.connector.written import SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+COPIED: Final = 50
+"""Messages in a batch of a copy."""
 
 
 def say(word: str) -> None:
@@ -28,14 +32,22 @@ def messages(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("concat('topic', length(value) % 3) AS topic", "rpad(value, 300, '.') AS body")
 
 
+def streamed(kind: str, spark: SparkSession, source: str) -> DataFrame:
+    """Read lines of text, a file in a batch, or another store, a few messages in a batch."""
+    if kind == "copy":
+        log = spark.readStream.format("commitlog").options(columns="topic,body", maxOffsetsPerTrigger=COPIED)
+        return log.load(source)
+    return messages(spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(source))
+
+
 def write(spark: SparkSession, kind: str, store: str, source: str, checkpoint: str) -> None:
     """Write the lines of a source once."""
     if kind == "batch":
         batch = messages(spark.read.text(source)).write.format("commitlog").mode("append").options(**SMALL)
         batch.option("commitId", "once").save(store)
     else:
-        lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(source)
-        stream = messages(lines).writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
+        lines = streamed(kind, spark, source)
+        stream = lines.writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
         stream.option("checkpointLocation", checkpoint).start(store).awaitTermination()
 
 

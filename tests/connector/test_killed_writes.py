@@ -20,7 +20,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from store_core.errors import StoreError
-from tests.connector.killed_driver import write
+from tests.builders import LogBuilder
+from tests.connector.killed_driver import COPIED, write
 from tests.connector.processes import descendants, kill, wait_for_end
 from tests.connector.written import Writer, consumed, rows_of
 
@@ -33,6 +34,9 @@ SEED: Final = 8
 ROWS: Final = 600
 GUESS: Final = 5.0
 """Seconds that the first driver is likely to write; the others are measured."""
+
+SEGMENT: Final = 8192
+"""Bytes of the segments of a store that is copied."""
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -155,6 +159,35 @@ def test_after_a_driver_is_killed_another_finishes_and_has_each_message_once(
     for number in range(points):
         driver = Driver(kind, tmp_path / str(number), chance)
         seconds = write_and_check(driver, chance.uniform(0, seconds), spark)
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("points", [1, pytest.param(50, marks=pytest.mark.soak)])
+def test_a_copy_by_a_stream_that_is_killed_has_each_message_once_and_in_order(
+    points: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    chance = random.Random(SEED)  # noqa: S311 -- no secret
+    log, root, driver = LogBuilder(SEGMENT), tmp_path / "source", Driver("copy", tmp_path, chance)
+    seconds = GUESS
+    for number in range(points):
+        log.append_all(*[b"%d-%d" % (number, each) for each in range(4 * COPIED)])
+        log.write(root, preallocated=1)
+        driver.run(chance.uniform(0, seconds))
+        check_copy(driver.root, [record.body for record in log.records])
+        seconds = driver.finish(spark)
+    assert bodies(driver.root) == [record.body for record in log.records]
+    assert consumed(driver.root) == len(log.records)
+    assert [] == left_behind(driver.root)
+
+
+def check_copy(root: Path, expected: list[bytes]) -> None:
+    """Check that the first batches are there, in order, and nothing else."""
+    try:
+        copied = bodies(root)
+    except StoreError:  # as in `check`
+        return
+    assert copied == expected[: len(copied)]
+    assert len(copied) % COPIED == 0
 
 
 def write_and_check(driver: Driver, delay: float, spark: SparkSession) -> float:
