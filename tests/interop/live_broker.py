@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A name server and a broker that listen on the loopback address, and producers that send to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Self, cast
+
+from tests.interop.toolchain import RELEASES, harness_command
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["LiveBroker"]
+
+_SERVICES: Final = Path(__file__).parent / "java" / RELEASES["5.3"] / "services"
+"""Names the class of the broker's service for replicas."""
+
+_SETTINGS: Final = {
+    "autoCreateTopicEnable": "true",
+    "bindAddress": "127.0.0.1",
+    "brokerIP1": "127.0.0.1",
+    "brokerIP2": "127.0.0.1",
+    "brokerName": "live",
+    "diskMaxUsedSpaceRatio": "95",
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+    "metricsExporterType": "DISABLE",
+    "osPageCacheBusyTimeOutMills": "600000",  # a loaded machine must not refuse messages
+    "timerWheelEnable": "false",
+    "transactionCheckInterval": "5000",
+    "transactionTimeOut": "2000",
+    "warmMapedFileEnable": "false",
+}
+
+
+class LiveBroker:
+    """A broker of RocketMQ 5.3 that writes a store.
+
+    Parameters
+    ----------
+    directory : Path
+        Gets ``store``, configurations and logs.
+    segment_size : int
+        Bytes of the log's segments.
+    """
+
+    def __init__(self, directory: Path, segment_size: int) -> None:
+        self.directory = directory
+        self.store = directory / "store"
+        self._segment_size = segment_size
+        self._processes = ExitStack()
+        self._broker: subprocess.Popen[bytes] | None = None
+        self._name_server_port, self._port = _free_ports(2)
+        directory.mkdir(parents=True)
+
+    @property
+    def name_server(self) -> str:
+        """Address of the name server."""
+        return f"127.0.0.1:{self._name_server_port}"
+
+    def __enter__(self) -> Self:
+        """Start both."""
+        server = {"bindAddress": "127.0.0.1", "listenPort": str(self._name_server_port)}
+        self._start("namesrv", server | {"kvConfigPath": str(self.directory / "kvConfig.json")})
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._processes.close()
+
+    def start(self) -> None:
+        """Start the broker, which recovers its store, and wait until it listens."""
+        ports = {"listenPort": str(self._port), "haListenPort": str(_free_ports(1)[0])}
+        self._broker = self._start(
+            "broker",
+            _SETTINGS
+            | ports
+            | {
+                "mappedFileSizeCommitLog": str(self._segment_size),
+                "namesrvAddr": self.name_server,
+                "storePathCommitLog": str(self.store / "commitlog"),
+                "storePathRootDir": str(self.store),
+            },
+        )
+
+    def kill(self) -> None:
+        """Kill the broker, as a crash of its machine would, but for what the page cache holds."""
+        broker = cast("subprocess.Popen[bytes]", self._broker)
+        broker.send_signal(signal.SIGKILL)
+        broker.wait()
+
+    def produce(self, count: int, per_second: float) -> subprocess.Popen[bytes]:
+        """Start a producer of `count` messages, which prints how many were acknowledged."""
+        return self._java("interop.Producer", self.name_server, str(count), str(per_second))
+
+    def _start(self, kind: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
+        path = self.directory / f"{kind}.conf"
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        process = self._java("interop.Node", kind, "-c", str(path))
+        lines = cast("IO[bytes]", process.stdout)
+        while (line := lines.readline()) != b"started\n":
+            if not line:
+                log = (self.directory / "java.log").read_text(errors="replace")
+                raise RuntimeError(f"the {kind} ended; the log ends with\n{log[-3000:]}")
+        return process
+
+    def _java(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        home = f"-Drocketmq.home.dir={self.directory}"
+        *command, path, _ = harness_command(RELEASES["5.3"], "-XX:MaxDirectMemorySize=512m", home)
+        log = self._processes.enter_context((self.directory / "java.log").open("ab"))
+        process = subprocess.Popen(  # noqa: S603 -- the command is ours
+            [*command, f"{_SERVICES}:{path}", program, *arguments],
+            cwd=self.directory,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=os.environ | {"LC_ALL": "C.UTF-8"},
+        )
+        self._processes.callback(_end, process)
+        return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    cast("IO[bytes]", process.stdout).close()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses, and below each two more, which brokers take for themselves."""
+    with ExitStack() as sockets:
+        taken = [sockets.enter_context(socket.socket()) for _ in range(count)]
+        for each in taken:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in taken]
