@@ -25,9 +25,10 @@ from tests.benchmarks.rebuild import bench_rebuild
 from tests.benchmarks.segments import make_store
 from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
+from tests.benchmarks.stream import bench_stream
 
-_PARTS: Final = ("core", "spark", "memory", "rebuild", "reading", "sink", "checksums")
-_OF_SEGMENTS: Final = frozenset({"core", "spark", "memory", "checksums"})
+_PARTS: Final = ("core", "spark", "stream", "memory", "rebuild", "reading", "sink", "checksums")
+_OF_SEGMENTS: Final = frozenset({"core", "spark", "stream", "memory", "checksums"})
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
 """The targets are for segments of this size: small ones fit into a cache, and the copy is then too fast."""
@@ -55,19 +56,9 @@ def main() -> int:
     options = _arguments()
     options.folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, object] = {"machine": platform.processor() or platform.machine(), "megabytes": options.megabytes}
-    size = options.megabytes * _MEBIBYTE
     for body_size in (_SMALL_BODY, _LARGE_BODY) if _OF_SEGMENTS & set(options.parts) else ():
         print(f"==> {options.megabytes} MiB of records with {body_size}-byte bodies", flush=True)
-        store = make_store(options.folder, size, body_size)
-        if "core" in options.parts:
-            targets = _TARGETS[body_size] if options.megabytes >= _MEANT_MEGABYTES else {}
-            results[f"core {body_size}"] = bench_core(store, options.runs, targets)
-        if "spark" in options.parts and body_size == _SMALL_BODY:
-            results[f"spark {body_size}"] = bench_spark(store, options.folder, options.runs)
-        if "memory" in options.parts:
-            results[f"memory {body_size}"] = bench_memory(store)
-        if "checksums" in options.parts:
-            results[f"checksums {body_size}"] = bench_checksums(store, body_size, options.runs)
+        results |= _bench_segments(options, body_size)
     if "rebuild" in options.parts:
         print("==> rebuilding queues and index, local[2], files synced", flush=True)
         results["rebuild"] = bench_rebuild(options.folder, options.runs, ("ratio", "memory"))
@@ -79,6 +70,23 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0
+
+
+def _bench_segments(options: argparse.Namespace, body_size: int) -> dict[str, object]:
+    """Run the requested parts that need a store of one segment; those with Spark only for small bodies."""
+    store, results = make_store(options.folder, options.megabytes * _MEBIBYTE, body_size), dict[str, object]()
+    if "core" in options.parts:
+        targets = _TARGETS[body_size] if options.megabytes >= _MEANT_MEGABYTES else {}
+        results[f"core {body_size}"] = bench_core(store, options.runs, targets)
+    if "spark" in options.parts and body_size == _SMALL_BODY:
+        results[f"spark {body_size}"] = bench_spark(store, options.folder, options.runs)
+    if "stream" in options.parts and body_size == _SMALL_BODY:
+        results[f"stream {body_size}"] = bench_stream(store, options.folder, options.runs)
+    if "memory" in options.parts:
+        results[f"memory {body_size}"] = bench_memory(store)
+    if "checksums" in options.parts:
+        results[f"checksums {body_size}"] = bench_checksums(store, body_size, options.runs)
+    return results
 
 
 def _arguments() -> argparse.Namespace:

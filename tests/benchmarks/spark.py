@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["bench_spark"]
+__all__ = ["bench_session", "bench_spark", "drain"]
 
 _ALL_TARGET: Final = 1.3
 _COUNT_TARGET: Final = 1.5
@@ -27,15 +27,16 @@ _COUNT_TARGET: Final = 1.5
 
 def bench_spark(store: Path, folder: Path, runs: int) -> list[dict[str, object]]:
     """Time full reads into a ``noop`` sink, and a count by topic, with two task slots."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = _session()
+    spark = bench_session()
     try:
         return _bench(spark, store, folder, runs)
     finally:
         spark.stop()
 
 
-def _session() -> SparkSession:
+def bench_session() -> SparkSession:
+    """Start a session with two task slots."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("bench")
     settings = {
         "spark.driver.memory": "4g",
@@ -66,9 +67,9 @@ def _bench(spark: SparkSession, store: Path, folder: Path, runs: int) -> list[di
         log().write.parquet(str(parquet))
     rows = spark.read.parquet(str(parquet))
     drains = {
-        "Parquet, all columns, noop": lambda: _drain(rows),
-        "commitlog, all columns, no CRC": lambda: _drain(log()),
-        "commitlog, all columns, CRC checked": lambda: _drain(log(crc=True)),
+        "Parquet, all columns, noop": lambda: drain(rows),
+        "commitlog, all columns, no CRC": lambda: drain(log()),
+        "commitlog, all columns, CRC checked": lambda: drain(log(crc=True)),
     }
     counts = {
         "Parquet, count by topic": lambda: _count(rows),
@@ -87,5 +88,6 @@ def _count(rows: DataFrame) -> None:
     rows.groupBy("topic").count().collect()
 
 
-def _drain(rows: DataFrame) -> None:
+def drain(rows: DataFrame) -> None:
+    """Read all rows, and write them nowhere."""
     rows.write.format("noop").mode("overwrite").save()
