@@ -7,7 +7,7 @@ import io
 import subprocess
 import sys
 from dataclasses import astuple, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("matplotlib", reason="the lowest versions are tested without extras")
+Rectangle = pytest.importorskip("matplotlib.patches").Rectangle
 Image = pytest.importorskip("PIL.Image")
 
 _COLUMNS = ["topic", "store_timestamp", "born_timestamp", "store_size", "segment"]
@@ -416,3 +417,31 @@ def test_the_numbers_are_frozen(table: pa.Table) -> None:
 
     with pytest.raises(AttributeError):
         setattr(found, fields(found)[0].name, ())
+
+
+# ------------------------------------------------------------------------------------------------------------- streams
+
+
+def _progress(rows: int, end: int, latest: int | None) -> dict[str, Any]:
+    """Make the progress of a batch, as Spark reports it: offsets are text."""
+    source = {"endOffset": f'{{"physicalOffset": {end}}}', "latestOffset": f'{{"physicalOffset": {latest}}}'}
+    if latest is None:
+        source["latestOffset"] = "null"
+    return {"numInputRows": rows, "processedRowsPerSecond": rows / 2, "sources": [source]}
+
+
+def test_a_stream_has_a_bar_and_a_distance_for_each_batch_with_rows() -> None:
+    figure = plots.stream_progress([_progress(10, 5, 25), _progress(0, 5, 25), _progress(20, 25, 25)])
+    rates, behind = figure.axes
+
+    assert [bar.get_height() for bar in rates.patches if isinstance(bar, Rectangle)] == [5, 10]
+    assert np.asarray(behind.lines[0].get_ydata()).tolist() == [20, 0]
+
+
+def test_a_pyspark_that_does_not_report_the_end_has_no_line() -> None:
+    assert "not reported" in plots.stream_progress([_progress(10, 5, None)]).axes[1].get_title(loc="right")
+
+
+def test_a_stream_without_rows_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="1 without rows"):
+        plots.stream_progress([_progress(0, 5, 25)])

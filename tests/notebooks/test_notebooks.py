@@ -103,8 +103,10 @@ def test_the_notebook_that_measures_does_so_once_in_a_test(tmp_path: Path) -> No
     assert ["04_performance"] == [stem for stem, is_copy in found.items() if is_copy]
 
 
-def test_the_four_stories_are_there() -> None:
-    assert ["01_explore", "02_incident", "03_append", "04_performance"] == [path.stem for path in names([])]
+def test_the_five_stories_are_there() -> None:
+    assert ["01_explore", "02_incident", "03_append", "04_performance", "05_follow"] == [
+        path.stem for path in names([])
+    ]
 
 
 def test_a_cell_s_pieces_of_text_are_one_and_standard_error_is_none() -> None:

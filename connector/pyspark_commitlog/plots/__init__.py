@@ -17,6 +17,7 @@ import numpy as np
 from pyspark_commitlog.plots.bars import bar_axes, throughput
 from pyspark_commitlog.plots.data import rates, segment_bytes, store_latencies
 from pyspark_commitlog.plots.queues import read_queues
+from pyspark_commitlog.plots.streams import stream_progress
 from pyspark_commitlog.plots.style import (
     BLUE,
     COLOURS,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from pyspark_commitlog.plots.queues import GroupLag, QueueDepth
     from store_core.store.config.message_store_config import MessageStoreConfig
 
-__all__ = ["message_rates", "queue_depth", "segment_map", "store_latency", "throughput"]
+__all__ = ["message_rates", "queue_depth", "segment_map", "store_latency", "stream_progress", "throughput"]
 
 _MOST_TOPICS: Final = len(COLOURS)
 _MOST_ROWS: Final = 20
