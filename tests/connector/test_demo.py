@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +14,10 @@ from pyspark_commitlog.sample import orders_store
 from store_core import read_messages
 from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder
-from tests.short_lived import clean_environment
+from tests.sample_demo import sample_demo
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -27,17 +26,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """Run the demo with no argument, as ``make demo`` does, in an interpreter that has not loaded the format."""
-    return subprocess.run(
-        [sys.executable, "-m", "pyspark_commitlog.demo"],
-        cwd=tmp_path_factory.mktemp("anywhere"),
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+def shown() -> subprocess.CompletedProcess[str]:
+    return sample_demo()
 
 
 @pytest.mark.spark

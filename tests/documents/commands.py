@@ -21,6 +21,7 @@ from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core.command.program import program
 from store_core.command.surroundings import Surroundings
 from tests.documents.blocks import ROOT
+from tests.sample_demo import sample_demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -167,8 +168,8 @@ def _check_demo(command: str, world: World) -> None:
 
 @cache
 def _demo(store: str) -> str:
-    words = ["python", "-m", "pyspark_commitlog.demo", *([store] if store else [])]
-    done = _run_process(words, ROOT if not store else Path(store))
+    words = ["python", "-m", "pyspark_commitlog.demo", store]
+    done = _run_process(words, Path(store)) if store else sample_demo()
     assert 0 == done.returncode, done.stderr
     return done.stdout
 
