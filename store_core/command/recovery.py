@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["recover"]
 
 _SCHEMA: Final = "commitlog-recover/1"
-_ALL: Final = "all"
+_CHOICES: Final = {name: (name,) for name in RELEASES} | {"all": RELEASES}
+"""What ``--release`` may be -> the releases that it stands for."""
+
 _URGENCY: Final = (ExitCode.REFUSED, ExitCode.FINDINGS, ExitCode.DAMAGED, ExitCode.DONE)
 """What to act on first, if a store ends differently with different releases."""
 
@@ -38,7 +40,7 @@ _URGENCY: Final = (ExitCode.REFUSED, ExitCode.FINDINGS, ExitCode.DAMAGED, ExitCo
 @click.option("--dry-run", is_flag=True, required=True, help="Change nothing. Required: this command only looks.")
 @click.option(
     "--release",
-    type=click.Choice([*RELEASES, _ALL]),
+    type=click.Choice(list(_CHOICES)),
     default=DEFAULT_RELEASE,
     help=f"RocketMQ that would open the store; all: one after the other.  [default: {DEFAULT_RELEASE}]",
 )
@@ -53,7 +55,7 @@ def recover(store: str, dry_run: bool, release: str, config: str | None, is_json
     del dry_run  # required, so that the command can never mean anything else
     base = MessageStoreConfig() if config is None else MessageStoreConfig.from_properties(config)
     codes = set()
-    for at, name in enumerate(name for name in RELEASES if release in {name, _ALL}):
+    for at, name in enumerate(_CHOICES[release]):
         report = DefaultMessageStore.dry_run(store, replace(base, release=name))
         _print(report, is_json=is_json, is_first=not at)
         codes.add(_code(report))
