@@ -61,6 +61,15 @@ is needed, and which was found. Before 4.0 Spark does not support data sources i
 
 On which rules the releases of RocketMQ differ is on a page of its own: [Releases of RocketMQ](releases.md).
 
+## Streams
+
+| | PySpark 4.1 | PySpark 4.2 and 4.3 |
+|---|---|---|
+| `spark.readStream`, filters, columns, checkpoints, data loss | yes | yes |
+| `trigger(availableNow=True)` | in one batch | in as many as the limits call for |
+| `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `minOffsetsPerTrigger` | refused: no start of a batch is given | yes |
+| `bytes_behind` | None: Spark reports the batch's end as that of the log | yes |
+
 ## Spark Connect
 
 The server finds the data source as any session does, if the package is installed where the server runs; a client
@@ -69,7 +78,7 @@ needs only PySpark.
 | | |
 |---|---|
 | `spark.read`, its options, schemas, SQL | as in a classic session |
-| `df.write`, `df.writeStream` | as in a classic session |
+| `df.write`, `spark.readStream`, `df.writeStream` | as in a classic session |
 | `commitlog-append` | as in a classic session, on the machine of the server |
 | `spark_progress` | shows what the server reports, every two seconds (`spark.connect.progress.reportInterval`) |
 | rebuilding queues and index | refused immediately, because it needs RDDs, which Spark Connect does not have |

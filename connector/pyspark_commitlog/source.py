@@ -117,25 +117,25 @@ class CommitLogDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Make the reader of a streaming query.
 
-        Called once when a query starts, in a process that belongs to the query, and once for each batch to plan its
-        tasks, to which the reader is pickled.
+        Called when a query starts, in a process that belongs to the query, and once for each batch to plan its tasks,
+        to which the reader is pickled. What is wrong with options or schema is raised by the reader's methods.
 
         Parameters
         ----------
         schema : StructType
             As of `reader`.
-
-        Raises
-        ------
-        InvalidOptionError
-            As of `reader`. What only streams refuse is refused by the reader's methods.
         """
         from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
         from pyspark_commitlog.stream.reader import CommitLogStreamReader  # noqa: PLC0415
+        from pyspark_commitlog.stream.refused import RefusedStream  # noqa: PLC0415
+        from store_core.errors import StoreError  # noqa: PLC0415
 
-        options = self._stream_options()
-        common = options.common
-        columns = ReadSchema.of(schema, named=common.columns, nullable=common.read.is_permissive)
+        try:
+            options = self._stream_options()
+            common = options.common
+            columns = ReadSchema.of(schema, named=common.columns, nullable=common.read.is_permissive)
+        except StoreError as error:
+            return RefusedStream(error)
         return CommitLogStreamReader(options, columns)
 
     @without_traceback

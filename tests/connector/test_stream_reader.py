@@ -15,7 +15,7 @@ from pyspark_commitlog.source import CommitLogDataSource
 from pyspark_commitlog.stream.lag import bytes_behind
 from pyspark_commitlog.stream.options import StreamOptions
 from pyspark_commitlog.stream.reader import CommitLogStreamReader
-from pyspark_commitlog.stream.spark_api import ReadAllAvailable
+from pyspark_commitlog.stream.spark_api import HAS_LIMITS, ReadAllAvailable
 from store_core.errors import InvalidOptionError, TruncatedLogError
 from store_core.format.columns import arrow_schema
 from tests.builders import LogBuilder
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+needs_limits = pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 has no limits of a batch")
 
 SEGMENT = 2048
 HOUR = 3600.0
@@ -123,6 +125,7 @@ def test_limits_need_a_pyspark_that_passes_the_start(growing: Store, monkeypatch
         growing.reader(maxBytesPerTrigger="1k").latestOffset()
 
 
+@needs_limits
 @pytest.mark.parametrize("option", [{"maxOffsetsPerTrigger": "7"}, {"maxBytesPerTrigger": "1k"}])
 def test_a_batch_is_limited_unless_all_is_asked_for(growing: Store, option: dict[str, str]) -> None:
     reader = growing.reader(**option)
@@ -134,6 +137,7 @@ def test_a_batch_is_limited_unless_all_is_asked_for(growing: Store, option: dict
     assert rows(reader, start, whole) == growing.offsets
 
 
+@needs_limits
 def test_a_query_of_what_is_available_ends_where_the_log_ended(growing: Store) -> None:
     reader = growing.reader(maxOffsetsPerTrigger="25", minOffsetsPerTrigger="20")
     before = growing.offsets
@@ -148,6 +152,7 @@ def test_a_query_of_what_is_available_ends_where_the_log_ended(growing: Store) -
     assert [offset for batch in seen for offset in batch] == before
 
 
+@needs_limits
 def test_a_batch_waits_for_enough_records_but_not_forever(growing: Store) -> None:
     clock = Clock()
     options = StreamOptions.from_spark(
@@ -195,6 +200,15 @@ def test_what_a_stream_can_not_do_is_refused_when_it_starts(growing: Store, opti
         reader.prepareForTriggerAvailableNow()
 
 
+def test_a_stream_of_another_view_is_refused_when_it_starts(growing: Store) -> None:
+    source = growing.source(view="topics")
+    reader = source.streamReader(source.schema())
+
+    for first_call in (reader.initialOffset, lambda: reader.latestOffset({}, ReadAllAvailable())):
+        with pytest.raises(InvalidOptionError, match=r"view 'topics' is read by spark\.read"):
+            first_call()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -235,6 +249,7 @@ def test_a_loss_that_is_allowed_is_logged_once(growing: Store, caplog: pytest.Lo
 # ------------------------------------------------------------------------------------------------------- with a session
 
 
+@needs_limits
 @pytest.mark.spark
 def test_a_query_goes_on_where_it_was_and_reports_what_is_left(
     spark: SparkSession, growing: Store, tmp_path: Path

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pyspark_commitlog.stream.spark_api import HAS_LIMITS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -28,9 +30,9 @@ def bytes_behind(progress: StreamingQueryProgress | Mapping[str, Any] | None) ->
     -------
     int or None
         The sum over all sources that are commit logs. None if there is none, before the first batch, and on PySpark
-        4.1, which does not report where a source ends.
+        4.1, which reports the batch's own end as that of the source.
     """
-    if progress is None:
+    if progress is None or not HAS_LIMITS:
         return None
     known = json.loads(progress.json) if hasattr(progress, "json") else progress
     distances = list(_distances(known))
