@@ -51,13 +51,13 @@ def last_rows(paths: StorePaths, options: ReadOptions, most: int, before: int | 
         As for `store_core.read_messages`.
     """
     bound = options.ending_offsets if before is None else replace(options.ending_offsets, physical=before)
-    plan, walked = plan_and_walk(paths, replace(options, max_partition_bytes=_PIECE, ending_offsets=bound))
+    plan, mapped = plan_and_walk(paths, replace(options, max_partition_bytes=_PIECE, ending_offsets=bound))
     found: deque[pa.RecordBatch] = deque()
     for part in reversed(_pieces(plan.ranges)):
         missing = most - sum(batch.num_rows for batch in found)
         if missing <= 0:
             break
-        found.extendleft(reversed(_last_of(read_range(part, options, walked), missing)))
+        found.extendleft(reversed(_last_of(read_range(part, options, mapped), missing)))
     return list(found)
 
 

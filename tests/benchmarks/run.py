@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.checksums import bench_checksums
 from tests.benchmarks.core import bench_core
+from tests.benchmarks.lookups import bench_lookups
 from tests.benchmarks.memory import bench_memory
 from tests.benchmarks.reading import bench_reading
 from tests.benchmarks.rebuild import bench_rebuild
@@ -27,7 +28,7 @@ from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
 from tests.benchmarks.stream import bench_stream
 
-_PARTS: Final = ("core", "spark", "stream", "memory", "rebuild", "reading", "sink", "checksums")
+_PARTS: Final = ("core", "spark", "stream", "memory", "rebuild", "reading", "sink", "checksums", "lookups")
 _OF_SEGMENTS: Final = frozenset({"core", "spark", "stream", "memory", "checksums"})
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
@@ -59,6 +60,15 @@ def main() -> int:
     for body_size in (_SMALL_BODY, _LARGE_BODY) if _OF_SEGMENTS & set(options.parts) else ():
         print(f"==> {options.megabytes} MiB of records with {body_size}-byte bodies", flush=True)
         results |= _bench_segments(options, body_size)
+    results |= _bench_own_logs(options)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0
+
+
+def _bench_own_logs(options: argparse.Namespace) -> dict[str, object]:
+    """Run the requested parts that make their own logs."""
+    results: dict[str, object] = {}
     if "rebuild" in options.parts:
         print("==> rebuilding queues and index, local[2], files synced", flush=True)
         results["rebuild"] = bench_rebuild(options.folder, options.runs, ("ratio", "memory"))
@@ -67,9 +77,9 @@ def main() -> int:
     if "sink" in options.parts:
         print("==> df.write of 5 million messages, local[2], beside RocketMQ's puts and their dispatch", flush=True)
         results["sink"] = bench_sink(runs=options.runs)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
-    return 0
+    if "lookups" in options.parts:
+        results["lookups"] = bench_lookups(options.folder, options.runs)
+    return results
 
 
 def _bench_segments(options: argparse.Namespace, body_size: int) -> dict[str, object]:

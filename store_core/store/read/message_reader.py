@@ -25,7 +25,7 @@ from store_core.store.read.read_chunk import ReadChunk
 from store_core.store.read.row_filter import RowFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from store_core.format.columnar.decode_batch import DecodedBatch, Fault
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.read_plan import WalkedSegment
     from store_core.store.read.stored_topics import TopicWatch
 
 __all__ = ["read_range"]
@@ -53,7 +52,7 @@ _WAYS_ON: Final = "mode=PERMISSIVE returns these bytes as a row with _corrupt_re
 def read_range(
     part: ReadRange,
     options: ReadOptions,
-    walked: WalkedSegment | None = None,
+    mapped: Mapping[Segment, Chain] | None = None,
     watch: TopicWatch | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read one range of a plan; ranges can be read in any order, by any process that sees the files.
@@ -63,8 +62,8 @@ def read_range(
     part : ReadRange
     options : ReadOptions
         The options of the plan; columns may differ, and store times may be narrower.
-    walked : WalkedSegment, optional
-        A segment already mapped and walked; used if it is the one of this range.
+    mapped : mapping of Segment to Chain, optional
+        Segments already mapped, and their chains as far as they were walked.
     watch : TopicWatch, optional
         Is told the topics that are read.
 
@@ -91,14 +90,15 @@ def read_range(
         _log.warning("%s", error)
         return
     with opened:
-        yield from _RangeReader(_checked(part, opened), options, _chain(part.segment, opened, walked), watch).batches()
+        chain = _chain(part.segment, opened, mapped or {})
+        yield from _RangeReader(_checked(part, chain.segment.raw), options, chain, watch).batches()
 
 
-def _checked(part: ReadRange, opened: SegmentBytes) -> ReadRange:
+def _checked(part: ReadRange, raw: npt.NDArray[np.uint8]) -> ReadRange:
     """Return the range as it is if its picked records are what their units say, else without them, to be scanned."""
     if part.picks is None:
         return part
-    wrong = part.picks.first_wrong(opened.raw[: part.data_end - part.segment.start_offset], part.segment.start_offset)
+    wrong = part.picks.first_wrong(raw[: part.data_end - part.segment.start_offset], part.segment.start_offset)
     if wrong is None:
         return part
     _log.warning(
@@ -111,12 +111,12 @@ def _checked(part: ReadRange, opened: SegmentBytes) -> ReadRange:
     return replace(part, picks=None)
 
 
-def _chain(segment: Segment, opened: SegmentBytes, walked: WalkedSegment | None) -> Chain:
-    """Return the segment's chain, reusing the one that planning followed, if any."""
-    if walked is None or walked.segment != segment:
+def _chain(segment: Segment, opened: SegmentBytes, mapped: Mapping[Segment, Chain]) -> Chain:
+    """Return the segment's chain, reusing the one that planning followed, and its mapping, if any."""
+    known = mapped.get(segment)
+    if known is None:
         return Chain(segment.view(opened))
-    known = walked.chain.segment
-    return replace(walked.chain, segment=replace(known, next_data=opened.next_data))
+    return replace(known, segment=replace(known.segment, next_data=opened.next_data))
 
 
 class _RangeReader:

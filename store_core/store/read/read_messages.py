@@ -114,7 +114,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         release=release,
         **unknown,
     )
-    plan, walked = plan_and_walk(path, options)
+    plan, mapped = plan_and_walk(path, options)
     watch = TopicWatch.of(path, options.topic)
-    batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, walked, watch))
+    batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, mapped, watch))
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns, nullable=options.is_permissive), batches)

@@ -30,12 +30,13 @@ from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.found_end import FoundEnd, segment_end
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
+from store_core.store.read.lookup.position_look_up import PositionLookUp, plan_position_look_up
 from store_core.store.read.lookup.queue_look_up import QueueLookUp, Unsuitable, plan_queue_look_up
 from store_core.store.read.ranges import ReadRange
 from store_core.store.read.release_evidence import release_note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ReadPlan",
-    "WalkedSegment",
     "first_store_timestamp",
     "has_record",
     "plan_and_walk",
@@ -85,21 +85,6 @@ class ReadPlan:
     explanation: ReadExplanation = field(default_factory=partial(ReadExplanation, SCAN, ""))
 
 
-@dataclass(frozen=True, slots=True)
-class WalkedSegment:
-    """The segment that the log ends in, which planning has mapped and walked, for a reader in the same process.
-
-    Attributes
-    ----------
-    segment : Segment
-    chain : Chain
-        As of `store_core.format.damage.log_end.LogEnd`.
-    """
-
-    segment: Segment
-    chain: Chain
-
-
 def plan_ranges(paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS) -> ReadPlan:
     """Plan the reading of a log; called once, before any range is read.
 
@@ -123,12 +108,15 @@ def plan_ranges(paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DE
 
 def plan_and_walk(
     paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS
-) -> tuple[ReadPlan, WalkedSegment | None]:
-    """Plan as `plan_ranges` does; also return the segment that was walked for it, or None."""
+) -> tuple[ReadPlan, Mapping[Segment, Chain]]:
+    """Plan as `plan_ranges` does; also return segments that were mapped for it, for a reader in the same process.
+
+    The chain of a segment is as of `store_core.format.damage.log_end.LogEnd` if it was walked.
+    """
     for attempt in range(_ATTEMPTS):
         try:
             planner = _Planner(paths, options, costs)
-            return planner.plan(), planner.walked
+            return planner.plan(), planner.mapped
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -145,7 +133,7 @@ class _Planner:
         self._usual_size = usual_size(self._segments)
         self._ends: list[SegmentEnd] = []
         self._is_live = False
-        self.walked: WalkedSegment | None = None
+        self.walked: dict[Segment, Chain] = {}
 
     def plan(self) -> ReadPlan:
         self._check_layout()
@@ -161,41 +149,47 @@ class _Planner:
         _log.info("%s", explanation.line)
         return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage(), explanation)
 
+    @property
+    def mapped(self) -> dict[Segment, Chain]:
+        """Segments that were mapped and, for the last one, walked."""
+        looked_up = {} if isinstance(self._look_up, Unsuitable) else self._look_up.mapped
+        return looked_up | self.walked
+
     def _requested(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
         clipped = (self._clip(part) for part in parts)
         return self._within_time([part for part in clipped if part.begin < part.end])
 
-    def _planned_look_up(self, whole: Sequence[ReadRange]) -> QueueLookUp | Unsuitable:
+    def _planned_look_up(self, whole: Sequence[ReadRange]) -> QueueLookUp | PositionLookUp | Unsuitable:
         """Read the queues, if that may spare reading the log."""
-        is_narrow = self._options.starting_timestamp is not None or self._options.ending_timestamp is not None
-        asked = self._requested(whole) if not self._options.is_permissive or not is_narrow else whole
+        options, position = self._options, self._options.position
+        if position is not None and options.is_failfast and options.use_consume_queues != "never":
+            return plan_position_look_up(self._paths, self._segments, position, self._costs)
+        is_narrow = options.starting_timestamp is not None or options.ending_timestamp is not None
+        asked = self._requested(whole) if not options.is_permissive or not is_narrow else whole
         size = sum(min(part.end - part.begin, size_on_disk(part.segment)) for part in asked)
-        return plan_queue_look_up(self._paths, self._segments, size, self._options, self._costs)
+        return plan_queue_look_up(self._paths, self._segments, size, options, self._costs)
 
     def _looked_up(self, known: list[ReadRange]) -> tuple[list[ReadRange], ReadExplanation]:
         """Return what is asked for, or the records of it that a look-up leaves."""
         look_up, parts = self._look_up, self._requested(known)
-        if self._options.position is not None and not self._options.is_permissive:
-            return parts, ReadExplanation("position", "a physical offset or an offset message id names the record")
         if isinstance(look_up, Unsuitable):
             return parts, ReadExplanation(SCAN, look_up.reason, notes=look_up.notes)
         found = look_up.narrowed(known, parts)
         if isinstance(found, Unsuitable):
             _log.warning("the log is scanned: %s", found.reason)
             return parts, ReadExplanation(SCAN, found.reason, units=look_up.units, notes=found.notes)
-        why = "units of queues lead to the records, and account for all others"
-        return found, ReadExplanation("queues", why, units=look_up.units, notes=tuple(look_up.notes))
+        return found, ReadExplanation(look_up.plan, look_up.why, units=look_up.units, notes=tuple(look_up.notes))
 
     def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
         """Set where readers start walking for ranges inside the segment that was walked here."""
-        if self.walked is None:
+        if not self.walked:
             return parts
-        segment = self.walked.segment
+        ((segment, chain),) = self.walked.items()
         inner = [at for at, part in enumerate(parts) if part.segment == segment and part.begin > segment.start_offset]
         if inner:
             first = segment.start_offset
             begins = [min(parts[at].begin, parts[at].data_end) - first for at in inner]
-            for at, start in zip(inner, find_walk_starts(self.walked.chain, begins), strict=True):
+            for at, start in zip(inner, find_walk_starts(chain, begins), strict=True):
                 parts[at] = replace(parts[at], walk_start=None if start is None else first + start)
         return parts
 
@@ -234,8 +228,8 @@ class _Planner:
             self._ends.append(end)
             part = self._up_to(last, end)
             if part.data_end > part.begin:
-                is_whole = end.found.chain is not None and end.found.chain.begin == Place()
-                self.walked = WalkedSegment(last.segment, end.found.chain) if is_whole and end.found.chain else None
+                if end.found.chain is not None and end.found.chain.begin == Place():
+                    self.walked[last.segment] = end.found.chain
                 return [*parts, part, *torn]
             if part.torn_end:
                 torn.insert(0, part)
@@ -303,7 +297,7 @@ class _Planner:
 
     def _coverage(self) -> Coverage:
         """Report what has been checked so far; all but the last segment is checked when read."""
-        is_walked = bool(self._ends) and (self.walked is not None or not self._ends[-1].found.position)
+        is_walked = bool(self._ends) and (bool(self.walked) or not self._ends[-1].found.position)
         return Coverage.of(
             {
                 Check.SEGMENT_SIZES: True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,8 +27,8 @@ __all__ = ["QueueDirectory", "UnitBlock", "queue_directories", "unit_blocks"]
 
 _BATCH_DTYPE: Final = unit_dtype(BATCH_CONSUME_QUEUE_UNIT)
 _DTYPES: Final = {CONSUME_QUEUE: UNIT_DTYPE, BATCH_CONSUME_QUEUE: _BATCH_DTYPE}
-_BLOCK: Final = 1 << 16
-"""Units converted at once: few enough to stay in the processor's cache."""
+_BLOCK: Final = 1 << 13
+"""Units converted at once: few enough to stay in the processor's cache, and in memory that is used again."""
 
 _NAME_LENGTH: Final = 20
 _LAST_START: Final = 2**63 - 2**32
@@ -135,7 +136,7 @@ def unit_blocks(queue: QueueDirectory, begin: int, end: int) -> Iterator[UnitBlo
         units, first = _mapped(path, dtype), offset // dtype.itemsize
         if _is_before(queue.files[number + 1 :], dtype, begin):
             continue
-        for at in range(_count_fillers(units), len(units), _BLOCK):
+        for at in range(_first_at(units, begin) if begin else _count_fillers(units), len(units), _BLOCK):
             part = units[at : at + _BLOCK]
             block = _trusted(part, first + at, place)
             mine = None if block is None else block.between(begin, end)
@@ -162,6 +163,12 @@ def _mapped(path: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         if size < dtype.itemsize:
             return np.empty(0, dtype)
         return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), dtype, size // dtype.itemsize)
+
+
+def _first_at(units: npt.NDArray[np.void], begin: int) -> int:
+    """Return the number of the first unit of a record at or after `begin`, in a file whose units ascend."""
+    starts, sizes = units["physical_offset"], units["store_size"]
+    return bisect_left(range(len(units)), begin, key=lambda at: int(starts[at]) if sizes[at] > 0 else begin)
 
 
 def _count_fillers(units: npt.NDArray[np.void]) -> int:

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.segment_source import open_segment
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import store_roots
-from store_core.format.columnar.chain import Place
-from store_core.format.record.scan import check_record
+from store_core.format.columnar.chain import Chain
 from store_core.store.read.lookup.queue_files import queue_directories
-from store_core.store.read.lookup.queue_tiling import QueueTiling, UnaccountedError
+from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, known_end
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.format.columnar.chain import Place
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.queue_files import QueueDirectory
     from store_core.store.read.lookup.survey import IndexBounds
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["QueueLookUp", "Unsuitable", "plan_queue_look_up"]
+
+_MOST_MAPPED: Final = 64
+"""Segments that stay mapped; each takes a file descriptor."""
 
 _ALL: Final = (0, 2**63 - 1)
 
@@ -50,11 +54,24 @@ class QueueLookUp:
     picked : Picks or None
         Records of the units that were asked for, in all segments.
     notes : list of str
+    mapped : dict of Segment to Chain
+        Segments that were mapped to verify the records, whose pages a reader in the same process need not map again.
     """
 
     tiling: QueueTiling
     picked: Picks | None
     notes: list[str] = field(default_factory=list)
+    mapped: dict[Segment, Chain] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> str:
+        """Name of the plan."""
+        return "queues"
+
+    @property
+    def why(self) -> str:
+        """Why it was chosen."""
+        return "units of queues lead to the records, and account for all others"
 
     @property
     def units(self) -> int:
@@ -62,18 +79,8 @@ class QueueLookUp:
         return sum(survey.count for survey in self.tiling.surveys)
 
     def known_end(self, segment: Segment, *, verify_crc: bool) -> Place:
-        """Return up to where the last segment's records are known, so that the search for the log's end starts there.
-
-        It is the segment's first byte if its last known record is not sound: a torn tail may begin before it.
-        """
-        path = self.tiling.path_end(segment)
-        if path is None:
-            return Place()
-        last = path.last_start - segment.start_offset
-        with open_segment(segment) as opened:
-            check = check_record(opened.raw.data, last, segment.start_offset, verify_crc=verify_crc)
-        is_sound = check.reason is None and check.size == path.offset - path.last_start
-        return Place(path.offset - segment.start_offset, last) if is_sound else Place()
+        """Return up to where the last segment's records are known: the search for the log's end starts there."""
+        return known_end(self.tiling, segment, verify_crc=verify_crc)
 
     def narrowed(self, whole: Sequence[ReadRange], parts: Sequence[ReadRange]) -> list[ReadRange] | Unsuitable:
         """Return the records to read, if all units are what they should be, in all segments.
@@ -87,9 +94,12 @@ class QueueLookUp:
         """
         ends = {part.segment: part.data_end for part in whole}
         try:
-            unqueued = {each: self._accounted(each, ends.get(each)) for each in self.tiling.segments}
+            with ThreadPoolExecutor(THREADS) as pool:
+                ends_of = (ends.get(each) for each in self.tiling.segments)
+                found = list(pool.map(self._accounted, self.tiling.segments, ends_of))
         except UnaccountedError as error:
             return Unsuitable(f"the queues are not complete: {error}", tuple(self.notes))
+        unqueued = dict(zip(self.tiling.segments, found, strict=True))
         picked = ((part, self._picks(part, unqueued[part.segment])) for part in parts)
         return [replace(part, picks=picks) for part, picks in picked if picks is not None]
 
@@ -101,6 +111,8 @@ class QueueLookUp:
         if mine is not None:
             with open_segment(segment) as opened:
                 wrong = mine.first_wrong(opened.raw[: end - segment.start_offset], segment.start_offset)
+                if len(self.mapped) < _MOST_MAPPED:
+                    self.mapped[segment] = Chain(segment.view(opened))
             if wrong is not None:
                 raise UnaccountedError(f"at offset {wrong} of {segment.path} there is not the record that a unit names")
         return unqueued
@@ -155,8 +167,6 @@ def _refusal(options: ReadOptions) -> str | None:
         return "option use_consume_queues is never"
     if not options.is_failfast:
         return f"mode {options.mode.name} looks for damage everywhere"
-    if options.position is not None:
-        return "the position of the record is given"
     if not (options.topic or options.topics_pattern is not None or options.queue_id):
         return "no option names topics or queues"
     return None

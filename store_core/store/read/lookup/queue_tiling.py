@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.segment_source import open_segment
+from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE, MagicCode
 from store_core.format.record.record_head import read_frame
+from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.store.read.lookup.survey import Share, digest, survey_queue, units_in
 from store_core.store.read.picks import NO_QUEUE, Picks
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
     from store_core.store.read.lookup.queue_files import QueueDirectory
     from store_core.store.read.lookup.survey import IndexBounds, Span, Survey
 
-__all__ = ["PathEnd", "QueueTiling", "UnaccountedError"]
+__all__ = ["THREADS", "PathEnd", "QueueTiling", "UnaccountedError", "known_end"]
 
-_THREADS: Final = 2
+THREADS: Final = 2
 """More than one processor helps, because numpy converts and adds without the interpreter's lock."""
 
 _QUEUED: Final = [kind.value for kind in TransactionType if kind.is_queued]
@@ -96,7 +98,7 @@ class QueueTiling:
             for segment, after in pairwise([*segments, None])
             if segment is not None
         ]
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             read = partial(_survey, spans=self._spans, ask=ask, most_asked=most_asked)
             surveys = [survey for survey in pool.map(read, queues) if survey.count]
         self.notes: list[str] = []
@@ -145,6 +147,8 @@ class QueueTiling:
 
     def path_end(self, segment: Segment) -> PathEnd | None:
         """Return where the units of a segment lead, if they are one path from its start; None if they are not."""
+        if segment not in self.segments:
+            return None
         number = self.segments.index(segment)
         share, begin = self._shares[number], self._spans[number][0]
         if share.last_end < 0:
@@ -239,6 +243,22 @@ class QueueTiling:
                     f"the record at offset {records.starts[row] + records.start_offset} is in place {offsets[row]} of "
                     f"queue {name[1]} of {name[0]!r}, where the queue's unit is that of another record"
                 )
+
+
+def known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> Place:
+    """Return up to where the records of the log's last segment are known, and where the last of them starts.
+
+    It is the segment's first byte if the units are not one path, and if the last of its records is not sound: a torn
+    tail may begin before it.
+    """
+    path = tiling.path_end(segment)
+    if path is None:
+        return Place()
+    last = path.last_start - segment.start_offset
+    with open_segment(segment) as opened:
+        check = check_record(opened.raw.data, last, segment.start_offset, verify_crc=verify_crc)
+    is_sound = check.reason is None and check.size == path.offset - path.last_start
+    return Place(path.offset - segment.start_offset, last) if is_sound else Place()
 
 
 def _closes(raw: npt.NDArray[np.uint8], position: int) -> bool:

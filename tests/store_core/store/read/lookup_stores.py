@@ -63,9 +63,9 @@ def write_queues(root: Path, records: Iterable[Record], *, units_per_file: int =
 
 
 def _read(root: Path, costs: LookUpCosts, options: ReadOptions) -> tuple[pa.Table | None, ReadPlan]:
-    plan, walked = plan_and_walk(root, options, costs)
+    plan, mapped = plan_and_walk(root, options, costs)
     try:
-        batches = [batch for part in plan.ranges for batch in read_range(part, options, walked)]
+        batches = [batch for part in plan.ranges for batch in read_range(part, options, mapped)]
     except CorruptRecordError:
         return None, plan
     return pa.Table.from_batches(batches) if batches else pa.table({}), plan

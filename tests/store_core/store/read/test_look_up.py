@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
 from tests.budgets import budget
-from tests.builders import LogBuilder
-from tests.store_core.store.read.lookup_stores import ALWAYS, UNIT, same_as_scan, small_store
+from tests.builders import BODY_AT, LogBuilder, Record
+from tests.store_core.store.read.lookup_stores import ALWAYS, UNIT, same_as_scan, small_store, write_queues
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,6 +191,42 @@ def test_a_message_id_is_checked_and_found_in_any_case(tmp_path: Path) -> None:
     assert not read_messages(tmp_path, msg_id="FF" * 16).read_all().num_rows
     with pytest.raises(InvalidOptionError, match="expected an offset message id of 32 hexadecimal digits"):
         read_messages(tmp_path, msg_id="7F0000010A1B18B4AAC2")
+
+
+def test_a_position_is_proven_by_the_unit_of_its_own_queue(tmp_path: Path) -> None:
+    log = small_store(tmp_path)
+
+    for record in log.records:
+        plan = same_as_scan(tmp_path, physical_offset=record.physical_offset)
+        is_queued = record.body != b"gone"
+        assert [is_queued] == [part.picks is not None for part in plan.ranges]
+        assert is_queued == ("has a unit for it" in plan.explanation.why)
+
+
+def test_no_position_inside_a_record_is_one(tmp_path: Path) -> None:
+    """The body holds a record that would fit its place, and a queue has a unit for another one."""
+    log = LogBuilder(4096)
+    inner = Record(b"inner", topic="t0", queue_offset=0)
+    place = log.append(b"first", topic="t0", queue_id=3).end + BODY_AT
+    log.append(replace(inner, physical_offset=place).encode(), topic="t1")
+    log.write(tmp_path)
+    write_queues(tmp_path, log.records)
+
+    assert not same_as_scan(tmp_path, physical_offset=place).explanation.records
+    assert not read_messages(tmp_path, physical_offset=place).read_all().num_rows
+
+
+@pytest.mark.parametrize("change", [1, -1, 100])
+def test_a_unit_that_leads_elsewhere_proves_no_position(tmp_path: Path, change: int) -> None:
+    log = small_store(tmp_path)
+    record = log.records[4]
+    path = tmp_path / "consumequeue" / str(record.topic) / str(record.queue_id) / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    offset, size, code = UNIT.unpack_from(data, record.queue_offset * UNIT.size)
+    UNIT.pack_into(data, record.queue_offset * UNIT.size, offset + change, size, code)
+    path.write_bytes(data)
+
+    assert "is walked to it" in same_as_scan(tmp_path, physical_offset=record.physical_offset).explanation.why
 
 
 def test_an_explanation_says_what_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading one record at its physical offset without walking to it from its segment's start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.segment_source import open_segment
+from store_core.files.store_path import store_roots
+from store_core.format.columnar.chain import Place
+from store_core.format.record.record_head import head_reader
+from store_core.format.record.scan import check_record
+from store_core.queue.queue_path import CONSUME_QUEUE, refusal_of
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
+from store_core.store.read.lookup.queue_files import queue_directories
+from store_core.store.read.lookup.queue_tiling import QueueTiling, known_end
+from store_core.store.read.picks import Picks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.format.columnar.chain import Chain
+    from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.queue_files import QueueDirectory
+    from store_core.store.read.lookup.survey import IndexBounds
+    from store_core.store.read.ranges import ReadRange
+
+__all__ = ["PositionLookUp", "plan_position_look_up"]
+
+_read_place: Final = head_reader("queue_id", "queue_offset")
+_PROVEN: Final = "the position is given, and the queue that the record names has a unit for it"
+_WALKED: Final = "the position is given; its segment is walked to it, because no unit of a queue proves the record"
+
+
+@dataclass(slots=True)
+class PositionLookUp:
+    """One record, proven by the unit of the queue that it names itself.
+
+    Attributes
+    ----------
+    picked : Picks or None
+        The record; None if it is not proven.
+    tiling : QueueTiling or None
+        The units of all queues in the log's last segment, if the record is there, to find the log's end.
+    units : int
+        Number of units that were read.
+    notes : list of str
+    mapped : dict of Segment to Chain
+        Nothing: one record needs no mapping that is kept.
+    """
+
+    picked: Picks | None = None
+    tiling: QueueTiling | None = None
+    units: int = 0
+    notes: list[str] = field(default_factory=list)
+    mapped: dict[Segment, Chain] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> str:
+        """Name of the plan."""
+        return "position"
+
+    @property
+    def why(self) -> str:
+        """Why it was chosen."""
+        return _WALKED if self.picked is None else _PROVEN
+
+    def known_end(self, segment: Segment, *, verify_crc: bool) -> Place:
+        """Return up to where the last segment's records are known, as `QueueLookUp.known_end` does."""
+        return Place() if self.tiling is None else known_end(self.tiling, segment, verify_crc=verify_crc)
+
+    def narrowed(self, whole: Sequence[ReadRange], parts: Sequence[ReadRange]) -> list[ReadRange]:
+        """Replace the range of the one position by the record there, if it is proven."""
+        del whole
+        if self.picked is None:
+            return list(parts)
+        return [replace(part, picks=self.picked.between(part.begin, part.end)) for part in parts]
+
+
+def plan_position_look_up(
+    paths: StorePaths, segments: Sequence[Segment], position: int, costs: LookUpCosts
+) -> PositionLookUp:
+    """Look for the unit that proves the record at a physical offset.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        As given to the read.
+    segments : sequence of Segment
+        All of the log, in order.
+    position : int
+    costs : LookUpCosts
+    """
+    home = next((each for each in segments if each.start_offset <= position < each.end_offset), None)
+    roots = [root for root in store_roots(paths) if (root / CONSUME_QUEUE).is_dir()]
+    if home is None or len(roots) != 1:
+        return PositionLookUp()
+    try:
+        picked = _proven(home, position, roots[0])
+        if picked is None or home is not segments[-1]:
+            return PositionLookUp(picked, units=int(picked is not None))
+        queues = queue_directories(roots[0])
+        tiling = QueueTiling(queues, [home], _nothing, costs, most_asked=0)
+    except OSError:
+        return PositionLookUp()
+    return PositionLookUp(picked, tiling, units=sum(survey.count for survey in tiling.surveys))
+
+
+def _nothing(queue: QueueDirectory) -> IndexBounds | None:
+    """Ask for no record of a queue."""
+    del queue
+    return None
+
+
+def _proven(segment: Segment, position: int, root: Path) -> Picks | None:
+    """Return the sound record at a position if the queue that it names has a unit that points back to it."""
+    at = position - segment.start_offset
+    with open_segment(segment) as opened:
+        check = check_record(opened.raw.data, at, segment.start_offset)
+        if check.spans is None:
+            return None
+        queue_id, queue_offset = _read_place(opened.raw.data, at)
+        name = opened.raw[check.spans.topic_start : check.spans.topic_stop].tobytes()
+    topic = name.decode("utf-8", "surrogateescape")
+    if refusal_of(topic, queue_id) is not None:
+        return None
+    if _unit(root / CONSUME_QUEUE / topic / str(queue_id), queue_offset) != (position, check.size):
+        return None
+    start, size, offset = (np.array([value], np.int64) for value in (position, check.size, queue_offset))
+    return Picks(start, size, np.zeros(1, np.int32), offset, ((topic, queue_id),))
+
+
+def _unit(directory: Path, index: int) -> tuple[int, int] | None:
+    """Return the position and size in the unit of a queue offset; None if the queue has no such unit."""
+    files = OsFileSystem()
+    byte = index * CQ_STORE_UNIT_SIZE
+    starts = [int(name) for name in names_in(directory, files) if name.isascii() and name.isdigit()]
+    start = max((each for each in starts if each <= byte), default=-1)
+    if start < 0:
+        return None
+    stored = files.open(directory / f"{start:020d}", writable=False).read(CQ_STORE_UNIT_SIZE, byte - start)
+    units = units_of(memoryview(stored))
+    return (int(units["physical_offset"][0]), int(units["store_size"][0])) if len(units) else None
