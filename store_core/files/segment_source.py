@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["MappedSegment", "Segment", "SegmentBytes", "open_segment", "size_on_disk"]
+__all__ = ["MappedSegment", "Segment", "SegmentBytes", "SparseBytes", "open_segment", "size_on_disk"]
 
 _DISK_BLOCK = 512
+_LITTLE_DATA = 64 << 10
+"""Bytes before a hole up to which a file is read page by page, as the queues of most topics are."""
+
 _DATA_LOSS_ADVICE = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
 
 
@@ -78,6 +81,13 @@ class SegmentBytes(Protocol):
     ) -> None: ...
 
 
+class SparseBytes(SegmentBytes, Protocol):
+    """The bytes of an open file that also tells where it has none."""
+
+    def next_hole(self, position: int) -> int:
+        """Return the first position at or after `position` where a hole begins, which has only zeros; else its size."""
+
+
 class MappedSegment:
     """A segment file on a local disk, mapped into memory.
 
@@ -111,7 +121,10 @@ class MappedSegment:
             raise _vanished(segment, f"it has {found} bytes now")
         if not segment.size:
             return np.empty(0, np.uint8)
-        return np.frombuffer(mmap.mmap(self._file.fileno(), segment.size, access=mmap.ACCESS_READ), np.uint8)
+        mapping = mmap.mmap(self._file.fileno(), segment.size, access=mmap.ACCESS_READ)
+        if _hole_after(self._file.fileno(), 0, segment.size) <= _LITTLE_DATA < segment.size:
+            mapping.madvise(mmap.MADV_RANDOM)  # reading ahead would fill the page cache with a hole
+        return np.frombuffer(mapping, np.uint8)
 
     def next_data(self, position: int) -> int:
         """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes.
@@ -123,6 +136,10 @@ class MappedSegment:
         except OSError as error:
             return self.raw.size if error.errno == errno.ENXIO else position
 
+    def next_hole(self, position: int) -> int:
+        """Find the end of the data of a sparse file; its size if the file system can't report holes."""
+        return _hole_after(self._file.fileno(), position, self.raw.size)
+
     def __enter__(self) -> Self:
         return self
 
@@ -132,7 +149,7 @@ class MappedSegment:
         self._file.close()
 
 
-def open_segment(segment: Segment) -> SegmentBytes:
+def open_segment(segment: Segment) -> SparseBytes:
     """Open a segment for reading, from whatever storage it is on; today that is a local disk.
 
     Raises
@@ -151,6 +168,13 @@ def size_on_disk(segment: Segment) -> int:
         return min(segment.size, os.stat(segment.path).st_blocks * _DISK_BLOCK)  # noqa: PTH116 -- a string is at hand
     except OSError:
         return 0
+
+
+def _hole_after(descriptor: int, position: int, size: int) -> int:
+    try:
+        return min(os.lseek(descriptor, position, os.SEEK_HOLE), size)
+    except OSError:
+        return size
 
 
 def _vanished(segment: Segment, found: str) -> SegmentVanishedError:

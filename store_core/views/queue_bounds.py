@@ -9,7 +9,7 @@ import numpy as np
 
 from store_core.files.segment_source import open_segment
 from store_core.views.queue_listing import QueueKind
-from store_core.views.queue_units import count_sound, fillers, units_of_file
+from store_core.views.queue_units import count_sound, fillers, units_before_hole, units_of_file
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -105,7 +105,7 @@ def _sound_units(file: Segment, kind: QueueKind, *, check: bool) -> _Units:
     """Return the units of a file, and with `check` only those before the first invalid one."""
     with open_segment(file) as opened:
         units = units_of_file(opened, kind)
-        count = count_sound(units, kind) if check else len(units)
+        count = count_sound(units_before_hole(opened, kind), kind) if check else len(units)
     some = units[:count]
     if kind is QueueKind.BATCH:
         offsets = some["msg_base_offset"].astype(np.int64)

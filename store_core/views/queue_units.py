@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import SegmentBytes
+    from store_core.files.segment_source import SparseBytes
 
-__all__ = ["count_sound", "count_written", "fillers", "units_of_file"]
+__all__ = ["count_sound", "count_written", "fillers", "units_before_hole", "units_of_file"]
 
 _WINDOW: Final = 3 << 10
 """Units examined in one step, about 64 KiB."""
@@ -26,13 +26,13 @@ _WINDOW: Final = 3 << 10
 _FILLER_SIZE: Final = 2**31 - 1
 
 
-def units_of_file(opened: SegmentBytes, kind: QueueKind) -> npt.NDArray[np.void]:
+def units_of_file(opened: SparseBytes, kind: QueueKind) -> npt.NDArray[np.void]:
     """Return all units of a file, also those not written, as a view; an incomplete one at the end is left out."""
     whole = opened.raw.size - opened.raw.size % kind.dtype.itemsize
     return opened.raw[:whole].view(kind.dtype)
 
 
-def count_written(opened: SegmentBytes, kind: QueueKind) -> int:
+def count_written(opened: SparseBytes, kind: QueueKind) -> int:
     """Return the number of units up to the last that has a size: those after it were never written.
 
     Holes of a sparse file are skipped. Zeros between units are counted: they are lost units.
@@ -41,11 +41,28 @@ def count_written(opened: SegmentBytes, kind: QueueKind) -> int:
     written = position = 0
     while position < len(units):
         position = max(position, opened.next_data(position * size) // size)
-        sizes = units["store_size"][position : position + _WINDOW]
-        if sizes.any():
-            written = position + len(sizes) - int((sizes[::-1] != 0).argmax())
-        position += _WINDOW
+        stop = _data_stop(opened, position * size, size)
+        for first in range(position, stop, _WINDOW):
+            sizes = units["store_size"][first : min(first + _WINDOW, stop)]
+            if sizes.any():
+                written = first + len(sizes) - int((sizes[::-1] != 0).argmax())
+        position = max(stop, position + 1)
     return written
+
+
+def units_before_hole(opened: SparseBytes, kind: QueueKind) -> npt.NDArray[np.void]:
+    """Return the units of a file up to the first hole, in which there is no sound unit."""
+    return units_of_file(opened, kind)[: _data_stop(opened, 0, kind.dtype.itemsize)]
+
+
+def _data_stop(opened: SparseBytes, position: int, size: int) -> int:
+    """Return the number of units before the first hole after a position, with one that reaches into it and is not zero.
+
+    The hole itself is not touched: mapping a page of it takes 70 times as long as mapping one with data.
+    """
+    hole = opened.next_hole(position)
+    whole = hole // size
+    return whole + bool(opened.raw[whole * size : hole].any())
 
 
 def count_sound(units: npt.NDArray[np.void], kind: QueueKind) -> int:

@@ -84,6 +84,17 @@ def test_a_hole_of_a_sparse_file_is_not_read_and_counts_like_zeros(tmp_path: Pat
     assert 1_500_001 == len(offsets(tmp_path))
 
 
+def test_a_unit_whose_last_bytes_are_a_hole_is_read(tmp_path: Path) -> None:
+    units = [UNIT.pack(100 * number, 100, 0) for number in range(205)]
+    path = write_queue(tmp_path, *units[:-1], units[-1][:16])
+    with path.open("r+b") as file:
+        file.truncate(6_000_000)
+
+    assert 4096 == sum(map(len, units)) - 4
+    assert 205 == len(offsets(tmp_path))
+    assert [205] == column(tmp_path, "topics", "max_offset")
+
+
 @given(st.lists(st.sampled_from([unit(1), bytes(20), FILLER, UNIT.pack(-1, -1, -1), UNIT.pack(9, 0, 9)]), max_size=50))
 def test_rows_are_the_units_up_to_the_last_that_has_a_size(
     tmp_path_factory: pytest.TempPathFactory, units: list[bytes]
