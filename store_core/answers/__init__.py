@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.log_diff import diff
+    from store_core.answers.log_salvage import salvage
+    from store_core.answers.salvage_report import SalvageReport
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
-__all__ = ["DiffBy", "DiffOptions", "DiffReport", "diff"]
+__all__ = ["DiffBy", "DiffOptions", "DiffReport", "SalvageReport", "diff", "salvage"]
 
 _HOMES: Final = {
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
+    "SalvageReport": "store_core.answers.salvage_report",
     "diff": "store_core.answers.log_diff",
+    "salvage": "store_core.answers.log_salvage",
 }
 """Name here -> the module that has it."""
 

@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from store_core.answers.diff_merge import merge
 from store_core.answers.diff_record_merge import merge_records
+from store_core.answers.local_engine import local_engine
 from store_core.errors import InvalidOptionError
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.diff.log_pair import LogPair
 from store_core.store.diff.record_digests import DIGESTED, Unmatched, digested_records, unmatched_records
 from store_core.store.diff.segment_diff import DiffPart, DiffPartial, PartSide, diff_part
-from store_core.store.parts import InProcess
-from store_core.store.process_pool import ProcessPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -170,9 +168,5 @@ def diff(
     >>> report = diff("/data/master", "/data/slave")  # doctest: +SKIP
     >>> print(report.to_text())  # doctest: +SKIP
     """
-    with _engine(processes, on_progress) as engine:
+    with local_engine(processes, on_progress) as engine:
         return diff_by(engine, a, b, options)
-
-
-def _engine(processes: int, on_progress: ProgressSink | None) -> nullcontext[InProcess] | ProcessPool:
-    return nullcontext(InProcess(on_progress)) if processes == 1 else ProcessPool(processes, on_progress)

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from store_core.answers.local_engine import local_engine
 from store_core.broker.topic_config import TopicConfigManager
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import rules_of
-from store_core.store.parts import InProcess
-from store_core.store.process_pool import ProcessPool
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.store_rebuild import StoreRebuild
@@ -104,7 +102,7 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     plan = plan_rebuild(path, options)
 
     def engines(_: str) -> AbstractContextManager[LocalEngine]:
-        return nullcontext(InProcess(on_progress)) if processes == 1 else ProcessPool(processes, on_progress)
+        return local_engine(processes, on_progress)
 
     return StoreRebuild(plan, engines, say or _say_nothing, clock=clock).run()
 

@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.answers.log_diff import diff_by
+from store_core.answers.log_salvage import salvage_by
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
@@ -112,3 +113,18 @@ def test_spark_compares_logs_as_this_process_does(by: DiffBy, spark: SparkSessio
 
     assert 3 == here.found.changed_records
     assert here.to_json() == there.to_json()
+
+
+def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(*(b"body %d" % number for number in range(60)))
+    for record in log.records[5::20]:
+        log.flip(record.physical_offset + BODY_AT, 3)
+    store = log.write(tmp_path / "store")
+    here = salvage_by(InProcess(), store, tmp_path / "new")
+    made = every_file((tmp_path / "new").rename(tmp_path / "here"))
+    there = salvage_by(SparkEngine(spark), store, tmp_path / "new")
+
+    assert 57 == here.found.records
+    assert here.to_json() == there.to_json()
+    assert [*made.values()] == [*every_file(tmp_path / "new").values()]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.read.found_end import SegmentEnd
 
-__all__ = ["LogSide", "SideName"]
+__all__ = ["LogSide", "SideName", "without_overlap"]
 
 SideName: TypeAlias = Literal["a", "b"]
 
@@ -116,12 +116,12 @@ def _side(  # noqa: PLR0913 -- what was found out of a log
     last_start, last_time = _last_record(last)
     stale = last.segment.start_offset + last.found.stale if last.found.stale >= 0 else -1
     return LogSide(
-        name, path, _without_overlap(kept), begin, end, compared_end, last_start, last_time, stale,
+        name, path, without_overlap(kept), begin, end, compared_end, last_start, last_time, stale,
         is_live, tuple(notes),
     )  # fmt: skip
 
 
-def _without_overlap(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+def without_overlap(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """Cut each segment where the next one begins, so that every offset is in one file at most."""
     return tuple(_cut(each, following) for each, following in zip_longest(segments, segments[1:]))
 

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a salvage."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["SALVAGE_SCHEMA", "SalvageFacts", "SalvageReport"]
+
+SALVAGE_SCHEMA: Final = ReportSchema(
+    "salvage",
+    1,
+    (
+        Fact("begin", "physical offset of the log's first byte"),
+        Fact("end", "physical offset one past the last byte of its last segment"),
+        Fact("into", "where the records went; null if nothing was written"),
+        Fact("format", "`store` or `parquet`; null if nothing was written"),
+        Fact("records", "records that proved themselves"),
+        Fact("record_bytes", "their bytes"),
+        Fact("after_damage", "how many of them are behind damage in their segment"),
+        Fact("mismatched_property_crc", "how many of them differ from the checksum over the whole record"),
+        Fact("lost_ranges", "ranges without a record that proved itself"),
+        Fact("lost_bytes", "bytes in them"),
+        Fact("missing_bytes", "bytes of segments that are not there, between the first and the last"),
+        Fact("notes", "what else an operator should know"),
+    ),
+    (
+        ReportTable(
+            "lost",
+            "What was lost",
+            (
+                ReportColumn("begin", pa.int64(), "physical offset"),
+                ReportColumn("end", pa.int64(), "physical offset one past the last"),
+                ReportColumn("bytes", pa.int64(), "how many"),
+                ReportColumn("reason", pa.string(), "why there is no record at `begin`"),
+            ),
+        ),
+        ReportTable(
+            "grades",
+            "What speaks for the records",
+            (
+                ReportColumn("found_by", pa.string(), "`chain`, or `after_damage` in their segment"),
+                ReportColumn("property_crc", pa.string(), "the checksum over the record: `none`, `match`, `mismatch`"),
+                ReportColumn("records", pa.int64(), "how many; all match the checksum of their body, if they have one"),
+            ),
+        ),
+        ReportTable(
+            "ranges",
+            "Every byte of the log",
+            (
+                ReportColumn("begin", pa.int64(), "physical offset"),
+                ReportColumn("end", pa.int64(), "physical offset; where the next range begins"),
+                ReportColumn(
+                    "kind",
+                    pa.string(),
+                    "`records`, `lost`, `missing` (no file), `filler` (the rest of a closed file), `unwritten`, "
+                    "`in progress` (a broker may be writing it) or `stale` (older records after the end)",
+                ),
+                ReportColumn("records", pa.int64(), "records in it"),
+            ),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageFacts:
+    """The facts of a salvage, as `SALVAGE_SCHEMA` explains them."""
+
+    begin: int
+    end: int
+    into: str | None
+    format: str | None
+    records: int
+    record_bytes: int
+    after_damage: int
+    mismatched_property_crc: int
+    lost_ranges: int
+    lost_bytes: int
+    missing_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SalvageReport(Report):
+    """The result of a salvage.
+
+    Attributes
+    ----------
+    found : SalvageFacts
+    tables : mapping of str to pyarrow.Table
+        As `SALVAGE_SCHEMA` explains them.
+    """
+
+    SCHEMA: ClassVar[ReportSchema] = SALVAGE_SCHEMA
+
+    found: SalvageFacts
+    tables: Mapping[str, pa.Table]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Damaged if anything was lost or is missing."""
+        is_damaged = self.found.lost_ranges or self.found.missing_bytes
+        return Verdict.DAMAGED if is_damaged else Verdict.CLEAN
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts, as values for JSON."""
+        return asdict(self.found) | {"notes": list(self.found.notes)}
+
+    @property
+    def lines(self) -> list[str]:
+        """The result in words."""
+        return list(_lines(self.found))
+
+
+def _lines(found: SalvageFacts) -> Iterator[str]:
+    where = f", now in {found.into}" if found.into else "; nothing was written"
+    yield f"{found.records:,} records of {found.record_bytes:,} bytes proved themselves{where}"
+    if found.after_damage:
+        yield f"{found.after_damage:,} of them are behind damage"
+    if found.mismatched_property_crc:
+        yield f"{found.mismatched_property_crc:,} of them do not match the checksum over the whole record"
+    if found.lost_ranges:
+        yield f"lost: {found.lost_bytes:,} bytes in {found.lost_ranges:,} places"
+    if found.missing_bytes:
+        yield f"missing: {found.missing_bytes:,} bytes of segments that are not there"
+    if not found.lost_ranges and not found.missing_bytes:
+        yield "nothing is lost"
+    yield from found.notes

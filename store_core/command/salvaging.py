@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that salvages a damaged log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from store_core.answers import log_salvage
+from store_core.command.examples import examples
+from store_core.command.report_output import print_report, with_processes, with_report
+from store_core.store.salvage.salvage_output import SalvageFormat
+
+if TYPE_CHECKING:
+    from store_core.command.exit_code import ExitCode
+
+__all__ = ["salvage"]
+
+
+@click.command(
+    epilog=examples(
+        "commitlog salvage /data/store",
+        "commitlog salvage /data/store --into /data/salvaged",
+        "commitlog salvage /data/store --into /data/rows --format parquet",
+    )
+)
+@click.argument("store", metavar="STORE")
+@click.option("--into", metavar="PATH", help="Where nothing is yet; without it nothing is written.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice([each.value for each in SalvageFormat]),
+    default=SalvageFormat.STORE.value,
+    help="store: one with a new log. parquet: a directory of files, a row per message with its grade.  "
+    "[default: store]",
+)
+@with_processes
+@with_report
+def salvage(store: str, into: str | None, kind: str, processes: int, is_json: bool) -> ExitCode:  # noqa: FBT001 -- click passes all by name
+    """Take every message of a damaged log that proves itself, and account for every other byte.
+
+    STORE is only read. The exit code is 0 if nothing is lost, and 5 if something is.
+    """
+    return print_report(log_salvage.salvage(store, into, kind, processes=processes), is_json=is_json)

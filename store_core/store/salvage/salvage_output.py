@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where salvaged records go: files beside the target, which then appear there together, or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store_core.errors import InvalidOptionError
+from store_core.files.deferred_sync import sync_directories, sync_files
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_path import store_roots
+from store_core.format.columns import arrow_schema
+from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from store_core.files.store_path import StorePaths
+    from store_core.store.salvage.segment_salvage import Salvaged
+
+__all__ = ["PIECES", "SALVAGED_SCHEMA", "SalvageFormat", "SalvageOutput", "write_piece"]
+
+PIECES: Final = "pieces"
+"""Directory of salvaged records on their way into a new store."""
+
+SALVAGED_SCHEMA: Final = pa.schema(
+    [
+        *arrow_schema(SALVAGED_COLUMNS),
+        pa.field("found_by", pa.string(), nullable=False),
+        pa.field("property_crc", pa.string(), nullable=False),
+    ]
+)
+"""Columns of a Parquet file: those of a message, and its grade."""
+
+
+class SalvageFormat(Enum):
+    """What the records become: a store with a new log, or Parquet files with a row per message."""
+
+    STORE = "store"
+    PARQUET = "parquet"
+
+    @classmethod
+    def of(cls, kind: str) -> Self:
+        """Return the format of a name.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there is none.
+        """
+        try:
+            return cls(kind)
+        except ValueError as error:
+            names = " or ".join(repr(each.value) for each in cls)
+            raise InvalidOptionError(f"kind: expected {names}, found {kind!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageOutput:
+    """A target that does not exist yet, and the directory beside it where it is made; use it in a ``with`` block.
+
+    Attributes
+    ----------
+    target, work : Path
+    format : SalvageFormat
+    """
+
+    target: Path
+    work: Path
+    format: SalvageFormat
+
+    @classmethod
+    def beside(cls, into: Path, kind: SalvageFormat, source: StorePaths) -> Self:
+        """Choose where a target is made.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the target exists, is in the store that is salvaged, or has no directory to be in.
+        """
+        target = into.resolve()
+        for root in (root.resolve() for root in store_roots(source)):
+            if target.is_relative_to(root) or root.is_relative_to(target):
+                raise InvalidOptionError(
+                    f"into: expected a path outside of the damaged store {root}, found {into}: nothing is written to it"
+                )
+        if target.exists() or target.is_symlink():
+            raise InvalidOptionError(f"into: expected a path where nothing is, found {into}: choose another")
+        if not target.parent.is_dir():
+            raise InvalidOptionError(f"into: there is no directory {target.parent}: create it")
+        return cls(target, target.with_name(f".{target.name}.salvage-{uuid.uuid4().hex}"), kind)
+
+    def __enter__(self) -> Self:
+        self.work.mkdir()
+        if self.format is SalvageFormat.STORE:
+            (self.work / PIECES).mkdir()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def publish(self) -> None:
+        """Sync everything, then rename it to the target.
+
+        Raises
+        ------
+        OSError
+            If a system call fails; the target is not there then, or complete.
+        """
+        sync_files(self.work)
+        sync_directories(self.work)
+        if self.target.exists():
+            raise InvalidOptionError(f"into: {self.target} appeared meanwhile: choose another")
+        self.work.rename(self.target)
+        OsFileSystem().sync_directory(self.target.parent)
+
+    def piece_path(self, start_offset: int) -> Path:
+        """Return where the records of a segment go."""
+        if self.format is SalvageFormat.STORE:
+            return self.work / PIECES / f"{start_offset:020d}"
+        return self.work / f"part-{start_offset:020d}.parquet"
+
+
+def write_piece(output: SalvageOutput, start_offset: int, found: Iterable[Salvaged]) -> None:
+    """Write the records of a segment; a task that runs twice replaces its file by an equal one.
+
+    Raises
+    ------
+    OSError
+        If a system call fails.
+    """
+    path = output.piece_path(start_offset)
+    attempt = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        if output.format is SalvageFormat.STORE:
+            _write_records(attempt, found)
+        else:
+            _write_rows(attempt, found)
+        attempt.rename(path)
+    finally:
+        attempt.unlink(missing_ok=True)
+
+
+def _write_records(path: Path, found: Iterable[Salvaged]) -> None:
+    with path.open("wb") as file:
+        for piece in found:
+            records = piece.records
+            file.writelines(_slices(records.raw.data, records.starts.tolist(), records.spans.stops.tolist()))
+
+
+def _slices(data: memoryview, starts: list[int], stops: list[int]) -> Iterator[memoryview]:
+    return (data[start:stop] for start, stop in zip(starts, stops, strict=True))
+
+
+def _write_rows(path: Path, found: Iterable[Salvaged]) -> None:
+    with pq.ParquetWriter(path, SALVAGED_SCHEMA, compression="zstd") as writer:
+        for piece in found:
+            writer.write_batch(_graded(piece))
+
+
+def _graded(piece: Salvaged) -> pa.RecordBatch:
+    rows = piece.batch.num_rows
+    found_by = pa.array([piece.found_by.value] * rows, pa.string())
+    checks = pa.array([check.value for check in piece.property_crcs], pa.string())
+    return pa.RecordBatch.from_arrays([*piece.batch.columns, found_by, checks], schema=SALVAGED_SCHEMA)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Salvaging one segment: its sound records with their grades, and what every other byte is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.files.segment_source import open_segment
+from store_core.format.columnar.decode_batch import decode_records
+from store_core.format.columnar.records import Records
+from store_core.format.columns import DEFAULT_COLUMNS
+from store_core.format.damage.salvage import Damage, Salvage
+from store_core.format.record.scan import StopReason, check_record
+from store_core.store.salvage.grades import FoundBy, PropertyCrc, property_crcs
+from store_core.store.salvage.tile import Tile, TileKind, Tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.format.columnar.chain import Run
+
+__all__ = ["SALVAGED_COLUMNS", "SalvagePart", "Salvaged", "SegmentSalvage"]
+
+SALVAGED_COLUMNS: Final = (*DEFAULT_COLUMNS, "msg_id")
+"""What is decoded, and so checked, of each record."""
+
+_ROWS: Final = 1 << 14
+_BATCH_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagePart:
+    """A segment, and how far its records go.
+
+    Attributes
+    ----------
+    segment : Segment
+    end : int
+        Physical offset at which the log ends, or that of the segment's end; its first byte if it has no record.
+    torn_end : int
+        Physical offset one past the torn tail that begins at `end`; equal to `end` without any.
+    stale : int
+        Physical offset of the first older record after the end; -1 without any.
+    is_last : bool
+        Whether the log ends in this segment.
+    is_live : bool
+        Whether a broker may be writing what follows the end.
+    """
+
+    segment: Segment
+    end: int
+    torn_end: int
+    stale: int = -1
+    is_last: bool = False
+    is_live: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Salvaged:
+    """Records that proved themselves.
+
+    Attributes
+    ----------
+    records : Records
+    batch : pyarrow.RecordBatch
+        Their rows.
+    found_by : FoundBy
+    property_crcs : list of PropertyCrc
+    """
+
+    records: Records
+    batch: pa.RecordBatch
+    found_by: FoundBy
+    property_crcs: list[PropertyCrc]
+
+
+@dataclass(slots=True)
+class SegmentSalvage:
+    """Iterates over the records of one segment that prove themselves.
+
+    These are the rows that reading in mode DROPMALFORMED has, and the lost ranges are those that mode PERMISSIVE
+    returns in ``_corrupt_record``.
+
+    Attributes
+    ----------
+    part : SalvagePart
+    tiles : Tiles
+        What every byte of the segment is; complete when the iteration is.
+    grades : Counter
+        Records by how they were found and what their property CRC says; as `tiles`.
+    """
+
+    part: SalvagePart
+    tiles: Tiles = field(default_factory=Tiles)
+    grades: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[Salvaged]:
+        segment = self.part.segment
+        with open_segment(segment) as opened:
+            view = segment.view(opened).up_to(self.part.end - segment.start_offset)
+            salvage = Salvage(view, only_newer=self.part.is_last)
+            found_by, position = FoundBy.CHAIN, 0
+            for found in salvage.parts():
+                if isinstance(found, Damage):
+                    found_by, position = FoundBy.AFTER_DAMAGE, found.end
+                    self._lose(found.begin, found.end, (found.check.reason or StopReason.BAD_MAGIC).value)
+                else:
+                    position = found.stop
+                    yield from self._salvaged(found, view.raw, found_by)
+            self._tile_rest(opened, position)
+
+    def _lose(self, begin: int, end: int, reason: str) -> None:
+        first = self.part.segment.start_offset
+        self.tiles.add(Tile(first + begin, first + end, TileKind.LOST, 0, reason))
+
+    def _salvaged(self, run: Run, raw: npt.NDArray[np.uint8], found_by: FoundBy) -> Iterator[Salvaged]:
+        """Decode the records of a run; those that can't be, or whose bodies are wrong, are lost."""
+        bounds = np.append(run.starts, run.stop)
+        first = 0
+        while first < run.starts.size:
+            by_size = int(np.searchsorted(bounds, bounds[first] + _BATCH_BYTES, "right")) - 1
+            stop = max(min(first + _ROWS, by_size), first + 1)
+            decoded = decode_records(
+                self._records(raw, run.starts[first:stop]), SALVAGED_COLUMNS, verify_crc=True, decompress=False
+            )
+            faults = {fault.position: fault.error.problem for fault in decoded.faults}
+            self._tile(run.starts[first:stop], int(bounds[stop]), faults)
+            if len(decoded.positions):
+                yield self._graded(self._records(raw, decoded.positions), decoded.batch, found_by)
+            first = stop
+
+    def _records(self, raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> Records:
+        return Records(raw, starts, self.part.segment.name, self.part.segment.start_offset)
+
+    def _graded(self, records: Records, batch: pa.RecordBatch, found_by: FoundBy) -> Salvaged:
+        checks = property_crcs(records)
+        self.grades.update((found_by.value, check.value) for check in checks)
+        return Salvaged(records, batch, found_by, checks)
+
+    def _tile(self, starts: npt.NDArray[np.int64], stop: int, faults: dict[int, str]) -> None:
+        """Note which records of a stretch were salvaged, and which were lost."""
+        first = self.part.segment.start_offset
+        bounds = np.append(starts, stop)
+        cuts = np.searchsorted(starts, sorted(faults)).tolist()
+        begin = 0
+        for cut in [*cuts, starts.size]:
+            self.tiles.add(Tile(first + int(bounds[begin]), first + int(bounds[cut]), TileKind.RECORDS, cut - begin))
+            if cut < starts.size:
+                self._lose(int(bounds[cut]), int(bounds[cut + 1]), faults[int(starts[cut])])
+            begin = cut + 1
+
+    def _tile_rest(self, opened: SegmentBytes, position: int) -> None:
+        """Note what follows the records: the rest of a closed file, a torn tail, older records, or nothing."""
+        part, first, size = self.part, self.part.segment.start_offset, self.part.segment.end_offset
+        check = check_record(opened.raw.data, position, first)
+        if check.reason is StopReason.END_OF_FILE:
+            self.tiles.add(Tile(first + position, size, TileKind.FILLER))
+            return
+        torn_end = max(part.torn_end, first + position)
+        kind = TileKind.IN_PROGRESS if part.is_live else TileKind.LOST
+        reason = "" if part.is_live or check.reason is None else check.reason.value
+        self.tiles.add(Tile(first + position, torn_end, kind, 0, reason))
+        stale = part.stale if part.stale >= 0 else size
+        self.tiles.add(Tile(torn_end, stale, TileKind.UNWRITTEN))
+        self.tiles.add(Tile(stale, size, TileKind.STALE))
