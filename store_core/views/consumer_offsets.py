@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from store_core.broker.config_file import CONFIG_DIRECTORY
 from store_core.broker.consumer_offset import topic_and_group
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
@@ -34,6 +35,9 @@ __all__ = ["OffsetsPart", "plan"]
 _log: Final = logging.getLogger("store_core")
 
 _FILE: Final = "consumerOffset.json"
+_LIGHT_FILE: Final = "lmqConsumerOffset.json"
+"""Kept by a broker of 4.9.3 and later with ``enableLmq``, with offsets of light message queues."""
+
 _OF_QUEUES: Final = ("min_offset", "max_offset", "behind", "state")
 _PART_ROWS: Final = 1000
 """Offsets in a part: the bounds of their queues take about a tenth of a second."""
@@ -112,6 +116,8 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     root = root_of(paths, StoreUse.OPEN_QUEUES if needs_queues else StoreUse.READ_LOG)
     wanted = TopicFilter.of(options.read)
     found = read_table(root, _FILE, _decode, options)
+    if (root / CONFIG_DIRECTORY / _LIGHT_FILE).exists():
+        _log.warning("%s is not read: the rows are those of %s", root / CONFIG_DIRECTORY / _LIGHT_FILE, _FILE)
     rows = sorted(row for row in found if wanted.takes(row.topic, row.queue_id))
     start = log_start(whole_log(root, paths)) if needs_queues and rows else 0
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))

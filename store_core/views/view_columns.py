@@ -168,7 +168,8 @@ _TOPICS: Final = View(
 
 _CONSUMER_OFFSETS: Final = View(
     "consumer_offsets",
-    "A row is what a consumer group has committed for a queue, in `config/consumerOffset.json`, beside the queue.",
+    "A row is what a consumer group has committed for a queue, in `config/consumerOffset.json`, beside the queue. "
+    "`lmqConsumerOffset.json`, with light message queues, is not read.",
     (
         _sure("consumer_group", _TEXT, "name of the group"),
         _sure("topic", _TEXT, "name of the topic"),

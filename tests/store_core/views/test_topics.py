@@ -137,6 +137,13 @@ def test_topics_and_queues_select_offsets(pristine: Path) -> None:
     assert ["gone"] == column(pristine, "consumer_offsets", "topic", topic="gone")
 
 
+def test_offsets_of_light_queues_are_said_to_be_left_out(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_config(store, "lmqConsumerOffset.json", '{"lmqOffsetTable":{"%LMQ%a@%LMQ%a":3}}')
+
+    assert 5 == len(rows(store, "consumer_offsets"))
+    assert f"{path} is not read" in caplog.text
+
+
 @pytest.mark.parametrize(
     "text",
     [
