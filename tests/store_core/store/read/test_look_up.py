@@ -109,7 +109,8 @@ def test_a_unit_of_another_record_is_found_out_in_every_segment(tmp_path: Path) 
 
 def _lie(root: Path, random: random.Random) -> None:
     """Change some bytes of one queue's files, or the files."""
-    files = sorted(path for path in root.joinpath("consumequeue").rglob("0*") if path.is_file())
+    found = sorted(path for path in root.joinpath("consumequeue").rglob("0*") if path.is_file())
+    files = [path for path in found if path.stat().st_size >= UNIT.size]
     path, other = random.choice(files), random.choice(files)
     data = bytearray(path.read_bytes())
     at = random.randrange(len(data) // UNIT.size) * UNIT.size
