@@ -16,7 +16,7 @@ from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import StopReason, check_record
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.record_proof import RecordProof
-from store_core.store.read.follow.sound_walk import sound_parts
+from store_core.store.read.follow.sound_walk import FIRST_STEP, sound_parts
 from store_core.store.read.ranges import CLOCK_STEP
 from store_core.store.read.read_plan import first_store_timestamp
 
@@ -144,15 +144,22 @@ class LogSegments:
                 starts.pop()
             return self.position_after(segment, view, starts[-1]) if starts else None
 
-    def stretches(self, start: LogPosition, end: LogPosition) -> Iterator[Stretch]:
-        """Yield the sound records between two positions, in log order; damage between them is left out."""
+    def stretches(self, start: LogPosition, end: LogPosition, first_step: int = FIRST_STEP) -> Iterator[Stretch]:
+        """Yield the sound records between two positions, in log order; damage between them is left out.
+
+        Parameters
+        ----------
+        start, end : LogPosition
+        first_step : int
+            As of `sound_parts`.
+        """
         for segment in self.segments:
             if segment.end_offset <= start.physical_offset:
                 continue
             if segment.start_offset >= end.physical_offset:
                 return
             with open_segment(segment) as opened:
-                yield from _stretches_of(segment, segment.view(opened), start, end)
+                yield from _stretches_of(segment, segment.view(opened), start, end, first_step)
 
     def first_at(self, physical_offset: int, end: LogPosition) -> LogPosition:
         """Return the position before the first record that starts at an offset or after it; the end if none does."""
@@ -194,11 +201,13 @@ class LogSegments:
         return end
 
 
-def _stretches_of(segment: Segment, view: SegmentView, start: LogPosition, end: LogPosition) -> Iterator[Stretch]:
+def _stretches_of(
+    segment: Segment, view: SegmentView, start: LogPosition, end: LogPosition, first_step: int
+) -> Iterator[Stretch]:
     is_last = end.physical_offset < segment.end_offset
     limited = view.up_to(end.physical_offset - segment.start_offset) if is_last else view
     place = start.place_in(segment)
-    for part in sound_parts(limited, place, only_newer=is_last):
+    for part in sound_parts(limited, place, only_newer=is_last, first_step=first_step):
         if isinstance(part, Run):
             yield Stretch(segment, view, part, place.last_sound)
             place = part.place

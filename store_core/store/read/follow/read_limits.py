@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.store.read.follow.sound_walk import FIRST_STEP
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -33,19 +35,25 @@ class ReadLimits:
     max_bytes: int | None = None
 
 
+_USUAL_SIZE: Final = 512
+"""Bytes of a record, to estimate how far to walk for a number of them; the estimate affects only speed."""
+
+_MOST_STEP: Final = 256 << 20
+"""Most bytes to walk in one step: the starts in them are held, 8 bytes per record."""
+
 NO_LIMITS: Final = ReadLimits()
 
 
 def limited_end(log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits) -> LogPosition:
     """Return where a batch ends that begins at a position: at a record's end, no later than `end`.
 
-    The records of the batch are walked, and no more than twice as many bytes.
+    The records of the batch are walked, and no more than about twice as many bytes.
     """
     if limits == NO_LIMITS:
         return end
     taken = 0
     last: tuple[Stretch, int] | None = None
-    for stretch in log.stretches(start, end):
+    for stretch in log.stretches(start, end, _first_step(limits)):
         count = _admitted(stretch, start, taken, limits)
         taken += count
         last = (stretch, count) if count else last
@@ -57,6 +65,13 @@ def limited_end(log: LogSegments, start: LogPosition, end: LogPosition, limits: 
         return start
     stretch, count = last
     return log.position_after(stretch.segment, stretch.view, int(stretch.run.starts[count - 1]))
+
+
+def _first_step(limits: ReadLimits) -> int:
+    """Return how many bytes a batch of these limits is likely to have."""
+    by_records = _MOST_STEP if limits.max_records is None else limits.max_records * _USUAL_SIZE
+    by_size = _MOST_STEP if limits.max_bytes is None else limits.max_bytes
+    return max(min(by_records, by_size, _MOST_STEP), FIRST_STEP)
 
 
 def _admitted(stretch: Stretch, start: LogPosition, taken: int, limits: ReadLimits) -> int:

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from store_core.format.damage.salvage import Damage
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["sound_parts"]
+__all__ = ["FIRST_STEP", "sound_parts"]
 
-_FIRST_STEP: Final = 1 << 20
-"""Bytes walked in the first step, doubled each time: a batch of a few records costs little."""
+FIRST_STEP: Final = 1 << 20
+"""Bytes walked in the first step, doubled each time, if nothing is known of how many are needed."""
 
 _SOUND_AGAIN: Final = 1 << 20
 """Bytes of sound records after damage from which on the chain is followed again, as readers do."""
 
 
-def sound_parts(segment: SegmentView, place: Place, *, only_newer: bool) -> Iterator[Run | Damage]:
+def sound_parts(
+    segment: SegmentView, place: Place, *, only_newer: bool, first_step: int = FIRST_STEP
+) -> Iterator[Run | Damage]:
     """Yield sound records and damaged ranges in log order, as readers of the segment find them.
 
     Parameters
@@ -35,9 +37,11 @@ def sound_parts(segment: SegmentView, place: Place, *, only_newer: bool) -> Iter
         The segment's first byte, or one past a sound record.
     only_newer : bool
         As of `Salvage`.
+    first_step : int
+        Bytes to walk in the first step, doubled each time: many at once are walked faster.
     """
     while place.position < segment.size:
-        place = yield from _chained(segment, place)
+        place = yield from _chained(segment, place, first_step)
         if place.position >= segment.size:
             return
         following = yield from _salvaged(segment, place, only_newer=only_newer)
@@ -46,9 +50,9 @@ def sound_parts(segment: SegmentView, place: Place, *, only_newer: bool) -> Iter
         place = following
 
 
-def _chained(segment: SegmentView, place: Place) -> Generator[Run, None, Place]:
+def _chained(segment: SegmentView, place: Place, first_step: int) -> Generator[Run, None, Place]:
     """Follow the chain to its end, or to the first record that is not sound; return the place."""
-    for run in Chain(segment).runs(place.position, window=_FIRST_STEP):
+    for run in Chain(segment).runs(place.position, window=first_step):
         sound = count_sound(segment.raw, run.starts, segment.start_offset)
         if sound == run.starts.size:
             yield run
