@@ -29,6 +29,8 @@ JOBS: Final = {
     "append.py": "pyspark-commitlog-append.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
+    "diff.py": "pyspark-commitlog-diff.py",
+    "salvage.py": "pyspark-commitlog-salvage.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
 # Extra -> the packages that an environment borrows for it; none stands for all.

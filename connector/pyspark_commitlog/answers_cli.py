@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of ``jobs/diff.py`` and ``jobs/salvage.py``: answers about a store, with Spark as their engine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from pyspark_commitlog.jobs.command import add_version, run_command
+from pyspark_commitlog.jobs.job_output import words_beside, write_json
+from pyspark_commitlog.path_checks import check_report
+from store_core.answers.log_diff import diff_by
+from store_core.answers.log_salvage import salvage_by
+from store_core.command.exit_code import ExitCode, exit_code_help
+from store_core.store.diff.diff_options import DiffBy, DiffOptions
+from store_core.store.salvage.salvage_output import SalvageFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store_core.answers.report import Report
+    from store_core.store.parts import Engine
+
+__all__ = ["diff", "salvage"]
+
+_DIFF_REMARK: Final = "With 1 the logs differ in what both should have."
+_SALVAGE_REMARK: Final = "With 5 something is lost; what is sound was salvaged."
+
+
+def diff(arguments: Sequence[str] | None = None) -> int:
+    """Run ``diff.py``; return the exit code, see `store_core.command.exit_code`."""
+    parser = _parser(
+        "commitlog-diff", "Compares the logs of two RocketMQ stores, such as master and slave.", _DIFF_REMARK
+    )
+    parser.add_argument("a", metavar="A", help="a store root, on a file system that every worker sees")
+    parser.add_argument("b", metavar="B", help="the other one")
+    names = [each.value for each in DiffBy]
+    parser.add_argument("--by", choices=names, default=DiffBy.AUTO.value, help="what is compared (default %(default)s)")
+    parser.add_argument("--same-extent", action="store_true", help="another beginning or end is a finding, too")
+    given = parser.parse_args(arguments)
+    options = DiffOptions(DiffBy(given.by), same_extent=given.same_extent)
+    return _main(parser.prog, given.json, lambda engine: diff_by(engine, given.a, given.b, options))
+
+
+def salvage(arguments: Sequence[str] | None = None) -> int:
+    """Run ``salvage.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Takes every message of a damaged RocketMQ log that proves itself."
+    parser = _parser("commitlog-salvage", about, _SALVAGE_REMARK)
+    parser.add_argument("store", metavar="STORE", help="store root, on a file system that every worker sees")
+    parser.add_argument("--into", metavar="PATH", help="where nothing is yet, on such a file system (default: nowhere)")
+    names = [each.value for each in SalvageFormat]
+    parser.add_argument(
+        "--format", choices=names, default=SalvageFormat.STORE.value, help="what is made (default %(default)s)"
+    )
+    given = parser.parse_args(arguments)
+    return _main(parser.prog, given.json, lambda engine: salvage_by(engine, given.store, given.into, given.format))
+
+
+def _parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=about,
+        epilog=exit_code_help(remark),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_version(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file (- is standard output)")
+    return parser
+
+
+def _main(name: str, target: str | None, answer: Callable[[Engine], Report]) -> int:
+    return run_command(name, lambda: _run(name, target, answer))
+
+
+def _run(name: str, target: str | None, answer: Callable[[Engine], Report]) -> ExitCode:
+    check_report("--json", target)
+    from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415
+    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
+
+    require_java()
+    with job_session(name, needs_context=True) as spark:
+        report = answer(SparkEngine(spark, name))
+    code = ExitCode.of(report.verdict)
+    words_beside(target).write(f"{report.to_text()}\n")
+    write_json(report.to_json(exit_code=int(code)), target)
+    return code

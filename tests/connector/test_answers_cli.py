@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs that answer questions about a store, in the tests' session."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_commitlog.answers_cli import diff, salvage
+from tests.builders import BODY_AT, LogBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def log() -> LogBuilder:
+    made = LogBuilder()
+    made.append_all(*(b"body %d" % number for number in range(60)))
+    return made
+
+
+def test_diff_ends_with_1_where_logs_differ(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark.sparkContext.defaultParallelism > 1
+    changed = log()
+    changed.flip(changed.records[3].physical_offset + BODY_AT)
+    stores = [str(log().write(tmp_path / "a")), str(changed.write(tmp_path / "b"))]
+    code = diff([*stores, "--json", str(tmp_path / "report.json")])
+    report = json.loads((tmp_path / "report.json").read_text())
+
+    assert 1 == code == report["exit_code"]
+    assert 1 == report["changed_records"]
+    assert 0 == diff([stores[0], stores[0], "--by", "records"])
+    assert 2 == diff([stores[0], str(tmp_path / "none")])
+
+
+def test_salvage_ends_with_5_where_something_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = log()
+    damaged.flip(damaged.records[3].physical_offset + BODY_AT)
+    store = str(damaged.write(tmp_path / "store"))
+
+    assert 5 == salvage([store, "--into", str(tmp_path / "new")])
+    assert "59 records" in capsys.readouterr().out
+    assert 0 == salvage([str(tmp_path / "new")])
+    assert 2 == salvage([store, "--into", str(tmp_path / "new")])
