@@ -13,22 +13,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.units.queue_assignment import BatchAssignment, LightRow
+    from store_core.queue.units.queue_assignment import BatchAssignment
 
 __all__ = ["UnitRows", "queue_bounds", "sorted_places"]
 
 _SMALL: Final = 2**16 - 1
-
-_OF_BATCH: Final = (
-    "physical_offset",
-    "size",
-    "tags_code",
-    "queue_offset",
-    "store_timestamp",
-    "message_base_offset",
-    "batch_size",
-)
-"""Columns of `UnitRows` that are copied from a batch."""
 
 
 class UnitRows(NamedTuple):
@@ -60,41 +49,39 @@ class UnitRows(NamedTuple):
     @classmethod
     def of(cls, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
         """Return the units of a batch in log order; those in light queues follow their record's own."""
-        rows = np.arange(len(batch)) if assigned.rows is None else assigned.rows
-        units = cls(
-            rows,
-            assigned.codes,
-            batch.physical_offset,
-            batch.message_size,
-            batch.tags_code,
-            batch.queue_offset,
-            batch.store_timestamp,
-            batch.message_base_offset,
-            batch.batch_size,
-            np.zeros(len(rows), np.bool_),
-        )
-        if assigned.rows is not None:
-            units = units._replace(**{name: getattr(units, name)[rows] for name in _OF_BATCH})
+        if assigned.rows is None:  # views of whole columns
+            units = cls._at(batch, np.arange(len(batch)), slice(None), assigned.codes, batch.queue_offset)
+        else:
+            rows = assigned.rows
+            units = cls._at(batch, rows, rows, assigned.codes, batch.queue_offset[rows])
         if not assigned.light:
             return units
-        light = cls._of_light(batch, assigned.light)
+        rows, codes, offsets = np.array(assigned.light, np.int64).T
+        light = cls._at(batch, rows, rows, codes, offsets)._replace(is_light=np.ones(len(rows), np.bool_))
         joined = [np.concatenate((getattr(units, name), getattr(light, name))) for name in cls._fields]
         return cls(*joined).take(np.argsort(joined[0], kind="stable"))
 
     @classmethod
-    def _of_light(cls, batch: DispatchBatch, light: list[LightRow]) -> UnitRows:
-        rows, codes, offsets = np.array(light, np.int64).T
+    def _at(
+        cls,
+        batch: DispatchBatch,
+        rows: npt.NDArray[np.int64],
+        places: npt.NDArray[np.int64] | slice,
+        codes: npt.NDArray[np.signedinteger[Any]],
+        offsets: npt.NDArray[np.int64],
+    ) -> UnitRows:
+        """Return units of the records at some places of a batch, none of them light."""
         return cls(
             rows,
             codes,
-            batch.physical_offset[rows],
-            batch.message_size[rows],
-            batch.tags_code[rows],
+            batch.physical_offset[places],
+            batch.message_size[places],
+            batch.tags_code[places],
             offsets,
-            batch.store_timestamp[rows],
-            batch.message_base_offset[rows],
-            batch.batch_size[rows],
-            np.ones(len(rows), np.bool_),
+            batch.store_timestamp[places],
+            batch.message_base_offset[places],
+            batch.batch_size[places],
+            np.zeros(len(rows), np.bool_),
         )
 
     def take(self, places: npt.NDArray[np.signedinteger[Any]]) -> UnitRows:
