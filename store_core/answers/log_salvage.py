@@ -46,11 +46,14 @@ class SalvagePartial:
     tiles : tuple of Tile
     grades : Counter
         Records by how they were found and what their property CRC says.
+    covered : int
+        Records that a blank record covers.
     """
 
     part: SalvagePart
     tiles: tuple[Tile, ...]
     grades: Counter[tuple[str, str]] = field(default_factory=Counter)
+    covered: int = 0
 
 
 class SalvageJob:
@@ -79,7 +82,7 @@ class SalvageJob:
                 pass
         else:
             write_piece(self.output, part.segment.start_offset, found)
-        return SalvagePartial(part, tuple(found.tiles.found), found.grades)
+        return SalvagePartial(part, tuple(found.tiles.found), found.grades, found.covered)
 
     def merge(self, partials: Iterable[SalvagePartial]) -> SalvageReport:
         """Make the report."""
@@ -183,6 +186,7 @@ def _report(job: SalvageJob, found: list[SalvagePartial]) -> SalvageReport:
         mismatched_property_crc=sum(
             count for (_, check), count in grades.items() if check == PropertyCrc.MISMATCH.value
         ),
+        covered_records=sum(each.covered for each in found),
         lost_ranges=len(lost),
         lost_bytes=_size(lost),
         missing_bytes=_size([tile for tile in tiles if tile.kind is TileKind.MISSING]),

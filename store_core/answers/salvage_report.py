@@ -28,6 +28,7 @@ SALVAGE_SCHEMA: Final = ReportSchema(
         Fact("record_bytes", "their bytes"),
         Fact("after_damage", "how many of them are behind damage in their segment"),
         Fact("mismatched_property_crc", "how many of them differ from the checksum over the whole record"),
+        Fact("covered_records", "sound records, not salvaged, in the rest of files that a blank record closes"),
         Fact("lost_ranges", "ranges without a record that proved itself"),
         Fact("lost_bytes", "bytes in them"),
         Fact("missing_bytes", "bytes of segments that are not there, between the first and the last"),
@@ -84,6 +85,7 @@ class SalvageFacts:
     record_bytes: int
     after_damage: int
     mismatched_property_crc: int
+    covered_records: int
     lost_ranges: int
     lost_bytes: int
     missing_bytes: int
@@ -108,8 +110,8 @@ class SalvageReport(Report):
 
     @property
     def verdict(self) -> Verdict:
-        """Damaged if anything was lost or is missing."""
-        is_damaged = self.found.lost_ranges or self.found.missing_bytes
+        """Damaged if anything was lost or is missing, or is covered by a blank record."""
+        is_damaged = self.found.lost_ranges or self.found.missing_bytes or self.found.covered_records
         return Verdict.DAMAGED if is_damaged else Verdict.CLEAN
 
     @property
@@ -130,10 +132,15 @@ def _lines(found: SalvageFacts) -> Iterator[str]:
         yield f"{found.after_damage:,} of them are behind damage"
     if found.mismatched_property_crc:
         yield f"{found.mismatched_property_crc:,} of them do not match the checksum over the whole record"
+    if found.covered_records:
+        yield (
+            f"{found.covered_records:,} sound records are behind a blank record that closes their file, and were not "
+            f"salvaged: if damage put it there, overwrite its 8 bytes with zeros in a copy, and salvage that"
+        )
     if found.lost_ranges:
         yield f"lost: {found.lost_bytes:,} bytes in {found.lost_ranges:,} places"
     if found.missing_bytes:
         yield f"missing: {found.missing_bytes:,} bytes of segments that are not there"
-    if not found.lost_ranges and not found.missing_bytes:
+    if not (found.lost_ranges or found.missing_bytes or found.covered_records):
         yield "nothing is lost"
     yield from found.notes

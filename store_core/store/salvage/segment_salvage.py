@@ -13,7 +13,10 @@ from store_core.files.segment_source import open_segment
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS
+from store_core.format.damage.candidates import CandidateFinder
 from store_core.format.damage.salvage import Damage, Salvage
+from store_core.format.layout import BLANK_SIZE
+from store_core.format.record.record_head import read_frame
 from store_core.format.record.scan import StopReason, check_record
 from store_core.store.salvage.grades import FoundBy, PropertyCrc, property_crcs
 from store_core.store.salvage.tile import Tile, TileKind, Tiles
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.format.columnar.chain import Run
+    from store_core.format.segment_view import SegmentView
 
 __all__ = ["SALVAGED_COLUMNS", "SalvagePart", "Salvaged", "SegmentSalvage"]
 
@@ -96,11 +100,14 @@ class SegmentSalvage:
         What every byte of the segment is; complete when the iteration is.
     grades : Counter
         Records by how they were found and what their property CRC says; as `tiles`.
+    covered : int
+        Records in the rest of a closed file that would prove themselves, and are not salvaged; as `tiles`.
     """
 
     part: SalvagePart
     tiles: Tiles = field(default_factory=Tiles)
     grades: Counter[tuple[str, str]] = field(default_factory=Counter)
+    covered: int = 0
 
     def __iter__(self) -> Iterator[Salvaged]:
         segment = self.part.segment
@@ -163,6 +170,7 @@ class SegmentSalvage:
         check = check_record(opened.raw.data, position, first)
         if check.reason is StopReason.END_OF_FILE:
             self.tiles.add(Tile(first + position, size, TileKind.FILLER))
+            self.covered = _count_covered(part.segment.view(opened), position + BLANK_SIZE)
             return
         torn_end = max(part.torn_end, first + position)
         kind = TileKind.IN_PROGRESS if part.is_live else TileKind.LOST
@@ -171,3 +179,18 @@ class SegmentSalvage:
         stale = part.stale if part.stale >= 0 else size
         self.tiles.add(Tile(torn_end, stale, TileKind.UNWRITTEN))
         self.tiles.add(Tile(stale, size, TileKind.STALE))
+
+
+def _count_covered(segment: SegmentView, begin: int) -> int:
+    """Count the records after a blank record that are in their place, with right bodies: damage may have put it there.
+
+    Stale bytes, which RocketMQ 4.3.0 leaves there, were written for other places.
+    """
+    candidates, covered, unread = CandidateFinder(segment), 0, segment.size
+    position = candidates.next(begin)
+    while position is not None and unread > 0:
+        unread -= read_frame(segment.raw.data, position)[0]
+        check = check_record(segment.raw.data, position, segment.start_offset, verify_crc=True)
+        covered += check.reason is None
+        position = candidates.next(position + (1 if check.reason is not None else check.size))
+    return covered

@@ -25,7 +25,7 @@ from store_core.store.parts import InProcess
 from store_core.store.process_pool import ProcessPool
 from store_core.store.salvage import salvage_output
 from tests.budgets import budget
-from tests.builders import BODY_AT, SIZE_AT, LogBuilder
+from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged
 
@@ -107,6 +107,7 @@ def test_an_undamaged_store_is_salvaged_whole(
 
     assert [row["physical_offset"] for row in store.expected()] == offsets
     assert Verdict.CLEAN is report.verdict
+    assert 0 == report.found.covered_records
     assert (0, 0, 0) == (report.found.lost_bytes, report.found.missing_bytes, report.found.mismatched_property_crc)
     assert_tiles(report)
 
@@ -179,6 +180,19 @@ def test_a_segment_that_is_not_there_is_missing(tmp_path: Path) -> None:
     assert 4096 == report.found.missing_bytes
     assert Verdict.DAMAGED is report.verdict
     assert_tiles(report)
+
+
+def test_records_that_a_blank_record_covers_are_counted(tmp_path: Path) -> None:
+    log = log_of()
+    at = log.records[10].physical_offset
+    log.patch(at, blank_record(4096 - at)[:8])
+    report = salvage(log.write(tmp_path / "store"))
+    covered = [record for record in log.records if at < record.physical_offset < 4096]
+
+    assert len(covered) == report.found.covered_records
+    assert Verdict.DAMAGED is report.verdict
+    log.patch(at, bytes(8))
+    assert 59 == salvage(log.write(tmp_path / "store")).found.records
 
 
 def test_older_records_after_the_end_are_not_salvaged(tmp_path: Path) -> None:
