@@ -36,6 +36,10 @@ _NEWER: Final = Path(__file__).parents[2] / "shared" / "golden-newer"
 _IN_REPOSITORY: Final = Path(__file__).parent / "golden"
 _BESIDE_REPOSITORY: Final = Path(__file__).parents[2] / "shared" / "golden"
 
+_NEWEST: Final = "5.5.0"
+_OTHER_KINDS: Final = ("cqdouble", "dledger", "rocksdb", "rockskv", "timer")
+"""How the names of stores begin that are not just a log with queues and an index in files."""
+
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 _TRANSACTION_TYPES: Final = {0: "NOT_TYPE", 4: "PREPARED_TYPE", 8: "COMMIT_TYPE", 12: "ROLLBACK_TYPE"}
@@ -71,8 +75,9 @@ class GoldenStore:
 
 def golden_stores() -> tuple[GoldenStore, ...]:
     """Return all golden stores that exist here, by name."""
-    archives = [*_BESIDE_REPOSITORY.glob("[0-9]*/*.tar.xz"), *_IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")]
-    found = (_golden_store(archive) for archive in archives)
+    beside = [*_BESIDE_REPOSITORY.glob("[0-9]*/*.tar.xz"), *_NEWER.glob(f"{_NEWEST}/*.tar.xz")]
+    archives = [archive for archive in beside if not archive.name.startswith(_OTHER_KINDS)]
+    found = (_golden_store(archive) for archive in (*archives, *_IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")))
     return tuple(sorted({store.name: store for store in found}.values()))
 
 

@@ -187,6 +187,10 @@ class ConfigManager(ABC):
             self.notes = (*notes, *self.notes)  # `decode` may have added some
             self.is_loaded = True
 
+    def text(self) -> str:
+        """Return the text of the file."""
+        return write_config(self.encode())
+
     def persist(self) -> None:
         """Write the file, and its previous text to the backup.
 
@@ -198,7 +202,7 @@ class ConfigManager(ABC):
         with self._lock:
             self._file_system.make_directories(self.path.parent)
             before = _bytes_of(self.path, self._file_system, _MAX_SIZE)
-            self._replace(self.path, write_config(self.encode()).encode())
+            self._replace(self.path, self.text().encode())
             if before is not None:
                 self._replace(self.backup_path, before)
             self._file_system.sync_directory(self.path.parent)

@@ -181,12 +181,21 @@ class _Parser:
         return f"bad JSON in line {line}", self._file, offset, expected, found, rest.encode(), _ADVICE
 
 
-def write_config(value: JsonValue, indent: int = 0) -> str:
-    r"""Return the text of a value as fastjson 1.2 writes it with ``PrettyFormat``.
+def write_config(value: JsonValue, indent: int = 0, *, breaks_lines: bool = False) -> str:
+    r"""Return the text of a value as fastjson writes it with ``PrettyFormat``.
 
     Members with a text key get a line each, indented by tabs; those with an integer key stay on their line, and the
     integer is bare. A list has its elements on separate lines, as a Java ``List``; a tuple on one, as a ``Set``. A
     member without a value (None) is left out. Members are in the order of the mapping.
+
+    Parameters
+    ----------
+    value
+    indent : int
+        Tabs before the lines around it.
+    breaks_lines : bool
+        Give members with an integer key lines of their own, too, as fastjson 2 does
+        (`ReleaseRules.breaks_lines_at_queue_ids`).
 
     Examples
     --------
@@ -194,25 +203,26 @@ def write_config(value: JsonValue, indent: int = 0) -> str:
     '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5,1:7\n\t\t}\n\t}\n}'
     """
     if isinstance(value, Mapping):
-        return _write_object(value, indent)
+        return _write_object(value, indent, breaks_lines=breaks_lines)
     if isinstance(value, list):
         line = "\n" + "\t" * (indent + 1)
-        elements = ",".join(line + write_config(element, indent + 1) for element in value)
+        elements = ",".join(line + write_config(element, indent + 1, breaks_lines=breaks_lines) for element in value)
         return f"[{elements}{line[:-1]}]" if value else "[]"
     if isinstance(value, tuple):
-        return "[" + ",".join(write_config(element, indent + 1) for element in value) + "]"
+        return "[" + ",".join(write_config(element, indent + 1, breaks_lines=breaks_lines) for element in value) + "]"
     if isinstance(value, str):
         return '"' + _ESCAPED.sub(_escape, value) + '"'
     return json.dumps(value)
 
 
-def _write_object(members: Mapping[JsonKey, JsonValue], indent: int) -> str:
+def _write_object(members: Mapping[JsonKey, JsonValue], indent: int, *, breaks_lines: bool) -> str:
     line = "\n" + "\t" * (indent + 1)
     parts = []
     for key, value in members.items():
         if value is not None:
-            name = str(key) if isinstance(key, int) else line + write_config(key)
-            parts.append(f"{name}:{write_config(value, indent + 1)}")
+            before = "" if isinstance(key, int) and not breaks_lines else line
+            name = str(key) if isinstance(key, int) else write_config(key)
+            parts.append(f"{before}{name}:{write_config(value, indent + 1, breaks_lines=breaks_lines)}")
     return "{" + ",".join(parts) + (line[:-1] if members else "") + "}"
 
 

@@ -234,7 +234,19 @@ class ConsumerOffsetManager(VersionedConfigManager):
             if not self._features.versions_consumer_offsets:
                 return {"offsetTable": table}
             version = self.data_version.encode(self._release)
-            return {"dataVersion": version, "groupTopicMap": self._group_topic_map(), "offsetTable": table}
+            written: JsonObject = {
+                "dataVersion": version,
+                "groupTopicMap": self._group_topic_map(),
+                "offsetTable": table,
+            }
+            return written | {"pullOffsetTable": self._pull_table()} if self._features.writes_pull_offsets else written
+
+    def _pull_table(self) -> JsonObject:
+        written: JsonObject = {}
+        for key in concurrent_map_order(self._pull_offsets, _TABLE_CAPACITY):
+            table = self._pull_offsets[key]
+            written[key] = {queue_id: table[queue_id] for queue_id in sorted(table)}
+        return written
 
     def _group_topic_map(self) -> JsonObject:
         """Return the topics of each group, in the order of Java's ``HashMap`` and ``HashSet``."""

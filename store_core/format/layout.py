@@ -238,6 +238,12 @@ CHECKPOINT: Final = Unit(
         Field("index_msg_timestamp", "indexMsgTimestamp", ">i8", "the same for the index"),
         Field("master_flushed_offset", "masterFlushedOffset", ">i8", "RocketMQ 5.0 and later, else 0"),
         Field("confirm_physical_offset", "confirmPhyOffset", ">i8", "RocketMQ 5.1.1 and later, else 0"),
+        Field(
+            "logics_physical_offset",
+            "logicsPhysicalOffset",
+            ">i8",
+            "RocketMQ 5.5.0: offset of a record up to which the queues are flushed, else 0",
+        ),
     ),
 )
 

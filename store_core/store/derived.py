@@ -92,8 +92,11 @@ class DerivedStructures:
         self.flush_service = FlushConsumeQueueService(log.config, self.queues, checkpoint, clock)
         self._checkpoint_service = FlushCheckpointService(checkpoint, clock)
 
-    def _note_put(self, store_timestamp: int) -> None:
-        self._checkpoint.logics_msg_timestamp = store_timestamp
+    def _note_put(self, store_timestamp: int, physical_offset: int) -> None:
+        if self.rules.features.keeps_flushed_queue_offset:
+            self._checkpoint.last_put = store_timestamp, physical_offset
+        else:
+            self._checkpoint.logics_msg_timestamp = store_timestamp
         if self._log.config.broker_role == "SLAVE":
             self._checkpoint.physic_msg_timestamp = store_timestamp
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,7 @@ from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.format.columns import MAP_TYPE
 from store_core.format.layout import CHECKPOINT, unit_dtype
-from store_core.format.releases.release import rules_of
-from store_core.store.state.store_checkpoint import CHECKPOINT_FILE
+from store_core.store.state.store_checkpoint import CHECKPOINT_FILE, checkpoint_fields
 from store_core.views.config_table import check_is_file, read_table, without_file
 from store_core.views.store_root import root_of
 from store_core.views.view_columns import VIEWS
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["RowsPart", "plan_checkpoint", "plan_delay_offsets", "plan_subscription_groups"]
 
 Row: TypeAlias = "dict[str, object]"
-
-_BEFORE_5: Final = 3
-"""Fields of a checkpoint that releases without a confirmed offset have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +70,7 @@ def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
         If it is too short for the fields of the release.
     """
     path = root_of(paths) / CHECKPOINT_FILE
-    fields = (
-        CHECKPOINT.fields if rules_of(options.read.release).keeps_confirmed_offset else CHECKPOINT.fields[:_BEFORE_5]
-    )
+    fields = checkpoint_fields(options.read.release)
     with explained_access(path.parent):
         check_is_file(path)
         data = _beginning(path)

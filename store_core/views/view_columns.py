@@ -196,7 +196,7 @@ _CONSUMER_OFFSETS: Final = View(
 _CHECKPOINT: Final = View(
     "checkpoint",
     "A row is a field of the file `checkpoint`: up to where log, queues and index were on disk. Releases up to 4.9 "
-    "have the first three.",
+    "have the first three, 5.3 and 5.4 all but the last.",
     (
         _sure("name", _TEXT, "name of the field, as in docs/FORMAT.md"),
         _sure("value", _LONG, "store time in ms, or physical offset"),

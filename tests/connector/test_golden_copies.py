@@ -37,12 +37,19 @@ CUT: Final = "its log is damaged at the end, or the next segment was made ahead:
 SCRATCH: Final = "RocketMQ 4.3 fills the end of a segment with what was in its buffer"
 
 REASONS: Final = {
-    **dict.fromkeys(("4.3.0/batch", "4.9.7/batch", "5.3.3/batch", "5.3.3/propcrc", "5.3.3/v2topic"), ROLLED_AS_ONE),
-    **dict.fromkeys(("5.3.3/aged", "5.3.3/aged-rebuilt"), FIRST_DELETED),
-    "5.3.3/bcq": INNER_BATCHES,
+    **dict.fromkeys((f"{version}/batch" for version in ("4.3.0", "4.9.7", "5.3.3", "5.5.0")), ROLLED_AS_ONE),
+    **dict.fromkeys(
+        (f"{version}/{scenario}" for version in ("5.3.3", "5.5.0") for scenario in ("propcrc", "v2topic")),
+        ROLLED_AS_ONE,
+    ),
+    **dict.fromkeys(
+        (f"{version}/{scenario}" for version in ("5.3.3", "5.5.0") for scenario in ("aged", "aged-rebuilt")),
+        FIRST_DELETED,
+    ),
+    **dict.fromkeys(("5.3.3/bcq", "5.5.0/bcq"), INNER_BATCHES),
     **{
         f"{release}/{scenario}": CUT
-        for release in ("4.9.7", "5.3.3")
+        for release in ("4.9.7", "5.3.3", "5.5.0")
         for scenario in ("crash", "torn-garble", "torn-header", "torn-zero")
     },
     **{

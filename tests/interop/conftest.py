@@ -10,12 +10,14 @@ import pytest
 
 from tests.interop.judge import Judge
 from tests.interop.rocketmq import RocketMq
-from tests.interop.scenarios import Scenario, known_to, scenario_runs
+from tests.interop.scenarios import Scenario, each_release, in_slice, known_to, scenario_runs
 from tests.interop.toolchain import RELEASES, harness_command, missing_tools
 from tests.interop.written import WrittenStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from _pytest.mark import ParameterSet
 
 # A judge runs for seconds, so the first compiler's code is good enough, and faster to get. The second compiler, of
 # OpenJDK 17.0.15, once lost an entry of a TreeMap that no other thread used, while a store was being made.
@@ -37,7 +39,7 @@ def judge_of() -> Iterator[Callable[[str], Judge]]:
         yield judge_of_release
 
 
-@pytest.fixture(params=sorted(RELEASES))
+@pytest.fixture(params=each_release())
 def judge(request: pytest.FixtureRequest, judge_of: Callable[[str], Judge]) -> Judge:
     """Run the test with each release of RocketMQ."""
     return judge_of(cast("str", request.param))
@@ -65,18 +67,22 @@ def _run_name(run: tuple[str, Scenario]) -> str:
     return f"{run[0]}-{run[1].name}"
 
 
+def _runs(runs: list[tuple[str, Scenario]]) -> list[ParameterSet]:
+    return [in_slice(release, (release, scenario)) for release, scenario in runs]
+
+
 def _requested(request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]) -> WrittenStore:
     release, scenario = cast("tuple[str, Scenario]", request.param)
     return written_by(release)[scenario.name]
 
 
-@pytest.fixture(params=scenario_runs(), ids=_run_name)
+@pytest.fixture(params=_runs(scenario_runs()), ids=_run_name)
 def written(request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]) -> WrittenStore:
     """Run the test with the store of every scenario, written by every release that knows it."""
     return _requested(request, written_by)
 
 
-@pytest.fixture(params=[run for run in scenario_runs() if run[1].is_ours], ids=_run_name)
+@pytest.fixture(params=_runs([run for run in scenario_runs() if run[1].is_ours]), ids=_run_name)
 def written_like_ours(
     request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]
 ) -> WrittenStore:
@@ -84,7 +90,7 @@ def written_like_ours(
     return _requested(request, written_by)
 
 
-@pytest.fixture(params=[run for run in scenario_runs() if run[1].in_bulk], ids=_run_name)
+@pytest.fixture(params=_runs([run for run in scenario_runs() if run[1].in_bulk]), ids=_run_name)
 def written_in_bulk(
     request: pytest.FixtureRequest, written_by: Callable[[str], dict[str, WrittenStore]]
 ) -> WrittenStore:

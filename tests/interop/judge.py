@@ -35,7 +35,12 @@ _SETTINGS: Final = {
     "messageDelayLevel": _DELAY_LEVELS,
     "osPageCacheBusyTimeOutMills": 600_000,  # a loaded machine must not refuse messages
 }
-_SETTINGS_OF: Final[dict[str, dict[str, object]]] = {"4.3": {}, "4.9": {}, "5.3": {"timerWheelEnable": False}}
+_SETTINGS_OF: Final[dict[str, dict[str, object]]] = {
+    "4.3": {},
+    "4.9": {},
+    "5.3": {"timerWheelEnable": False},
+    "5.5": {"timerWheelEnable": False},
+}
 
 
 def store_settings(release: str) -> dict[str, object]:

@@ -48,7 +48,7 @@ class RandomPuts:
     ----------
     seed : int
     release : str
-        ``"4.3"``, ``"4.9"`` or ``"5.3"``: 4.3 does not support IPv6.
+        One of `RELEASES`: 4.3 does not support IPv6.
     room : int
         Bytes of a segment; no body is longer than half of it.
     """

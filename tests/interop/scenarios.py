@@ -7,20 +7,38 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from tests.interop.puts import Item, Put
 from tests.interop.random_puts import RandomPuts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ALL_RELEASES", "SCENARIOS", "SEGMENT_SIZE", "Scenario", "known_to", "random_scenario", "scenario_runs"]
+    from _pytest.mark import ParameterSet
+
+__all__ = [
+    "ALL_RELEASES",
+    "SCENARIOS",
+    "SEGMENT_SIZE",
+    "SLICE_RELEASES",
+    "Scenario",
+    "each_release",
+    "in_slice",
+    "known_to",
+    "random_scenario",
+    "scenario_runs",
+]
 
 SEGMENT_SIZE: Final = 16384
 """Bytes of a commit log file unless a scenario says otherwise."""
 
-ALL_RELEASES: Final = ("4.3", "4.9", "5.3")
-_SINCE_4_9: Final = ("4.9", "5.3")
-_ONLY_5_3: Final = ("5.3",)
+ALL_RELEASES: Final = ("4.3", "4.9", "5.3", "5.5")
+SLICE_RELEASES: Final = ("4.3", "4.9", "5.5")
+"""The releases of the tests that run with all others; ``make interop`` runs the rest."""
+
+_SINCE_4_9: Final = ("4.9", "5.3", "5.5")
+_SINCE_5_3: Final = ("5.3", "5.5")
 _BATCH_TOPIC: Final = "BQ"
 _LIGHT: Final = {"enableLmq": True, "enableMultiDispatch": True}
 _SMALL_LIMIT: Final = 8192
@@ -230,7 +248,7 @@ def _refused(release: str) -> list[Put]:
         Put("orders", b"x", 0, (("INNER_NUM", "2"),), sys_flag=0x80),
         Put("orders", None, sys_flag=0x01),
     ]
-    if release == "5.3":  # up to 4.9 such a topic is stored, as an unreadable record
+    if release in _SINCE_5_3:  # up to 4.9 such a topic is stored, as an unreadable record
         illegal.append(Put("é" * 64, b"more bytes than characters"))
         illegal += [Put("orders", b"timed", 0, ((name, "5"),)) for name in ("TIMER_DELAY_SEC", "TIMER_DELIVER_MS")]
     return [put for number, bad in enumerate(illegal) for put in (bad, Put("orders", b"sound", number % 2))]
@@ -257,16 +275,26 @@ SCENARIOS: Final = (
     Scenario("transactions", _transactions),
     Scenario("compressed", _compressed),
     Scenario("ipv6", _ipv6, _SINCE_4_9),
-    Scenario("v2-topics", _v2_topics, _ONLY_5_3),
-    Scenario("property-crc", _property_crc, _ONLY_5_3, {"enabledAppendPropCRC": True}),
+    Scenario("v2-topics", _v2_topics, _SINCE_5_3),
+    Scenario("property-crc", _property_crc, _SINCE_5_3, {"enabledAppendPropCRC": True}),
     Scenario("light-queues", _lmq_queues, _SINCE_4_9, _LIGHT, in_bulk=False),
     Scenario("odd-light-queues", _odd_light_queues, _SINCE_4_9, _LIGHT, plain_queues=False, in_bulk=False),
-    Scenario("inner-batches", _inner_batches, _ONLY_5_3, batch_topics=(_BATCH_TOPIC,)),
+    Scenario("inner-batches", _inner_batches, _SINCE_5_3, batch_topics=(_BATCH_TOPIC,)),
     Scenario("refused", _refused, settings={"maxMessageSize": _SMALL_LIMIT}, segment_size=1 << 16, in_bulk=False),
     Scenario("burnt-files", _too_large_for_a_file, segment_size=4096, in_bulk=False, is_ours=False),
     Scenario("rolls", _rolls, segment_size=4096),
     Scenario("batch-rolls", _batch_rolls, segment_size=4096),
 )
+
+
+def in_slice(release: str, value: object) -> ParameterSet:
+    """Return a parameter of a test of a release, which `make interop` alone runs if the release is not in the slice."""
+    return pytest.param(value, marks=() if release in SLICE_RELEASES else pytest.mark.interop)
+
+
+def each_release() -> list[ParameterSet]:
+    """Return all releases as parameters of a test."""
+    return [in_slice(release, release) for release in ALL_RELEASES]
 
 
 def random_scenario(seed: int) -> Scenario:

@@ -27,7 +27,7 @@ def spread_over(directory: Path) -> dict[str, object]:
     return {"storePathCommitLog": ",".join(str(directory / name) for name in ("b", "a", "c"))}
 
 
-@pytest.mark.parametrize("release", ["4.9", "5.3"])
+@pytest.mark.parametrize("release", ["4.9", "5.3", "5.5"])
 def test_files_are_spread_as_by_rocketmq(release: str, judge_of: Callable[[str], Judge], tmp_path: Path) -> None:
     judge = judge_of(release)
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"

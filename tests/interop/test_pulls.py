@@ -83,7 +83,7 @@ def start_store(judge: Judge, seed: int, directory: Path) -> WrittenStore:
 
 
 def test_pulls_from_a_store_of_all_kinds_of_messages(judge_of: Callable[[str], Judge], tmp_path: Path) -> None:
-    judge = judge_of("5.3")
+    judge = judge_of("5.5")
 
     Pulled.start(start_store(judge, 7, tmp_path), judge, 1, 500, tmp_path).check()
 

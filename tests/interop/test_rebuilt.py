@@ -10,10 +10,11 @@ import pytest
 
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import DefaultMessageStore
+from store_core.command.exit_code import ExitCode
 from tests.golden_stores import golden_stores
 from tests.interop.handed import DERIVED, close_ours, derived_files, hand_over, key_questions, role
 from tests.interop.questions import our_answer
-from tests.interop.scenarios import ALL_RELEASES, Scenario, known_to, random_scenario
+from tests.interop.scenarios import Scenario, each_release, known_to, random_scenario
 from tests.interop.test_recovered import settings_of
 from tests.store_core.store.damaged_stores import config_of, read_conf
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
-_DONE, _DAMAGED = 0, 3
+_DONE, _DAMAGED = ExitCode.DONE, ExitCode.DAMAGED
 _LOST: Final = (*DERIVED, "checkpoint")
 
 
@@ -80,7 +81,7 @@ def _differences(judge: Judge, scenario: Scenario, directory: Path) -> list[obje
     ]
 
 
-@pytest.mark.parametrize("release", ALL_RELEASES)
+@pytest.mark.parametrize("release", each_release())
 def test_rocketmq_takes_rebuilt_queues_and_index_for_its_own(
     release: str, judge_of: Callable[[str], Judge], tmp_path: Path
 ) -> None:

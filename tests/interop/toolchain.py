@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command", "missing_tools"]
 
-RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3"}
+RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3", "5.5": "5.5.0"}
 """The RocketMQ version for each value of option `release`."""
 
 _HERE: Final = Path(__file__).parent

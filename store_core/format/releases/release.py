@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "rules_of", "shown_releases"]
 
-Release: TypeAlias = Literal["4.3", "4.9", "5.3"]
+Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.4", "5.5"]
 """The release whose behaviour is followed: a name in `RELEASES`."""
 
 _4_3: Final = ReleaseRules(
@@ -190,13 +190,45 @@ _5_3: Final = replace(
     notes_delay_offset_while_waiting=True,
 )
 
-RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {"4.3": _4_3, "4.9": _4_9, "5.3": _5_3}
+_5_4: Final = replace(
+    _5_3,
+    release="5.4",
+    judge="5.4.0",
+    # records and properties
+    gives_members_batch_properties=False,
+    # consume queues and index
+    indexes_tags=True,
+    # recovery
+    recovers_from_sound_file=True,
+    cuts_queues_by_new_cover=True,
+)
+
+_5_5: Final = replace(
+    _5_4,
+    release="5.5",
+    judge="5.5.0",
+    # log, dispatching and replicas
+    keeps_flushed_queue_offset=True,
+    # recovery
+    recovers_from_flushed_queues=True,
+    # files of the broker
+    writes_pull_offsets=True,
+    breaks_lines_at_queue_ids=True,
+)
+
+RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {
+    "4.3": _4_3,
+    "4.9": _4_9,
+    "5.3": _5_3,
+    "5.4": _5_4,
+    "5.5": _5_5,
+}
 """What each release does, oldest first."""
 
 RELEASES: Final = tuple(RELEASE_RULES)
 """The names of all releases, oldest first."""
 
-DEFAULT_RELEASE: Final[Release] = RELEASES[-1]
+DEFAULT_RELEASE: Final[Release] = "5.3"
 """The release that is followed by default."""
 
 

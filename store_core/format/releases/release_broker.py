@@ -73,6 +73,13 @@ class BrokerFeatures:
     versions_consumer_offsets: bool = _config(
         "`consumerOffset.json` has a version, and the topics of each group", "ConsumerOffsetManager.encode, 5.0.0"
     )
+    writes_pull_offsets: bool = _config(
+        "`consumerOffset.json` has the offsets of pulls, too, which no broker reads again",
+        "ConsumerOffsetManager.getPullOffsetTable, 5.5.0",
+    )
+    breaks_lines_at_queue_ids: bool = _config(
+        "each number in a table of offsets has a line of its own", "RemotingSerializable.toJson, 5.5.0"
+    )
     versions_delay_offsets: bool = _config("`delayOffset.json` has a version", "ScheduleMessageService.encode, 5.0.0")
     has_state_version: bool = _config("a version includes the state of the controller", "DataVersion, 5.0.0")
     has_topic_attributes: bool = _config("topics have attributes", "TopicConfig, 5.0.0")

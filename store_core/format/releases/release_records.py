@@ -148,6 +148,10 @@ class RecordFeatures:
     counts_hash_slots_in_use: bool = _queue(
         "an index file's `hashSlotCount` counts slots in use; before, messages", "IndexFile.putKey, 4.7.1"
     )
+    indexes_tags: bool = _queue(
+        "the index has an entry for a message's tags, too, after those for its keys: `topic#T#TAGS`",
+        "IndexService.buildIndex, 5.4.0",
+    )
     refuses_directory_in_index: bool = _queue(
         "a directory among index files makes loading the store fail", "IndexService.load, 5.x"
     )

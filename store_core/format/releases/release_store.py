@@ -96,6 +96,11 @@ class StoreFeatures:
     keeps_confirmed_offset: bool = _log(
         "the checkpoint holds the offsets that are confirmed, and flushed on the master", "StoreCheckpoint, 5.1.1"
     )
+    keeps_flushed_queue_offset: bool = _log(
+        "the checkpoint holds the offset of a record whose units are flushed, and its time as that of the queues; "
+        "before, the time of the last unit put",
+        "ConsumeQueueStore.FlushConsumeQueueService.doFlush, 5.5.0",
+    )
     dispatches_only_flushed_records: bool = _log(
         "with synchronous flush only what is on disk is dispatched", "CommitLog.getConfirmOffset, 5.3.2"
     )
@@ -127,6 +132,16 @@ class StoreFeatures:
         "after a clean exit the log is checked from the file up to which queues cover it; before, its last three files",
         "CommitLog.recoverNormally, 5.3.2",
     )
+    recovers_from_sound_file: bool = _recovery(
+        "the file from which the log is checked must begin with a sound record, and is one of the last "
+        "`commitLogRecoverMaxNum`; before, its name and its first store time suffice, and it may be any",
+        "CommitLog.recoverNormally, 5.4.0",
+    )
+    recovers_from_flushed_queues: bool = _recovery(
+        "after a crash the log is checked from the file to which queues are flushed by the checkpoint's offset, or its "
+        "time of the queues; before, by the times of log and queues less three seconds",
+        "ConsumeQueueStore.isMappedFileMatchedRecover, 5.5.0",
+    )
     dispatches_in_normal_recovery: bool = _recovery(
         "after a clean exit records after that are dispatched while the log is checked",
         "CommitLog.recoverNormally, 5.3.2",
@@ -156,6 +171,10 @@ class StoreFeatures:
     cuts_queues_by_cover: bool = _recovery(
         "queues that reach past the log's end are cut after any exit; before, after a crash only",
         "CommitLog.recoverNormally, 4.5.0",
+    )
+    cuts_queues_by_new_cover: bool = _recovery(
+        "whether queues reach past the log's end is decided after what the check found was dispatched; before, earlier",
+        "CommitLog.recoverNormally, 5.4.0",
     )
     cuts_queues_before_log: bool = _recovery(
         "queues are cut and flushed before the log is", "CommitLog.recoverNormally, 5.2.0"

@@ -62,8 +62,8 @@ class ConsumeQueueStore:
     file_system : FileSystem
     clock : Clock
     on_put : callable
-        Called with the store timestamp (ms) of each record that was put; for a batch with the last one (RocketMQ:
-        ``StoreCheckpoint.setLogicsMsgTimestamp``).
+        Called with store timestamp (ms) and physical offset of each record that was put; for a batch with those of the
+        last one (RocketMQ: ``StoreCheckpoint.setLogicsMsgTimestamp``).
     on_error : callable
         Called when a unit could not be written: the store becomes read-only (``RunningFlags.makeLogicsQueueError``).
     can_write : callable
@@ -91,7 +91,7 @@ class ConsumeQueueStore:
         rules: QueueRules,
         file_system: FileSystem,
         clock: Clock,
-        on_put: Callable[[int], None],
+        on_put: Callable[[int, int], None],
         on_error: Callable[[], None],
         *,
         can_write: Callable[[], bool] = _yes,
@@ -202,7 +202,7 @@ class ConsumeQueueStore:
         queue = self._obtain(unit, request)
         is_put = queue is not None and queue.put_message_position_info_wrapper(request)
         if is_put:
-            self._on_put(request.store_timestamp)
+            self._on_put(request.store_timestamp, request.physical_offset)
         return is_put
 
     def _put_light(self, unit: AssignedUnit, request: DispatchRequest) -> None:
@@ -224,7 +224,7 @@ class ConsumeQueueStore:
         """Put what release 4.3 reads from a record of the wrong size into a queue that is kept in memory."""
         self.put_gathered()
         if self._table.obtain_nameless().put_message_position_info_wrapper(request):
-            self._on_put(request.store_timestamp)
+            self._on_put(request.store_timestamp, request.physical_offset)
 
     def _refuse(self, unit: RefusedUnit) -> None:
         self.refused_count += 1
@@ -301,7 +301,7 @@ class ConsumeQueueStore:
                 is_put[done:stop] &= self._put_units(queue, units.slice(done, stop))
         if is_put.any():
             last = np.where(is_put, units.row, -1).argmax()
-            self._on_put(int(units.store_timestamp[last]))
+            self._on_put(int(units.store_timestamp[last]), int(units.physical_offset[last]))
 
     def _append_sequence(self, queue: Queue, runs: UnitSequences, start: int, stop: int) -> int:
         """Append units of a queue if they continue it without a gap; return how many were appended."""

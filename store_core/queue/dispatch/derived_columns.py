@@ -66,7 +66,9 @@ def derive_columns(records: EncodedBatch, rules: QueueRules) -> DerivedColumns |
     if not rules.is_index_enabled:
         return DerivedColumns(properties.tags_hashes(), IndexHashes(np.empty(0, np.int64), np.empty(0, np.int32)))
     prefixes = np.array([hash_code(f"{topic}#") for topic, _ in records.queues], np.int32)
-    return DerivedColumns(properties.tags_hashes(), properties.index_hashes(prefixes.take(records.queue_index)))
+    before = prefixes.take(records.queue_index)
+    hashes = properties.index_hashes(before, with_tags=rules.features.indexes_tags)
+    return DerivedColumns(properties.tags_hashes(), hashes)
 
 
 def _properties(records: EncodedBatch, lengths: npt.NDArray[np.int64], release: Release) -> StoredProperties:

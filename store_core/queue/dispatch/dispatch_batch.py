@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.format.java_hash import hash_code, positive_hash
-from store_core.format.properties import split_keys
 from store_core.format.property_string import INNER_MULTI_DISPATCH
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.queue.dispatch.queue_numbering import QueueNumbering
@@ -139,10 +138,15 @@ class DispatchBatch(ABC):
         """Return the request of one row, properties included."""
 
     @abstractmethod
-    def index_hashes(self) -> IndexHashes:
-        """Hash the keys of all records except rolled-back transactions: UNIQ_KEY, then KEYS split at blanks.
+    def index_hashes(self, *, with_tags: bool) -> IndexHashes:
+        """Hash what the key index has of each record, as `DispatchRequest.index_keys` returns it.
 
-        RocketMQ: ``IndexService.buildIndex``. Records that the last index file already has are included.
+        Records that the last index file already has are included.
+
+        Parameters
+        ----------
+        with_tags : bool
+            `ReleaseRules.indexes_tags`.
         """
 
     @cached_property
@@ -260,19 +264,11 @@ class RequestBatch(DispatchBatch):
     def request(self, row: int) -> DispatchRequest:  # noqa: D102
         return self._requests[row]
 
-    def index_hashes(self) -> IndexHashes:  # noqa: D102
+    def index_hashes(self, *, with_tags: bool) -> IndexHashes:  # noqa: D102
         pairs = [
             (row, positive_hash(hash_code(f"{request.topic}#{key}")))
             for row, request in enumerate(self._requests)
-            for key in _index_keys(request)
+            for key in request.index_keys(with_tags=with_tags)
         ]
         table = np.array(pairs, np.int64).reshape(-1, 2)
         return IndexHashes(table[:, 0], table[:, 1].astype(np.int32))
-
-
-def _index_keys(request: DispatchRequest) -> list[str]:
-    """Return the keys of one request in the order in which they are indexed."""
-    if TransactionType.of(request.sys_flag) is TransactionType.ROLLBACK_TYPE:
-        return []
-    unique = [] if request.unique_key is None else [request.unique_key]
-    return unique + split_keys(request.keys or "")

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from store_core.format.properties import TAGS, split_keys
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DispatchRequest", "MessageCheck"]
+__all__ = ["INDEX_TAG_PREFIX", "DispatchRequest", "MessageCheck"]
+
+INDEX_TAG_PREFIX: Final = "T#"
+"""What stands before tags in the key index (RocketMQ 5.4: ``MessageConst.INDEX_TAG_TYPE``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,18 @@ class DispatchRequest:
         """Whether it gets a unit in a consume queue: every record does, unless prepared or rolled back."""
         kind = self.sys_flag & TRANSACTION_MASK
         return kind in (TransactionType.NOT_TYPE.value, TransactionType.COMMIT_TYPE.value)
+
+    def index_keys(self, *, with_tags: bool) -> list[str]:
+        """Return what the key index has of it after ``topic#``, in RocketMQ's order (``IndexService.buildIndex``).
+
+        Nothing for the rollback of a transaction; otherwise UNIQ_KEY, the keys in KEYS, and, if the release indexes
+        tags, the whole of TAGS.
+        """
+        if TransactionType.of(self.sys_flag) is TransactionType.ROLLBACK_TYPE:
+            return []
+        unique = [] if self.unique_key is None else [self.unique_key]
+        tags = self.properties.get(TAGS) if with_tags else None
+        return unique + split_keys(self.keys or "") + ([INDEX_TAG_PREFIX + tags] if tags else [])
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,5 +90,5 @@ class KnownBatch(StoredBatch):
     def queue_codes(self) -> npt.NDArray[np.int32]:  # noqa: D102 -- see DispatchBatch
         return self._known.queue_codes
 
-    def index_hashes(self) -> IndexHashes:  # noqa: D102 -- see DispatchBatch
+    def index_hashes(self, *, with_tags: bool) -> IndexHashes:  # noqa: ARG002, D102 -- see DispatchBatch; derived by the same rules
         return self._known.derived.index_hashes

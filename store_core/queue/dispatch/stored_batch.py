@@ -282,8 +282,8 @@ class StoredBatch(DispatchBatch):
     def request(self, row: int) -> DispatchRequest:  # noqa: D102
         return self._file.request(int(self._starts[row]))
 
-    def index_hashes(self) -> IndexHashes:  # noqa: D102
+    def index_hashes(self, *, with_tags: bool) -> IndexHashes:  # noqa: D102
         occurring, codes = self._numbered
         before = self._file.index_prefixes().take(occurring).take(codes)
         is_indexed = self.sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK_TYPE.value
-        return self.properties.index_hashes(before, is_indexed)
+        return self.properties.index_hashes(before, is_indexed, with_tags=with_tags)

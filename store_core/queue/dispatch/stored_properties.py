@@ -17,8 +17,11 @@ from store_core.format.columnar.property_spans import PropertyFinder, PropertySp
 from store_core.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
+from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from store_core.format.releases.release import Release
@@ -27,6 +30,8 @@ __all__ = ["StoredProperties", "property_finder"]
 
 _NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
 _BLANK: Final = ord(KEY_SEPARATOR)
+_HASH_FACTOR: Final = np.int32(31)
+"""Of Java's ``String.hashCode``."""
 
 
 def property_finder(release: Release) -> PropertyFinder:
@@ -80,9 +85,13 @@ class StoredProperties:
         return hash_slices(self._raw, tags.starts, tags.stops).astype(np.int64)
 
     def index_hashes(
-        self, before: npt.NDArray[np.int32], is_indexed: npt.NDArray[np.bool_] | np.bool_ = np.True_
+        self,
+        before: npt.NDArray[np.int32],
+        is_indexed: npt.NDArray[np.bool_] | np.bool_ = np.True_,
+        *,
+        with_tags: bool,
     ) -> IndexHashes:
-        """Hash the keys: UNIQ_KEY, then KEYS split at blanks.
+        """Hash the keys: UNIQ_KEY, then KEYS split at blanks, then TAGS.
 
         Parameters
         ----------
@@ -90,6 +99,8 @@ class StoredProperties:
             int32, shape (n,): hash of what comes before each record's keys.
         is_indexed : numpy.ndarray
             bool, shape (n,): False for records whose keys are skipped.
+        with_tags : bool
+            Whether tags are indexed.
         """
         unique, keys = self.span(UNIQ_KEY), self.span(KEYS)
         unique_rows = np.flatnonzero(unique.present & is_indexed)
@@ -97,7 +108,21 @@ class StoredProperties:
             self._raw, unique.starts.take(unique_rows), unique.stops.take(unique_rows), before.take(unique_rows)
         )
         key_rows, key_hashes = self._token_hashes(keys, np.flatnonzero(keys.present & is_indexed), before)
-        return _merged(unique_rows, unique_hashes, key_rows, key_hashes)
+        kinds = [(unique_rows, unique_hashes), (key_rows, key_hashes)]
+        if with_tags:
+            kinds.append(self._tag_hashes(is_indexed, before))
+        return _merged(kinds)
+
+    def _tag_hashes(
+        self, is_indexed: npt.NDArray[np.bool_] | np.bool_, before: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Hash tags that are not empty; return the row and the hash of each."""
+        tags = self.span(TAGS)
+        rows = np.flatnonzero((tags.starts < tags.stops) & is_indexed)
+        prefixed = before.take(rows)
+        for character in INDEX_TAG_PREFIX:
+            prefixed = prefixed * _HASH_FACTOR + np.int32(ord(character))  # wraps, as in Java
+        return rows, hash_slices(self._raw, tags.starts.take(rows), tags.stops.take(rows), prefixed)
 
     def _token_hashes(
         self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]
@@ -115,18 +140,15 @@ class StoredProperties:
         return owners, hash_slices(data, ends[:-1], ends[1:], before.take(owners))
 
 
-def _merged(
-    unique_rows: npt.NDArray[np.int64],
-    unique_hashes: npt.NDArray[np.int32],
-    key_rows: npt.NDArray[np.int64],
-    key_hashes: npt.NDArray[np.int32],
-) -> IndexHashes:
-    """Merge both kinds of keys in row order, unique keys first; a hash that Java can't negate becomes 0."""
-    if np.array_equal(unique_rows, key_rows):
-        rows, hashes = np.repeat(key_rows, 2), np.empty(2 * key_rows.size, np.int32)
-        hashes[0::2], hashes[1::2] = unique_hashes, key_hashes
+def _merged(kinds: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]]) -> IndexHashes:
+    """Merge all kinds of keys in row order, a row's in the order of kinds; a hash that Java can't negate becomes 0."""
+    first, _ = kinds[0]
+    if all(np.array_equal(first, rows) for rows, _ in kinds[1:]):
+        rows, hashes = np.repeat(first, len(kinds)), np.empty(len(kinds) * first.size, np.int32)
+        for number, (_, part) in enumerate(kinds):
+            hashes[number :: len(kinds)] = part
     else:
-        rows, hashes = np.concatenate([unique_rows, key_rows]), np.concatenate([unique_hashes, key_hashes])
+        rows, hashes = (np.concatenate(parts) for parts in zip(*kinds, strict=True))
         order = np.argsort(rows, kind="stable")
         rows, hashes = rows[order], hashes[order]
     return IndexHashes(rows, positive_hashes(hashes))

@@ -6,14 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.properties import split_keys
-from store_core.format.sys_flag import TransactionType
 from store_core.queue.index.index_build import accepted_entries
 from store_core.queue.index.index_files import IndexFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy as np
     import numpy.typing as npt
 
@@ -51,20 +47,17 @@ class IndexService(IndexFiles):
     """
 
     def build_index(self, request: DispatchRequest) -> None:
-        """Put the keys of one message: UNIQ_KEY first, then KEYS (``buildIndex``).
+        """Put the keys of one message, as `DispatchRequest.index_keys` returns them (``buildIndex``).
 
         A last file is created if there is none, or it is full, even if the message has no key. Nothing is put for a
-        message before the index's end, or for the rollback of a transaction. Everything is written to the file
-        afterwards, by `IndexFile.write_back`.
+        message before the index's end. Everything is written to the file afterwards, by `IndexFile.write_back`.
         """
         if not self.rules.is_index_enabled:
             return
         file = self.last_or_new()
         if file is None or request.physical_offset < max(0, file.end_physical_offset):
             return
-        if TransactionType.of(request.sys_flag) is TransactionType.ROLLBACK_TYPE:
-            return
-        for key in _keys(request):
+        for key in request.index_keys(with_tags=self.rules.features.indexes_tags):
             file = self._put(file, f"{request.topic}#{key}", request)
             if file is None:
                 return
@@ -94,7 +87,7 @@ class IndexService(IndexFiles):
         """
         if not self.rules.is_index_enabled:
             return
-        keys = batch.index_hashes()
+        keys = batch.index_hashes(with_tags=self.rules.features.indexes_tags)
         self.put_entries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes, write_back=write_back)
 
     def put_entries(
@@ -188,9 +181,3 @@ class IndexService(IndexFiles):
         if last is None:
             return QueryOffsetResult(found, 0, 0)
         return QueryOffsetResult(found, last.end_timestamp, last.end_physical_offset)
-
-
-def _keys(request: DispatchRequest) -> Iterator[str]:
-    if request.unique_key is not None:
-        yield request.unique_key
-    yield from split_keys(request.keys or "")

@@ -63,7 +63,7 @@ class DefaultSize(int):
 class MessageStoreConfig:
     """Configuration of a store (RocketMQ: ``MessageStoreConfig``), immutable.
 
-    Names and defaults are those of RocketMQ 5.3.3; defaults that differ in 4.x follow from `release`. Sizes are in
+    Names and defaults are those of RocketMQ 5.5.0; defaults that differ in 4.x follow from `release`. Sizes are in
     bytes, intervals and timeouts in ms, unless noted otherwise. `from_properties` reads a broker's file. Every field
     affects what a store does; RocketMQ's other settings have no field and are ignored when a file is read.
 
@@ -148,6 +148,7 @@ class MessageStoreConfig:
 
     # Recovery and dispatch
     check_crc_on_recover: bool = True
+    commit_log_recover_max_num: int = 10
     read_un_committed: bool = False
     recheck_reput_offset_from_cq: bool = False
 

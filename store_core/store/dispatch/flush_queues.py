@@ -73,10 +73,14 @@ class FlushConsumeQueueService(ServiceThread):
         OSError
             If a system call fails; the checkpoint is then left unchanged.
         """
-        dispatched = self._checkpoint.logics_msg_timestamp
+        checkpoint = self._checkpoint
+        keeps_offset = self._config.features.keeps_flushed_queue_offset
+        dispatched, offset = checkpoint.last_put if keeps_offset else (checkpoint.logics_msg_timestamp, 0)
         self._queues.flush(0)
         if dispatched > 0:
-            self._checkpoint.logics_msg_timestamp = dispatched
+            checkpoint.logics_msg_timestamp = dispatched
+        if offset > 0:
+            checkpoint.logics_physical_offset = offset
         self._checkpoint.flush()
 
     def finish(self) -> None:

@@ -62,6 +62,7 @@ class LogAdoption:
         self._reput = reput
         self._end = commit_log.append_offset
         self._times_before = checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp
+        self._queues_before = checkpoint.logics_physical_offset, checkpoint.last_put
         self.place = make_place(commit_log.mapped_file_queue, file_system)
         self.offsets = commit_log.queue_offsets.copy()
 
@@ -77,11 +78,13 @@ class LogAdoption:
             If a system call fails.
         """
         self._set_checkpoint_times(0, 0)
+        self._checkpoint.logics_physical_offset, self._checkpoint.last_put = 0, (0, 0)
         self._checkpoint.flush()
 
     def restore_checkpoint(self) -> None:
         """Restore the checkpoint's old values; they are written when the store next writes it."""
         self._set_checkpoint_times(*self._times_before)
+        self._checkpoint.logics_physical_offset, self._checkpoint.last_put = self._queues_before
 
     def leave_to_recovery(self) -> None:
         """Refuse further messages and keep the ``abort`` file, so that the next opening recovers the store.
@@ -129,6 +132,8 @@ class LogAdoption:
         self._set_checkpoint_times(
             max(log_time, store_timestamp), max(queue_time, self._checkpoint.logics_msg_timestamp)
         )
+        flushed, _ = self._queues_before
+        self._checkpoint.logics_physical_offset = max(flushed, self._checkpoint.logics_physical_offset)
 
     def _set_checkpoint_times(self, log_time: int, queue_time: int) -> None:
         self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp = log_time, queue_time

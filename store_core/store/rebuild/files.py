@@ -204,7 +204,7 @@ class QueueWriter:
         return replace(report, missing_count=filler.count, missing=tuple(filler.first))
 
 
-def _ignore(_store_timestamp: int) -> None:
+def _ignore(_store_timestamp: int, _physical_offset: int) -> None:
     """Ignore the time: no checkpoint is kept while queues are rebuilt."""
 
 

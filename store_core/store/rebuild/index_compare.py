@@ -62,7 +62,7 @@ class IndexComparison:
 
     def add(self, batch: DispatchBatch) -> None:
         """Add the entries derived from a batch."""
-        keys = batch.index_hashes()
+        keys = batch.index_hashes(with_tags=self._rules.features.indexes_tags)
         self._ours.append(self._numbers(keys.hashes, batch.physical_offset[keys.rows]))
 
     def _numbers(self, hashes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

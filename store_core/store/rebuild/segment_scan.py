@@ -123,7 +123,7 @@ class SegmentScan:
         if self.comparison is not None:
             self.comparison.add(batch)
         elif self.rules.has_index and batch.physical_offset[-1] >= self.rules.index_since_offset:
-            keys = batch.index_hashes()
+            keys = batch.index_hashes(with_tags=self.rules.queue_rules.features.indexes_tags)
             entries = IndexEntries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes)
             yield IndexPiece(pack_entries(entries))
         if self.rules.has_queues:

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.format.layout import MIN_HEAD_SIZE, MagicCode
 from store_core.format.record.record_head import read_frame, store_timestamp
+from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from store_core.files.mapped_file import MappedFile
     from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 __all__ = ["StartFile", "abnormal_start", "normal_start"]
 
 _LAST_FILES: Final = 3
+_RECOVER_MAX_NUM: Final = 10
+"""What ``commitLogRecoverMaxNum`` is taken for if it is not positive."""
 
 
 class StartFile(NamedTuple):
@@ -28,26 +32,56 @@ class StartFile(NamedTuple):
     why: str
 
 
-def normal_start(files: Sequence[MappedFile], features: ReleaseRules, queues_cover: int) -> StartFile:
+def normal_start(
+    files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint, queues_cover: int, max_num: int
+) -> StartFile:
     """Choose the file from which to check a log that was closed cleanly.
 
     Up to 5.3.1 that is the third last one. From 5.3.2 on it is the newest that starts at or before the offset up to
-    which the queues cover the log, or else the oldest. RocketMQ: ``CommitLog.recoverNormally``.
+    which the queues cover the log, or else the oldest; from 5.4 on the newest whose first record is sound and says that
+    it lies there. RocketMQ: ``CommitLog.recoverNormally``.
+
+    Parameters
+    ----------
+    files : sequence of MappedFile
+        At least one.
+    rules : QueueRules
+    checkpoint : StoreCheckpoint
+    queues_cover : int
+        Offset up to which the queues cover the log.
+    max_num : int
+        ``commitLogRecoverMaxNum``, for releases with `ReleaseRules.recovers_from_sound_file`.
     """
-    if not features.recovers_from_queues_cover:
+    if not rules.features.recovers_from_queues_cover:
         return StartFile(max(0, len(files) - _LAST_FILES), "after a clean exit the last three files are checked")
+    covered = f"the queues cover the log up to {queues_cover}"
+    if rules.features.recovers_from_sound_file:
+
+        def fits(first: DispatchRequest) -> str | None:
+            return covered if first.physical_offset <= queues_cover else None
+
+        otherwise = f"{covered}, and no later file begins with a sound record at or before that"
+        return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
     for index in range(len(files) - 1, 0, -1):
         if files[index].file_from_offset <= queues_cover:
-            return StartFile(index, f"the queues cover the log up to {queues_cover}, and it is the file of that offset")
-    return StartFile(0, f"the queues cover the log up to {queues_cover}, and no later file starts at or before that")
+            return StartFile(index, f"{covered}, and it is the file of that offset")
+    return StartFile(0, f"{covered}, and no later file starts at or before that")
 
 
-def abnormal_start(files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint) -> StartFile:
+def abnormal_start(
+    files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint, max_num: int
+) -> StartFile:
     """Choose the file from which to check a log that was not closed cleanly.
 
-    That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest.
-    RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``.
+    That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest. From 5.4
+    on that record must be sound; from 5.5 on it must not lie, or have been stored, after what is flushed of the queues.
+    RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``. Parameters are those of `normal_start`.
     """
+    if rules.features.recovers_from_sound_file:
+        by_flush = rules.features.recovers_from_flushed_queues
+        fits = _fits_flushed(checkpoint) if by_flush else _fits_time(checkpoint.min_timestamp)
+        otherwise = "no file begins with a sound record that the checkpoint covers"
+        return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
     uses_index = rules.is_index_enabled and rules.is_index_safe
     limit = checkpoint.min_timestamp_index if uses_index else checkpoint.min_timestamp
     for index in range(len(files) - 1, -1, -1):
@@ -55,6 +89,65 @@ def abnormal_start(files: Sequence[MappedFile], rules: QueueRules, checkpoint: S
         if stored and stored <= limit:
             return StartFile(index, f"its first record, of {stored}, is not later than the checkpoint's {limit} ms")
     return StartFile(0, f"no file begins with a record that is not later than the checkpoint's {limit} ms")
+
+
+def _fits_time(limit: int) -> Callable[[DispatchRequest], str | None]:
+    def fits(first: DispatchRequest) -> str | None:
+        stored = first.store_timestamp
+        why = f"its first record, of {stored}, is not later than the checkpoint's {limit} ms"
+        return why if stored <= limit else None
+
+    return fits
+
+
+def _fits_flushed(checkpoint: StoreCheckpoint) -> Callable[[DispatchRequest], str | None]:
+    flushed = checkpoint.logics_physical_offset
+    if flushed <= 0:  # no release before 5.5 writes it
+        return _fits_time(checkpoint.logics_msg_timestamp)
+
+    def fits(first: DispatchRequest) -> str | None:
+        return f"queues are flushed up to {flushed}" if first.physical_offset <= flushed else None
+
+    return fits
+
+
+def _sound_start(  # noqa: PLR0913 -- what decides
+    files: Sequence[MappedFile],
+    rules: QueueRules,
+    checkpoint: StoreCheckpoint,
+    max_num: int,
+    fits: Callable[[DispatchRequest], str | None],
+    otherwise: str,
+) -> StartFile:
+    """Return the newest file whose first record is sound and fits, or else the oldest of those looked at."""
+    oldest = max(0, len(files) - (max_num if max_num > 0 else _RECOVER_MAX_NUM))
+    for index in range(len(files) - 1, oldest - 1, -1):
+        first = _first_record(files[index], rules)
+        if first is None or not first.store_timestamp:
+            continue
+        if rules.is_index_enabled and rules.is_index_safe and first.store_timestamp > checkpoint.index_msg_timestamp:
+            continue
+        why = fits(first)
+        if why is not None:
+            return StartFile(index, f"its first record, at {first.physical_offset}, is sound, and {why}")
+    limited = f"; no more than the last {len(files) - oldest} files are looked at" if oldest else ""
+    return StartFile(oldest, otherwise + limited)
+
+
+def _first_record(file: MappedFile, rules: QueueRules) -> DispatchRequest | None:
+    """Return the record at the start of a file; None if there is none that a recovery accepts."""
+    view = file.select(0)
+    if view is None:
+        return None
+    return check_message_and_return_size(
+        view,
+        0,
+        len(view),
+        rules,
+        check_crc=rules.check_crc,
+        read_body=True,
+        check_dup_info=rules.is_duplication_enabled,
+    ).request
 
 
 def _first_store_timestamp(file: MappedFile, features: ReleaseRules) -> int:

@@ -18,6 +18,11 @@ then dispatching starts at    the log's end                where the queues end,
 
 RocketMQ: ``DefaultMessageStore.load`` and ``recover``, ``CommitLog.recoverNormally`` and ``recoverAbnormally``.
 
+5.4 and 5.5 do as 5.3.3, except that the start file must begin with a sound record and is one of the last
+``commitLogRecoverMaxNum``, that it is chosen by what is flushed of the queues (5.5, after ``abort``), and that queues
+are cut by where they reach once everything found is dispatched. 5.4 and 5.5 so rebuild lost queues from these files
+only; `store_core.rebuild_consume_queue` rebuilds them whole.
+
 There are two differences. Bytes after the end of the log, or of a queue, in its last file are zeroed. RocketMQ leaves
 them, and the restart after next may take them for messages again. And where 4.3.0, after a crash, counts a record of
 the wrong size as a message of a topic without a name, that topic's queue is kept in memory: 4.3.0 writes a file that
@@ -215,6 +220,7 @@ class StoreRecovery:
         queue.committed_where = min(queue.committed_where, offset)
         queue.truncate_dirty_files(offset, clear_tail=True)
         self._checkpoint.confirm_physical_offset = min(self._checkpoint.confirm_physical_offset, offset)
+        self._checkpoint.logics_physical_offset = min(self._checkpoint.logics_physical_offset, offset)
         self._queues.clear_tails()
         self._bring_to_disk()
         self._recover_queue_offsets()
@@ -249,11 +255,7 @@ class StoreRecovery:
     def _recover_log(self, cover: int, *, last_exit_ok: bool) -> None:
         queue = self._log.mapped_file_queue
         files = queue.mapped_files
-        start = (
-            normal_start(files, self._rules.features, cover)
-            if last_exit_ok
-            else abnormal_start(files, self._rules, self._checkpoint)
-        )
+        start = self._start_file(files, cover, last_exit_ok=last_exit_ok)
         self._tell_start(files[start.number], start)
         confirmed = self._log.confirm_offset
         found, chains = find_end_of_files(files, verify_crc=self._rules.check_crc)
@@ -264,6 +266,8 @@ class StoreRecovery:
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.features.keeps_confirmed_offset:
             self._confirm(end, files[start.number].file_from_offset, confirmed, last_exit_ok=last_exit_ok)
+        if self._rules.features.cuts_queues_by_new_cover:
+            cover = self._queues.max_physical_offset
         if self._rules.features.cuts_queues_before_log:
             self._queues.flush()
             self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
@@ -271,6 +275,12 @@ class StoreRecovery:
         else:
             self._cut_log(end)
             self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
+
+    def _start_file(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> StartFile:
+        max_num = self._log.config.commit_log_recover_max_num
+        if last_exit_ok:
+            return normal_start(files, self._rules, self._checkpoint, cover, max_num)
+        return abnormal_start(files, self._rules, self._checkpoint, max_num)
 
     def _tell_start(self, file: MappedFile, start: StartFile) -> None:
         self._note(start_offset=file.file_from_offset)

@@ -16,7 +16,8 @@ record of the last segment                                              that of 
 Before publishing, the log ends where it did, for every RocketMQ release and for readers of this package; afterwards it
 has all records. Between the renames of several segments and the blank record, readers see a log with a hole and refuse
 it; recovery after a crash deletes these segments if it starts before the hole, so the caller rewinds the checkpoint
-first.
+first. From release 5.4 on a recovery starts at one of the last ``commitLogRecoverMaxNum`` segments, 10 by default:
+after a crash between these two steps it does not see the hole if there are as many new segments.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
+    from store_core.format.layout import Field
 
-__all__ = ["CHECKPOINT_FILE", "CHECKPOINT_SIZE", "StoreCheckpoint"]
+__all__ = ["CHECKPOINT_FILE", "CHECKPOINT_SIZE", "StoreCheckpoint", "checkpoint_fields"]
 
 CHECKPOINT_FILE: Final = "checkpoint"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getStoreCheckpoint``)."""
@@ -26,9 +27,18 @@ CHECKPOINT_SIZE: Final = 4096
 """Bytes of the file (RocketMQ maps one ``OS_PAGE_SIZE``)."""
 
 _DTYPE: Final = unit_dtype(CHECKPOINT)
-_SIZE_BEFORE_5: Final = sum(np.dtype(field.type).itemsize for field in CHECKPOINT.fields[:3])
 _MARGIN_MS: Final = 3000
 """How far recovery goes back before the timestamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
+_FIELDS_BEFORE_5: Final = 3
+_FIELDS_BEFORE_5_5: Final = 5
+
+
+def checkpoint_fields(release: str) -> tuple[Field, ...]:
+    """Return the fields at the start of the file that a release reads and writes."""
+    features = rules_of(release)
+    if not features.keeps_confirmed_offset:
+        return CHECKPOINT.fields[:_FIELDS_BEFORE_5]
+    return CHECKPOINT.fields if features.keeps_flushed_queue_offset else CHECKPOINT.fields[:_FIELDS_BEFORE_5_5]
 
 
 class StoreCheckpoint:
@@ -44,6 +54,12 @@ class StoreCheckpoint:
         The same for the queues and the index; ms.
     master_flushed_offset, confirm_physical_offset : int
         Kept by releases with `ReleaseRules.keeps_confirmed_offset`; the others leave these bytes as they are.
+    logics_physical_offset : int
+        Physical offset of a record up to which the queues are on disk. Kept by releases with
+        `ReleaseRules.keeps_flushed_queue_offset`; the others leave it as it is.
+    last_put : tuple of int
+        With these releases: store time, ms, and physical offset of the last unit put into a queue, flushed or not
+        (``tmpLogicsMsgTimestamp``, ``tmpLogicsPhysicalOffset``); zeros if there was none. It is not stored.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, release: str = DEFAULT_RELEASE) -> None:
@@ -52,12 +68,14 @@ class StoreCheckpoint:
         self._file: OpenFile | None = None
         self._lock = Lock()
         self._flushed: bytes | None = None
-        self._size = _DTYPE.itemsize if rules_of(release).keeps_confirmed_offset else _SIZE_BEFORE_5
+        self._size = sum(np.dtype(field.type).itemsize for field in checkpoint_fields(release))
         self.physic_msg_timestamp = 0
         self.logics_msg_timestamp = 0
         self.index_msg_timestamp = 0
         self.master_flushed_offset = 0
         self.confirm_physical_offset = 0
+        self.logics_physical_offset = 0
+        self.last_put = (0, 0)
 
     def load(self) -> Self:
         """Read the values that the release knows.

@@ -41,7 +41,7 @@ SIZES: dict[str, Any] = {
     "max_index_num": 400,
 }
 STORE_TIME_AT = field_position(head_dtype(), "store_timestamp")
-RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
+RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3", "5.5")
 OLD, *NEWER = RELEASES
 
 
@@ -147,8 +147,12 @@ def cut_back(golden: UnpackedStore, directory: Path) -> tuple[Path, int, list[in
     return root, start, [line["storeTimestamp"] for line in new]
 
 
+# The broker of 5.5.0 delivered the first message while timers were still being put: its log can't be cut before that.
+_CUT = [store.name for store in golden_stores() if store.scenario == "delay" and store.version != "5.5.0"]
+
+
 @pytest.mark.golden
-@pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario == "delay"])
+@pytest.mark.parametrize("name", _CUT)
 def test_delivers_the_bytes_that_rocketmq_delivered(
     name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:

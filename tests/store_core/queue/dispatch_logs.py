@@ -199,6 +199,7 @@ def assert_same_columns(expected: DispatchBatch, actual: DispatchBatch) -> None:
         actual.queues[code] for code in actual.queue_codes
     ]
     assert sorted(expected.queues) == sorted(actual.queues)
-    hashes, others = expected.index_hashes(), actual.index_hashes()
-    assert (hashes.rows.tolist(), hashes.hashes.tolist()) == (others.rows.tolist(), others.hashes.tolist())
-    assert (hashes.rows.dtype, hashes.hashes.dtype) == (others.rows.dtype, others.hashes.dtype)
+    for with_tags in (False, True):
+        hashes, others = expected.index_hashes(with_tags=with_tags), actual.index_hashes(with_tags=with_tags)
+        assert (hashes.rows.tolist(), hashes.hashes.tolist()) == (others.rows.tolist(), others.hashes.tolist())
+        assert (hashes.rows.dtype, hashes.hashes.dtype) == (others.rows.dtype, others.hashes.dtype)

@@ -48,7 +48,7 @@ def golden_rules(store: UnpackedStore) -> QueueRules:
 
 def queue_store(root: Path, rules: QueueRules) -> ConsumeQueueStore:
     """Make the table of the queues below a directory, which has not read anything yet."""
-    return ConsumeQueueStore(root, rules, OsFileSystem(), FakeClock(), lambda _: None, lambda: None)
+    return ConsumeQueueStore(root, rules, OsFileSystem(), FakeClock(), lambda *_: None, lambda: None)
 
 
 def _lines(store: UnpackedStore, name: str, kind: str) -> list[dict[str, Any]]:

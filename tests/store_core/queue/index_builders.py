@@ -106,6 +106,7 @@ def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
             topic=row["topic"],
             unique_key=row["unique_key"],
             sys_flag=row["sys_flag"],
+            properties=row["properties"],
         )
         for row in store.expected()
     ]

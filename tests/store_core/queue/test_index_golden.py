@@ -95,6 +95,7 @@ def _puts(store: UnpackedStore) -> list[DispatchRequest]:
             topic=line["topic"],
             unique_key=line["properties"].get("UNIQ_KEY"),
             sys_flag=line["sysFlag"],
+            properties=line["properties"],
         )
         for line in lines
         if line["putStatus"] == "PUT_OK"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged stores are recovered as in RocketMQ 4.3.0, 4.9.7 and 5.3.3.
+"""Damaged stores are recovered as in RocketMQ 4.3.0, 4.9.7, 5.3.3 and 5.5.0.
 
 Each store is opened with an overlay in memory; some also on disk, to see that the result is the same.
 """
@@ -49,9 +49,15 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]
     return lambda archive: unpack_damaged(archive, directory)
 
 
+def keys_of(expected: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
+    """Return the keys that RocketMQ was asked for, and the offsets that it found."""
+    keys: list[tuple[str, str, list[int]]] = expected.get("found") or expected.get("index") or []
+    return keys
+
+
 def opened_in_memory(path: Path, version: str, expected: dict[str, Any]) -> Opened:
     conf = read_conf(path / "store.conf")
-    keys = [(topic, key) for topic, key, _ in expected.get("index", ())]
+    keys = [(topic, key) for topic, key, _ in keys_of(expected)]
     keys = keys[:: max(1, len(keys) // KEYS_ASKED)] if expected.get("indexStable") else []
     system = OverlayFileSystem(OsFileSystem(), FakeClock())
     return open_damaged(path / "store", config_of(conf, version), batch_topics_of(conf), keys, system)
@@ -63,7 +69,7 @@ def test_damaged_store_becomes_what_it_becomes_in_rocketmq(
     unpacked: Callable[[Path], Path], archive: Path, version: str
 ) -> None:
     path = unpacked(archive)
-    expected = expected_answers(path / "expected.json").get(version)
+    expected = expected_answers(path).get(version)
     if expected is None:
         return  # RocketMQ was not asked
     opened = opened_in_memory(path, version, expected)
@@ -80,8 +86,9 @@ def test_damaged_store_becomes_what_it_becomes_in_rocketmq(
         _settle_index_time(ours, theirs, opened)
         assert theirs == ours
     assert expected["units"] == opened.units
-    answers = {(topic, key): sorted(offsets) for topic, key, offsets in expected.get("index", ())}
-    assert not [key for key, offsets in opened.index.items() if answers[key] != sorted(offsets)]
+    answered = opened.found if "found" in expected else opened.index
+    answers = {(topic, key): sorted(offsets) for topic, key, offsets in keys_of(expected)}
+    assert not [key for key, offsets in answered.items() if answers[key] != sorted(offsets)]
 
 
 def _settle_index_time(ours: dict[str, Any], theirs: dict[str, Any], opened: Opened) -> None:

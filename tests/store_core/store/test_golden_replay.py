@@ -56,7 +56,7 @@ def test_delayed_and_timed_messages_are_rewritten_alike(
     for put in golden_puts(replay.store):
         replay.clock.wall_ms = put.line.get("storeTimestamp", 0)
         message: object = put.message
-        if replay.config.release == "5.3":
+        if replay.config.features.schedules_by_hook:
             for hook in hooks:
                 message = hook(message) if isinstance(message, Message) else message
         else:

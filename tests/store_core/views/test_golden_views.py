@@ -138,6 +138,8 @@ def test_checkpoint_has_the_fields_that_rocketmq_loads(name: str, golden: Callab
     names = {field.name: field.java_name for field in CHECKPOINT.fields}
     found = {names[row["name"]]: row["value"] for row in rows}
 
+    flushed = found.pop("logicsPhysicalOffset", None)  # the answer of 5.5.0 leaves it out
+    assert (flushed is not None) == (store.golden.release == "5.5")
     assert loaded.keys() == found.keys()
     assert loaded["indexMsgTimestamp"] == found["indexMsgTimestamp"]  # recovery changes the others
 

@@ -50,13 +50,18 @@ class _Maker:
         self.disk = FaultyFileSystem()
         self.clock = FakeClock()
         self.put_times: list[int] = []
+        self.put_offsets: list[int] = []
         self.errors = 0
 
     def new(self, **options: Any) -> ConsumeQueueStore:  # noqa: ANN401 -- keywords of the class
         return ConsumeQueueStore(
-            self.root, self.rules, self.disk, self.clock, self.put_times.append, self._note_error,
+            self.root, self.rules, self.disk, self.clock, self._note_put, self._note_error,
             can_write=lambda: not self.errors, **options,
         )  # fmt: skip
+
+    def _note_put(self, store_timestamp: int, physical_offset: int) -> None:
+        self.put_times.append(store_timestamp)
+        self.put_offsets.append(physical_offset)
 
     def _note_error(self) -> None:
         self.errors += 1
@@ -383,7 +388,7 @@ def _outcome(maker: _Maker, queues: ConsumeQueueStore) -> dict[str, Any]:
         "flushed": [queue.mapped_file_queue.flushed_where for queue in queues.queues()],
         "refused": queues.refused,
         "refused_count": queues.refused_count,
-        "last_put": maker.put_times[-1:],
+        "last_put": (maker.put_times[-1:], maker.put_offsets[-1:]),
     }
 
 

@@ -68,7 +68,7 @@ class Store:
         queue = self.log.mapped_file_queue
         queue.truncate_dirty_files(end_offset)
         rules = config.queue_rules(["bcq_topic"])
-        self.queues = ConsumeQueueStore(root, rules, disk, clock, lambda _: None, lambda: None)
+        self.queues = ConsumeQueueStore(root, rules, disk, clock, lambda *_: None, lambda: None)
         self.queues.load()
         self.queues.recover()
         self.queues.correct_min_offset(self.log.min_offset)

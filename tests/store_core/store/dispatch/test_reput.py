@@ -435,6 +435,8 @@ class Queues:
     def flush(self, least_pages: int) -> bool:
         self.flushes.append(least_pages)
         self._during.logics_msg_timestamp += 5  # another thread dispatches meanwhile
+        time, offset = self._during.last_put
+        self._during.last_put = time + 5, offset + 100
         return False
 
 
@@ -454,6 +456,18 @@ def test_queues_are_flushed_by_pages_and_every_minute_thoroughly(tmp_path: Path)
     service.run_once()
     assert ([0, 2, 0], 1005) == (queues.flushes, checkpoint.logics_msg_timestamp)
     assert 1005 == StoreCheckpoint(tmp_path, disk).load().logics_msg_timestamp
+
+
+def test_the_checkpoint_of_5_5_has_time_and_offset_of_a_unit_that_is_flushed(tmp_path: Path) -> None:
+    clock, disk = FakeClock(), FaultyFileSystem()
+    checkpoint = StoreCheckpoint(tmp_path, disk, "5.5")
+    checkpoint.last_put = 1000, 500
+    service = FlushConsumeQueueService(config(release="5.5"), Queues(checkpoint), checkpoint, clock)  # type: ignore[arg-type]  # they can flush
+    service.flush_thoroughly()
+    loaded = StoreCheckpoint(tmp_path, disk, "5.5").load()
+
+    assert (1000, 500) == (loaded.logics_msg_timestamp, loaded.logics_physical_offset)
+    assert (1005, 600) == checkpoint.last_put
 
 
 def test_checkpoint_is_written_when_it_has_changed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -15,6 +16,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.damaged_stores import batch_topics_of, config_of, open_damaged, read_conf
@@ -29,10 +31,9 @@ if TYPE_CHECKING:
     from store_core.store.config.message_store_config import Release
     from tests.golden_stores import UnpackedStore
 
-RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
-VERSIONS: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3"}
+RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3", "5.5"]
 CONF: Final = {"cl-size": str(FILE_SIZE), "cq-size": "800", "slot-num": "100", "index-num": "400"}
-NOT_RECOVERYS: Final = ("abort", "abort.bak", "lock", "config/", "compaction/", "index/", "timer")
+NOT_RECOVERYS: Final = ("abort", "abort.bak", "lock", "config/", "compaction/", "index/", "rocksdbstore/", "timer")
 """RocketMQ's files that recovery does not touch, or whose names are times."""
 
 
@@ -86,7 +87,7 @@ def closed(tmp_path: Path) -> Callable[[Release], MessageStoreConfig]:
     """Return a function that makes a store of ten messages in four segments, and closes it."""
 
     def make(release: Release) -> MessageStoreConfig:
-        config = config_of(CONF, VERSIONS[release])
+        config = replace(config_of(CONF, "5.3.3"), release=release)
         with DefaultMessageStore.open(tmp_path, config) as store:
             for number in range(10):
                 store.put_message(message(bytes([number]) * 1000, queue_id=number % 2, keys=["k"]))
@@ -129,6 +130,58 @@ def test_release_4_3_leaves_queues_as_they_are_after_a_clean_exit_and_says_so(
     spoil(tmp_path, 2 * FILE_SIZE + 300, b"!")
 
     assert "left the queues as they are" in decided(DefaultMessageStore.dry_run(tmp_path, config))
+
+
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+@pytest.mark.parametrize(
+    ("release", "most", "start"), [("5.3", 2, 0), ("5.4", 2, 2), ("5.4", 10, 0), ("5.4", 0, 0), ("5.5", 2, 2)]
+)
+def test_from_5_4_on_lost_queues_come_back_from_the_last_files_only(
+    closed: Callable[[Release], MessageStoreConfig],
+    tmp_path: Path,
+    release: Release,
+    most: int,
+    start: int,
+    last_exit_ok: bool,
+) -> None:
+    config = replace(closed(release), commit_log_recover_max_num=most)
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "checkpoint").unlink()
+    if not last_exit_ok:
+        (tmp_path / "abort").touch()
+    report = DefaultMessageStore.dry_run(tmp_path, config)
+
+    assert 4 == len(list((tmp_path / "commitlog").iterdir()))
+    assert start * FILE_SIZE == report.start_offset
+    assert bool(start) == any(f"no more than the last {most} files" in each.why for each in report.decisions)
+
+
+@pytest.mark.parametrize(("flushed", "start"), [(0, 0), (FILE_SIZE, 1), (4 * FILE_SIZE, 3)])
+def test_after_a_crash_5_5_starts_where_queues_are_flushed(
+    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, flushed: int, start: int
+) -> None:
+    config = closed("5.5")
+    checkpoint = StoreCheckpoint(tmp_path, OsFileSystem(), "5.5").load()
+    checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp = flushed, 0
+    checkpoint.flush()
+    checkpoint.close()
+    (tmp_path / "abort").touch()
+
+    assert start * FILE_SIZE == DefaultMessageStore.dry_run(tmp_path, config).start_offset
+
+
+def test_from_5_4_on_a_file_whose_first_record_is_not_sound_is_passed_over(
+    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path
+) -> None:
+    starts = {}
+    for release in RELEASES:
+        config = closed(release)
+        spoil(tmp_path, 3 * FILE_SIZE + 300, b"!")
+        starts[release] = DefaultMessageStore.dry_run(tmp_path, config).start_offset // FILE_SIZE
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+
+    assert {"4.3": 1, "4.9": 1, "5.3": 3, "5.5": 2} == starts
 
 
 @pytest.mark.parametrize(
@@ -213,6 +266,7 @@ def test_store_that_is_read_only_is_left_as_it_is(
 ) -> None:
     config = closed(release)
     (tmp_path / "abort").touch()
+    (tmp_path / "checkpoint").unlink()  # so that recovery starts at the first file
     spoil(tmp_path, 2 * FILE_SIZE + 300, b"!")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with DefaultMessageStore.open(tmp_path, config, read_only=True) as store:

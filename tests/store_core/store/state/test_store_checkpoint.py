@@ -78,6 +78,22 @@ def test_release_4_knows_three_fields_and_leaves_the_others(
     assert values(StoreCheckpoint(tmp_path, disk).load()) == (77, 2 << 40, 3 << 40, 4 << 40, 5 << 40)
 
 
+@pytest.mark.parametrize("release", ["4.9", "5.3", "5.4"])
+def test_only_5_5_knows_up_to_where_queues_are_flushed(tmp_path: Path, disk: FaultyFileSystem, release: str) -> None:
+    newest = filled(tmp_path, disk, "5.5")
+    newest.logics_physical_offset = 6 << 40
+    newest.flush()
+    older = StoreCheckpoint(tmp_path, disk, release).load()
+    older.physic_msg_timestamp = 77
+    older.flush()
+    stored = (tmp_path / "checkpoint").read_bytes()
+
+    assert older.logics_physical_offset == 0
+    assert stored[40:48] == struct.pack(">q", 6 << 40)
+    assert not any(stored[48:])
+    assert StoreCheckpoint(tmp_path, disk, "5.5").load().logics_physical_offset == 6 << 40
+
+
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 39, 40, 100, 5000])
 def test_a_file_of_any_size_is_read_as_far_as_it_goes(tmp_path: Path, disk: FaultyFileSystem, size: int) -> None:
     whole = struct.pack(">5q", 1, 2, 3, 4, 5).ljust(5000, b"\xff")
