@@ -10,19 +10,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.log_diff import diff
     from store_core.answers.log_salvage import salvage
     from store_core.answers.salvage_report import SalvageReport
+    from store_core.answers.store_check import check
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
-__all__ = ["DiffBy", "DiffOptions", "DiffReport", "SalvageReport", "diff", "salvage"]
+__all__ = [
+    "CheckOptions",
+    "CheckReport",
+    "DiffBy",
+    "DiffOptions",
+    "DiffReport",
+    "SalvageReport",
+    "check",
+    "diff",
+    "salvage",
+]
 
 _HOMES: Final = {
+    "CheckOptions": "store_core.answers.checking.check_options",
+    "CheckReport": "store_core.answers.checking.check_report",
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
     "SalvageReport": "store_core.answers.salvage_report",
+    "check": "store_core.answers.store_check",
     "diff": "store_core.answers.log_diff",
     "salvage": "store_core.answers.log_salvage",
 }

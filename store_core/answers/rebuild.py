@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from store_core.store.parts import LocalEngine, ProgressSink
     from store_core.store.rebuild.result import RebuildResult
 
-__all__ = ["plan_rebuild", "rebuild_consume_queue", "rebuild_index"]
+__all__ = ["configured_batch_topics", "plan_rebuild", "rebuild_consume_queue", "rebuild_index"]
 
 
 def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = None) -> RebuildPlan:
@@ -43,7 +43,7 @@ def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = 
     StoreError
         As for `rebuild_consume_queue`, as far as it can be known without reading the log.
     """
-    return RebuildPlan.of(path, options or RebuildOptions(), _configured_batch_topics)
+    return RebuildPlan.of(path, options or RebuildOptions(), configured_batch_topics)
 
 
 def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many processes, and who is informed
@@ -129,7 +129,7 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-def _configured_batch_topics(store: Path, release: Release) -> frozenset[str]:
+def configured_batch_topics(store: Path, release: Release) -> frozenset[str]:
     """Return the topics that the broker's ``topics.json`` calls batch topics."""
     if not rules_of(release).has_batch_queues or not (store / "config").is_dir():
         return frozenset()

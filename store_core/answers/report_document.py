@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.salvage_report import SALVAGE_SCHEMA
 
@@ -28,5 +29,5 @@ _INTRODUCTION: Final = (
 
 def markdown_document() -> str:
     """Return the text of ``docs/reports.md``."""
-    sections = [line for schema in (DIFF_SCHEMA, SALVAGE_SCHEMA) for line in schema.markdown_lines()]
+    sections = [line for schema in (CHECK_SCHEMA, DIFF_SCHEMA, SALVAGE_SCHEMA) for line in schema.markdown_lines()]
     return "\n".join([*_INTRODUCTION, *sections])

@@ -50,6 +50,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "ls", "views", "list the segments of the log"),
     _Entry(_STORE, "topics", "views", "list topics and queues"),
     _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),
+    _Entry(_STORE, "check", "checking", "check log, queues and index against each other"),
     _Entry(_STORE, "diff", "differences", "compare the logs of two stores"),
     _Entry(_STORE, "salvage", "salvaging", "take what is sound out of a damaged log"),
     _Entry(_STORE, "recover", "recovery", "show what opening the store for writing would change"),

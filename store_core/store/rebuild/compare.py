@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
 from store_core.queue.units.batch_consume_queue_unit import readable_units
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
+from store_core.store.rebuild.queue_side import Compared, Side
+from store_core.store.rebuild.unit_verdicts import digest_of, judge_units, unreadable_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +29,17 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.consume_queue.consume_queue_table import Queue
     from store_core.queue.queue_rules import QueueRules
+    from store_core.store.rebuild.lost_ranges import LostBytes
+    from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
-__all__ = ["LogBounds", "QueueDifferences", "StoredQueues", "UnitDifference", "compare_queues"]
+__all__ = [
+    "LogBounds",
+    "QueueDifferences",
+    "StoredQueues",
+    "UnitDifference",
+    "compare_queues",
+    "judge_queue",
+]
 
 _KEPT: Final = 20
 _BLANK_SIZE: Final = 2**31 - 1
@@ -44,10 +55,13 @@ class LogBounds(NamedTuple):
         Physical offset where the log starts; units below it point to deleted records.
     is_live : bool
         Whether a broker may be writing; units after all that was read are then not a difference.
+    log_end : int or None
+        Physical offset where the log ends, if each unit is to be judged, and not only compared.
     """
 
     min_offset: int
     is_live: bool = False
+    log_end: int | None = None
 
 
 class UnitDifference(NamedTuple):
@@ -110,7 +124,7 @@ class StoredQueues:
         self._file_system = file_system
         self._clock = clock
 
-    def units(self, topic: str, queue_id: int, min_offset: int) -> Iterator[tuple[npt.NDArray[np.int64], _Compared]]:
+    def units(self, topic: str, queue_id: int, min_offset: int) -> Iterator[tuple[npt.NDArray[np.int64], Compared]]:
         """Yield the units that point at or after an offset of the log, file by file, with their indexes.
 
         Raises
@@ -146,10 +160,7 @@ class StoredQueues:
         return ConsumeQueue(topic, queue_id, directory, rules, files, clock, ext=with_ext, writable=False)
 
 
-_Compared = np.ndarray[Any, np.dtype[np.void]]
-
-
-def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> _Compared:
+def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> Compared:
     """Make units comparable: values in an extension are taken from there, as their addresses may differ."""
     compared = np.zeros(len(units), _COMPARED)
     compared["physical_offset"] = units["physical_offset"]
@@ -163,7 +174,7 @@ def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> _Compared:
     return compared
 
 
-def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], _Compared]:
+def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], Compared]:
     compared = np.zeros(len(units), _COMPARED)
     compared["physical_offset"] = units["physical_offset"]
     compared["size"] = units["store_size"]
@@ -172,7 +183,7 @@ def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], 
     return units["msg_base_offset"].astype(np.int64), compared
 
 
-def _live(indexes: npt.NDArray[np.int64], units: _Compared, min_offset: int) -> tuple[npt.NDArray[np.int64], _Compared]:
+def _live(indexes: npt.NDArray[np.int64], units: Compared, min_offset: int) -> tuple[npt.NDArray[np.int64], Compared]:
     """Leave out units below the log's start, and filler units before a file's first real one."""
     is_blank = (units["physical_offset"] == 0) & (units["size"] == _BLANK_SIZE)
     kept = (units["physical_offset"] >= min_offset) & ~is_blank
@@ -185,20 +196,16 @@ def compare_queues(
     """Compare one queue of two directories; units below the log's start are ignored."""
     ours = _joined(rebuilt.units(topic, queue_id, bounds.min_offset))
     try:
-        theirs = _joined(stored.units(topic, queue_id, bounds.min_offset))
+        theirs = _theirs(topic, queue_id, ours, stored, bounds)
     except (SegmentLayoutError, OSError) as error:
-        return QueueDifferences(topic, queue_id, missing=len(ours[0]), problem=str(error))
-    if bounds.is_live:
-        newest = int(ours[1]["physical_offset"].max(initial=-1))
-        known = theirs[1]["physical_offset"] <= newest
-        theirs = theirs[0][known], theirs[1][known]
-    _, mine, other = np.intersect1d(ours[0], theirs[0], return_indices=True)
-    missing = np.setdiff1d(np.arange(len(ours[0])), mine)
-    extra = np.setdiff1d(np.arange(len(theirs[0])), other)
-    different = mine[ours[1][mine] != theirs[1][other]]
+        return QueueDifferences(topic, queue_id, missing=len(ours.indexes), problem=str(error))
+    _, mine, other = np.intersect1d(ours.indexes, theirs.indexes, return_indices=True)
+    missing = np.setdiff1d(np.arange(len(ours.indexes)), mine)
+    extra = np.setdiff1d(np.arange(len(theirs.indexes)), other)
+    different = mine[ours.units[mine] != theirs.units[other]]
     found = (("missing", ours, missing), ("extra", theirs, extra), ("different", ours, different))
     first = [
-        UnitDifference(kind, int(side[0][place]), int(side[1]["physical_offset"][place]))
+        UnitDifference(kind, int(side.indexes[place]), int(side.units["physical_offset"][place]))
         for kind, side, places in found
         for place in places[:_KEPT].tolist()
     ]
@@ -206,10 +213,47 @@ def compare_queues(
     return QueueDifferences(topic, queue_id, len(missing), len(extra), len(different), tuple(first[:_KEPT]))
 
 
-def _joined(
-    files: Iterator[tuple[npt.NDArray[np.int64], _Compared]],
-) -> tuple[npt.NDArray[np.int64], _Compared]:
+def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
+    topic: str,
+    queue_id: int,
+    rebuilt: StoredQueues,
+    stored: StoredQueues,
+    bounds: LogBounds,
+    lost: LostBytes | None = None,
+) -> QueueJudgement:
+    """Judge each unit of a queue, as `compare_queues` compares them; the bounds need an end.
+
+    A unit whose record is damaged now was right, so its place in the queue does not count.
+    """
+    ours = _joined(rebuilt.units(topic, queue_id, bounds.min_offset))
+    try:
+        theirs = _theirs(topic, queue_id, ours, stored, bounds)
+    except (SegmentLayoutError, OSError) as error:
+        return unreadable_queue(topic, queue_id, ours, str(error))
+    judgement = judge_units(topic, queue_id, *_undamaged(ours, theirs, lost), bounds.log_end or 0)
+    return replace(judgement, digest=digest_of(ours))
+
+
+def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None) -> tuple[Side, Side]:
+    """Leave out the places at which the store has units of records that are damaged."""
+    if lost is None or not lost.total:
+        return ours, theirs
+    is_lost = lost.holds(theirs.units["physical_offset"])
+    is_ours = ~np.isin(ours.indexes, theirs.indexes[is_lost])
+    return ours.chosen(is_ours), theirs.chosen(~is_lost)
+
+
+def _theirs(topic: str, queue_id: int, ours: Side, stored: StoredQueues, bounds: LogBounds) -> Side:
+    """Return the units of the store; of a live one, only those of records that have been read."""
+    theirs = _joined(stored.units(topic, queue_id, bounds.min_offset))
+    if not bounds.is_live:
+        return theirs
+    known = theirs.units["physical_offset"] <= int(ours.units["physical_offset"].max(initial=-1))
+    return theirs.chosen(known)
+
+
+def _joined(files: Iterator[tuple[npt.NDArray[np.int64], Compared]]) -> Side:
     listed = list(files)
     if not listed:
-        return np.empty(0, np.int64), np.empty(0, _COMPARED)
-    return np.concatenate([indexes for indexes, _ in listed]), np.concatenate([units for _, units in listed])
+        return Side(np.empty(0, np.int64), np.empty(0, _COMPARED))
+    return Side(np.concatenate([indexes for indexes, _ in listed]), np.concatenate([units for _, units in listed]))

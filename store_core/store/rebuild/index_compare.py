@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -23,12 +24,53 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_rules import QueueRules
+    from store_core.store.rebuild.lost_ranges import LostRanges
 
-__all__ = ["IndexComparison"]
+__all__ = ["IndexComparison", "IndexDifference", "IndexDifferences"]
 
 _HASH_BITS: Final = 31
+_KEPT: Final = 20
 _MOST_BYTES: Final = 1 << 32
 """Maximum bytes of log in one comparison: a position and a hash are packed into one 64-bit number."""
+
+
+class IndexDifference(NamedTuple):
+    """An entry that only the log has, or only the index.
+
+    Attributes
+    ----------
+    kind : str
+        ``"missing"`` from the index, or ``"extra"`` in it.
+    physical_offset : int
+    key_hash : int
+        Positive hash of ``topic#key``.
+    """
+
+    kind: str
+    physical_offset: int
+    key_hash: int
+
+
+class IndexDifferences(NamedTuple):
+    """How the entries of a part of the log differ from those of the index.
+
+    Attributes
+    ----------
+    missing, extra : int
+        Numbers of entries.
+    repeated : int
+        How many of the extra ones repeat an entry of the log, as after a crash; they do no harm.
+    lost : int
+        How many of the extra ones are those of records that are damaged now.
+    first : tuple of IndexDifference
+        The first of the others.
+    """
+
+    missing: int = 0
+    extra: int = 0
+    repeated: int = 0
+    lost: int = 0
+    first: tuple[IndexDifference, ...] = ()
 
 
 class IndexComparison:
@@ -69,14 +111,16 @@ class IndexComparison:
         inside = (offsets >= self._begin) & (offsets < self._end)
         return (offsets[inside] - self._begin << _HASH_BITS) | positive_hashes(hashes[inside]).astype(np.int64)
 
-    def finish(self, end: int) -> tuple[int, int]:
-        """Return the numbers of entries missing from the store's index, and of extra ones in it.
+    def finish(self, end: int, lost: LostRanges) -> IndexDifferences:
+        """Return how many entries are missing from the store's index, and how many extra ones are in it.
 
         Parameters
         ----------
         end : int
             Physical offset where the log ended here; extra entries after it do not count, as they may be newer than
             what was read.
+        lost : LostRanges
+            Of the range.
         """
         ours = np.sort(np.concatenate([np.empty(0, np.int64), *self._ours]))
         theirs = np.sort(np.concatenate([np.empty(0, np.int64), *self._stored(min(end, self._end))]))
@@ -84,7 +128,20 @@ class IndexComparison:
         other, other_counts = np.unique(theirs, return_counts=True)
         common, at, there = np.intersect1d(mine, other, assume_unique=True, return_indices=True)
         shared = int(np.minimum(my_counts[at], other_counts[there]).sum()) if len(common) else 0
-        return len(ours) - shared, len(theirs) - shared
+        unknown = np.isin(other, mine, assume_unique=True, invert=True)
+        is_lost = unknown & lost.holds((other >> _HASH_BITS) + self._begin)
+        lacking = np.isin(mine, other, assume_unique=True, invert=True)
+        return IndexDifferences(
+            len(ours) - shared,
+            len(theirs) - shared,
+            len(theirs) - shared - int(other_counts[unknown].sum()),
+            int(other_counts[is_lost].sum()),
+            (*self._first("missing", mine[lacking]), *self._first("extra", other[unknown & ~is_lost])),
+        )
+
+    def _first(self, kind: str, numbers: npt.NDArray[np.int64]) -> Iterator[IndexDifference]:
+        for number in numbers[:_KEPT].tolist():
+            yield IndexDifference(kind, self._begin + (number >> _HASH_BITS), number & (1 << _HASH_BITS) - 1)
 
     def _stored(self, end: int) -> list[npt.NDArray[np.int64]]:
         """Read the entries of this range from files that may have some according to their headers."""

@@ -22,7 +22,7 @@ from store_core.format.crc32 import crc32
 from store_core.queue.index.index_pieces import unpack_entries
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild.attempt import RebuildAttempt
-from store_core.store.rebuild.compare import QueueDifferences, StoredQueues, compare_queues
+from store_core.store.rebuild.compare import QueueDifferences, StoredQueues, compare_queues, judge_queue
 from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
 from store_core.store.rebuild.gap_filler import FillBudget
 from store_core.store.rebuild.index_compare import IndexComparison
@@ -33,6 +33,7 @@ from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.segment_units import QueuePiece
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
 from store_core.store.rebuild.stored_names import stored_queue_names
+from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -96,7 +97,7 @@ Run: TypeAlias = bytes | SpilledRun | PartOutcome
 
 _ReadRun: TypeAlias = tuple[RunKey, bytes | PartOutcome]
 
-Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | QueueDifferences
+Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | QueueDifferences | QueueJudgement
 """A result of a task."""
 
 
@@ -152,11 +153,13 @@ class RebuildJob:
             return None
         queues = (each for each in listed if isinstance(each, QueueReport))
         differences = (each for each in listed if isinstance(each, QueueDifferences))
+        judged = (each for each in listed if isinstance(each, QueueJudgement))
         return RebuildReport(
             tuple(outcomes),
             tuple(sorted(queues, key=_QUEUE_NAME)),
             next((each for each in listed if isinstance(each, IndexReport)), None),
             tuple(sorted(differences, key=_QUEUE_NAME)),
+            judged=tuple(sorted(judged, key=_QUEUE_NAME)),
         )
 
     # ---- reading
@@ -274,16 +277,22 @@ class RebuildJob:
                     continue
                 root = next(roots)
                 yield self._write_queue(topic, queue_id, _payloads(group), root, budget)
-                differences = self._compare(topic, queue_id, root, bounds)
-                if differences:
-                    yield differences
+                yield from self._compare(topic, queue_id, root, bounds, budget)
                 shutil.rmtree(root, ignore_errors=True)
 
-    def _compare(self, topic: str, queue_id: int, root: Path, bounds: LogBounds) -> QueueDifferences:
+    def _compare(
+        self, topic: str, queue_id: int, root: Path, bounds: LogBounds, budget: FillBudget | None
+    ) -> Iterator[QueueDifferences | QueueJudgement]:
         rules, files = self.rules.queue_rules, OsFileSystem()
         rebuilt = StoredQueues(root, rules, files, self.clock)
         stored = StoredQueues(self.store_root, rules, files, self.clock)
-        return compare_queues(topic, queue_id, rebuilt, stored, bounds)
+        if bounds.log_end is not None:
+            lost = budget.lost if budget is not None else None
+            yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)
+            return
+        differences = compare_queues(topic, queue_id, rebuilt, stored, bounds)
+        if differences:
+            yield differences
 
 
 def _payloads(runs: Iterable[_ReadRun]) -> Iterator[bytes]:

@@ -67,6 +67,13 @@ class LostRanges:
         else:
             self._bounds[-1] = (self._bounds[-1][0], end)
 
+    def holds(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which physical offsets are in a lost range."""
+        bounds = np.array(self._bounds, np.int64).reshape(-1, 2)
+        number = np.searchsorted(bounds[:, 0], offsets, "right")
+        ends = np.concatenate((np.zeros(1, np.int64), bounds[:, 1]))
+        return np.asarray(offsets < np.where(number > 0, ends[number], np.iinfo(np.int64).min))
+
     def packed(self) -> bytes:
         """Pack the bounds of all ranges for `LostBytes`; after 10,000 ranges the bytes in between are included."""
         return np.array(self._bounds, np.int64).tobytes()
@@ -102,6 +109,10 @@ class LostBytes:
     def between(self, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Count the lost bytes from each `begin` to its `end`, both physical offsets; int64, shape (n,)."""
         return self._up_to(end) - self._up_to(begin)
+
+    def holds(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which physical offsets are lost."""
+        return self.between(offsets, offsets + 1) > 0
 
     def _up_to(self, offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         number = np.searchsorted(self._begins, offset, "right")

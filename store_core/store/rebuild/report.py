@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.compare import QueueDifferences
     from store_core.store.rebuild.files import IndexReport, QueueReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
+    from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
 __all__ = ["RebuildReport", "as_json", "as_text"]
 
@@ -58,6 +59,8 @@ class RebuildReport:
         What was checked, and what was not.
     left_out_after : int
         Number of records in segments after the log's end.
+    judged : tuple of QueueJudgement
+        For a comparison in which each unit is judged, in place of `differences`: all queues of the log.
     """
 
     outcomes: tuple[SegmentOutcome, ...]
@@ -72,6 +75,7 @@ class RebuildReport:
     end: FoundEnd = field(default_factory=FoundEnd)
     coverage: Coverage = field(default_factory=Coverage)
     left_out_after: int = 0
+    judged: tuple[QueueJudgement, ...] = ()
 
     @property
     def records(self) -> int:
@@ -213,7 +217,8 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
     values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # listed elsewhere
-    del values["passed_over"]
+    for name in ("passed_over", "repeated_entries", "lost_entries", "index_first"):
+        del values[name]
     return values
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.segment_view import SegmentView
     from store_core.queue.units.refused_unit import RefusedUnit
+    from store_core.store.rebuild.index_compare import IndexDifference
     from store_core.store.rebuild.lost_ranges import LostRange
 
 __all__ = ["SegmentOutcome", "SegmentPart", "merge_outcomes", "split_segments"]
@@ -84,6 +85,10 @@ class SegmentOutcome:
         The first of these.
     left_out : int
         Number of sound records after damage that were left out because, by the rules, the log ends at damage.
+    repeated_entries, lost_entries : int
+        How many of the extra entries repeat one of these records, or are of a record that is damaged.
+    index_first : tuple of IndexDifference
+        The first missing entries, and the first of the other extra ones.
     """
 
     path: str
@@ -105,6 +110,9 @@ class SegmentOutcome:
     lost_bytes: int = 0
     lost: tuple[LostRange, ...] = ()
     left_out: int = 0
+    repeated_entries: int = 0
+    lost_entries: int = 0
+    index_first: tuple[IndexDifference, ...] = ()
 
     @property
     def is_damaged(self) -> bool:
@@ -197,4 +205,7 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         lost_bytes=first.lost_bytes + second.lost_bytes,
         lost=first.lost + second.lost,
         left_out=first.left_out + second.left_out,
+        repeated_entries=first.repeated_entries + second.repeated_entries,
+        lost_entries=first.lost_entries + second.lost_entries,
+        index_first=first.index_first + second.index_first,
     )

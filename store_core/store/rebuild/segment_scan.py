@@ -16,6 +16,7 @@ from store_core.format.damage.salvage import Damage, Salvage
 from store_core.format.record.scan import StopReason
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries
+from store_core.store.rebuild.index_compare import IndexDifferences
 from store_core.store.rebuild.inferred_kinds import ToldKinds
 from store_core.store.rebuild.lost_ranges import LostRanges
 from store_core.store.rebuild.salvaged_reader import SalvagedReader
@@ -141,7 +142,7 @@ class SegmentScan:
 
     def _outcome(self, end: _End, records: int, last_time: int, left_out: int) -> SegmentOutcome:
         end_offset = self.part.segment.start_offset + end.position
-        missing, extra = self.comparison.finish(end_offset) if self.comparison is not None else (0, 0)
+        index = self.comparison.finish(end_offset, self.lost) if self.comparison is not None else IndexDifferences()
         return SegmentOutcome(
             self.part.segment.path,
             self.part.segment.start_offset + self.part.begin,
@@ -153,8 +154,8 @@ class SegmentScan:
             end.is_at_limit,
             self._units.refused_count,
             tuple(self._units.refused),
-            missing,
-            extra,
+            index.missing,
+            index.extra,
             self._kinds.light_record,
             tuple(sorted(self._kinds.batch_topics)),
             tuple(sorted(self._units.passed_over)),
@@ -162,6 +163,9 @@ class SegmentScan:
             self.lost.size,
             tuple(self.lost.first),
             left_out,
+            index.repeated,
+            index.lost,
+            index.first,
         )
 
 

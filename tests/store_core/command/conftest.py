@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 1_700_000_000_000
+CONFIG = "mappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=200\nmaxHashSlotNum=8\nmaxIndexNum=40\n"
 
 
 def messages(count: int = 40, segment_size: int = 2048) -> LogBuilder:
@@ -36,3 +37,11 @@ def log() -> LogBuilder:
 @pytest.fixture
 def store(log: LogBuilder, tmp_path: Path) -> Path:
     return log.write(tmp_path / "store", preallocated=1)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Write a broker's configuration with small files."""
+    path = tmp_path / "broker.conf"
+    path.write_text(CONFIG)
+    return path

@@ -94,11 +94,9 @@ def test_a_missing_permission_is_said_with_what_to_do(store: Path, monkeypatch: 
 
 
 def test_completion_knows_the_commands_with_their_meanings() -> None:
-    found = ShellComplete(program, {}, "commitlog", "_COMMITLOG_COMPLETE").get_completions([], "c")
+    found = ShellComplete(program, {}, "commitlog", "_COMMITLOG_COMPLETE").get_completions([], "co")
 
-    assert {"cat": "print messages", "count": "count messages and bytes, in all or by columns"} == {
-        item.value: item.help for item in found
-    }
+    assert {"count": "count messages and bytes, in all or by columns"} == {item.value: item.help for item in found}
 
 
 def test_completion_knows_the_options_of_a_command() -> None:

@@ -17,15 +17,6 @@ from tests.store_core.command.calls import call
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONFIG = "mappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=200\nmaxHashSlotNum=8\nmaxIndexNum=40\n"
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "broker.conf"
-    path.write_text(CONFIG)
-    return path
-
 
 @pytest.fixture
 def closed(tmp_path: Path, config: Path) -> Path:

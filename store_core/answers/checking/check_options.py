@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.rebuild.options import RebuildOptions
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["CheckOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """What to check, and by which rules.
+
+    Attributes
+    ----------
+    topic : sequence of str, optional
+        Check only queues of these topics; log, index and configuration are checked in any case.
+    release : str
+        RocketMQ release whose rules apply, one of `store_core.format.releases.release.RELEASES`.
+    broker_config : path, optional
+        The broker's configuration file; without it, sizes and switches are inferred from the store's files.
+    check_crc : bool
+        Whether bodies must match their checksums.
+    batch_topic : sequence of str
+        Topics whose queues are batch queues, besides those that files, configuration or records show.
+    max_queues : int, optional
+        A log that names more queues is refused; by default 1,000,000.
+    """
+
+    topic: tuple[str, ...] | list[str] | None = None
+    release: str = DEFAULT_RELEASE
+    broker_config: str | os.PathLike[str] | None = None
+    check_crc: bool = True
+    batch_topic: tuple[str, ...] | list[str] = ()
+    max_queues: int | None = None
+
+    def as_comparison(self) -> RebuildOptions:
+        """Return the options of the comparison of queues and index with the log.
+
+        Raises
+        ------
+        InvalidOptionError
+            If an option is invalid.
+        """
+        return RebuildOptions(
+            verify=True,
+            with_index=True,
+            topic=self.topic,
+            release=self.release,
+            broker_config=self.broker_config,
+            check_crc=self.check_crc,
+            batch_topic=self.batch_topic,
+            max_queues=self.max_queues,
+        )

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a check: findings, and a certificate of continuity for each queue."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+
+import pyarrow as pa
+
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from store_core.answers.checking.tally import Tally
+    from store_core.store.read.coverage import Coverage
+
+__all__ = ["CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport"]
+
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_TOPIC: Final = ReportColumn("topic", _TEXT, "name of the topic")
+_QUEUE: Final = ReportColumn("queue_id", _LONG, "queue of the topic")
+
+CHECK_SCHEMA: Final = ReportSchema(
+    "check",
+    1,
+    (
+        Fact("store", "the store root"),
+        Fact("release", "the RocketMQ release whose rules were followed"),
+        Fact("was_closed", "whether the store was closed: no broker holds it, and there is no file `abort`"),
+        Fact("segments", "segment files that were read"),
+        Fact("records", "records in them"),
+        Fact("min_offset", "physical offset at which the log begins"),
+        Fact("end_offset", "physical offset one past the last sound record"),
+        Fact("queues", "queues of which the log has records"),
+        Fact("complete_queues", "how many of them are complete, as the table `certificates` explains it"),
+        Fact("digest", "SHA-256 of the table `certificates`, as JSON with sorted keys"),
+        Fact("notes", "what is no finding, such as what a crash leaves, and what an operator should know"),
+        Fact("checked", "which checks were made"),
+        Fact("not_checked", "which checks were not made"),
+    ),
+    (
+        ReportTable(
+            "counts",
+            "Findings",
+            (
+                ReportColumn("kind", _TEXT, "what is wrong"),
+                ReportColumn("count", _LONG, "how many there are"),
+                ReportColumn("meaning", _TEXT, "the kind in words"),
+            ),
+        ),
+        ReportTable(
+            "findings",
+            "The first of each kind",
+            (
+                ReportColumn("kind", _TEXT, "what is wrong"),
+                ReportColumn("where", _TEXT, "the file or directory", in_text=False),
+                _TOPIC,
+                _QUEUE,
+                ReportColumn("queue_offset", _LONG, "place in the queue"),
+                ReportColumn("begin", _LONG, "physical offset of the bytes of the log that it is about"),
+                ReportColumn("end", _LONG, "physical offset one past them, for a damaged range"),
+                ReportColumn("expected", _TEXT, "what the log says"),
+                ReportColumn("found", _TEXT, "what is there"),
+            ),
+        ),
+        ReportTable(
+            "certificates",
+            "What is certain of each queue",
+            (
+                _TOPIC,
+                _QUEUE,
+                ReportColumn("first_offset", _LONG, "first queue offset"),
+                ReportColumn("next_offset", _LONG, "queue offset after the last one"),
+                ReportColumn("records", _LONG, "records of the queue in the log"),
+                ReportColumn(
+                    "is_complete",
+                    pa.bool_(),
+                    "whether the log has a record for each of these queue offsets, none twice, and the queue a right "
+                    "unit of each",
+                ),
+                ReportColumn(
+                    "digest",
+                    _TEXT,
+                    "SHA-256 of the queue as the log has it: of the queue offsets of its units (8 bytes each, least "
+                    "byte first), then of physical offset, size, tags code and number of messages of each",
+                    in_text=False,
+                ),
+            ),
+        ),
+    ),
+)
+
+
+class Certificate(NamedTuple):
+    """What is certain of one queue: a row of the table ``certificates``."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    next_offset: int
+    records: int
+    is_complete: bool
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFacts:
+    """The facts of a check that are not in its tables, as `CHECK_SCHEMA` explains them."""
+
+    store: str
+    release: str
+    was_closed: bool
+    segments: int
+    records: int
+    min_offset: int
+    end_offset: int
+    notes: tuple[str, ...]
+    coverage: Coverage
+
+
+@dataclass(frozen=True)
+class CheckReport(Report):
+    """The report of a check.
+
+    Attributes
+    ----------
+    found : CheckFacts
+    tables : mapping of str to pyarrow.Table
+        As `CHECK_SCHEMA` explains them.
+    digest : str
+        SHA-256 of the certificates, in hexadecimal digits.
+    """
+
+    SCHEMA: ClassVar[ReportSchema] = CHECK_SCHEMA
+
+    found: CheckFacts
+    tables: Mapping[str, pa.Table]
+    digest: str
+
+    @classmethod
+    def of(cls, found: CheckFacts, tally: Tally, certificates: Sequence[Certificate]) -> Self:
+        """Make the report of facts, findings and certificates."""
+        rows = {
+            "counts": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in tally.counts],
+            "findings": [finding._asdict() | {"expected": finding.expected or None} for finding in tally.first],
+            "certificates": [each._asdict() for each in certificates],
+        }
+        digest = sha256(json.dumps(rows["certificates"], sort_keys=True).encode()).hexdigest()
+        return cls(found, {name: CHECK_SCHEMA.table(name).of(each) for name, each in rows.items()}, digest)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many findings of each kind there are."""
+        table = self.tables["counts"]
+        return dict(zip(table["kind"].to_pylist(), table["count"].to_pylist(), strict=True))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if there is any; what a crash or a running broker leaves is none."""
+        return Verdict.FINDINGS if self.counts else Verdict.CLEAN
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts, as values for JSON."""
+        plain = {name: value for name, value in asdict(self.found).items() if name not in {"notes", "coverage"}}
+        certificates = self.tables["certificates"]
+        return {
+            **plain,
+            "queues": certificates.num_rows,
+            "complete_queues": certificates["is_complete"].to_pylist().count(True),
+            "digest": self.digest,
+            "notes": list(self.found.notes),
+            **self.found.coverage.as_json(),
+        }
+
+    @property
+    def lines(self) -> list[str]:
+        """The result in words."""
+        return list(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        found, facts = self.found, self.facts
+        state = "closed" if found.was_closed else "not closed: it is open, or crashed, or was copied while it was open"
+        yield found.store
+        yield f"by the rules of RocketMQ {found.release}; the store was {state}"
+        bounds = f"from offset {found.min_offset} to {found.end_offset}"
+        yield f"{found.records:,} records {bounds}, in {found.segments} segments"
+        certain = "no gap, no duplicate, each record in its place"
+        yield f"{facts['complete_queues']} of {facts['queues']} queues are complete: {certain}"
+        count = sum(self.counts.values())
+        yield "no findings" if not count else "1 finding" if count == 1 else f"{count:,} findings"
+        yield from (f"note: {text}" for text in found.notes)
+        yield from found.coverage.lines

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check of a store can find, and one such finding."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+__all__ = ["Finding", "FindingKind"]
+
+
+class FindingKind(StrEnum):
+    """What is wrong; the value is its name in reports.
+
+    Attributes
+    ----------
+    meaning : str
+        For a person, without a full stop.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        """Make a member from its name in JSON and its meaning."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    # ---- the log
+    LOG_LAYOUT = "log_layout", "the segment files do not form one log"
+    LOG_DAMAGE = "log_damage", "bytes of the log that are no record"
+    LOG_CRC = "log_crc", "a body that does not match its checksum"
+    LOG_OFFSETS = "log_offsets", "a queue's offsets do not increase by one from record to record"
+    LOG_REFUSED = "log_refused", "a record that no queue can have"
+
+    # ---- consume queues: the values are those of `UnitVerdict`, after ``unit_``
+    UNIT_MISSING = "unit_missing", "the log has a record, and the queue no unit of it"
+    UNIT_EXTRA = "unit_extra", "a unit for which the log has no record"
+    UNIT_SHIFTED = "unit_shifted", "a record's unit is at another place of its queue"
+    UNIT_DUPLICATE = "unit_duplicate", "a second unit of a record"
+    UNIT_WRONG_SIZE = "unit_wrong_size", "a unit with another size than its record"
+    UNIT_WRONG_TAGS_CODE = "unit_wrong_tags_code", "a unit with another tags code than its record"
+    UNIT_WRONG_PLACE = "unit_wrong_place", "a unit that points at no record of its queue"
+    UNIT_AFTER_END = "unit_after_end", "a unit that points at or after the log's end"
+    QUEUE_UNREADABLE = "queue_unreadable", "a queue that the release would not load"
+    UNKNOWN_TOPIC = "unknown_topic", "a queue with units, of a topic that neither log nor configuration know"
+    UNKNOWN_QUEUE = "unknown_queue", "a queue with units, and no record of it in the log"
+
+    # ---- the key index
+    INDEX_MISSING = "index_missing", "a key of a record without its entry"
+    INDEX_EXTRA = "index_extra", "an entry for which the log has no key"
+    INDEX_AFTER_END = "index_after_end", "an index file that points at or after the log's end"
+    INDEX_CHAIN = "index_chain", "entries that a search does not reach: a hash chain is broken"
+    INDEX_UNREADABLE = "index_unreadable", "an index file that the release would not load"
+
+    # ---- configuration
+    CONFIG_UNREADABLE = "config_unreadable", "a configuration file that can't be read, nor its backup"
+
+
+class Finding(NamedTuple):
+    """One finding. Fields that do not apply are None.
+
+    Attributes
+    ----------
+    kind : FindingKind
+    where : str
+        The file or directory.
+    topic : str or None
+    queue_id : int or None
+    queue_offset : int or None
+    begin, end : int or None
+        Physical offsets of the bytes of the log that it is about; the end is exclusive.
+    expected, found : str
+    """
+
+    kind: FindingKind
+    where: str
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    begin: int | None = None
+    end: int | None = None
+    expected: str = ""
+    found: str = ""

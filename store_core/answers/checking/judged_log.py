@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The findings in a comparison of queues and index with the log, and what of it a crash explains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from store_core.answers.checking.check_report import Certificate
+from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.format.record.scan import StopReason
+from store_core.queue.queue_path import CONSUME_QUEUE
+from store_core.store.rebuild.unit_verdicts import UnitVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from store_core.answers.checking.tally import Tally
+    from store_core.store.rebuild.files import QueueReport
+    from store_core.store.rebuild.index_compare import IndexDifference
+    from store_core.store.rebuild.lost_ranges import LostRange
+    from store_core.store.rebuild.report import RebuildReport
+    from store_core.store.rebuild.unit_verdicts import QueueJudgement
+
+__all__ = ["JudgedLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedLog:
+    """Judges a comparison.
+
+    Attributes
+    ----------
+    report : RebuildReport
+        Of a comparison in which each unit is judged.
+    store : str
+    is_open : bool
+        Whether the store was not closed: then a torn last record, units and entries of it, and records that have none
+        yet are what a crash, or a running broker, leaves. A restart completes them.
+    is_partial : bool
+        Whether only queues of some topics were compared.
+    index_end : int
+        Greatest physical offset in the index; -1 if there is no entry.
+    """
+
+    report: RebuildReport
+    store: str
+    is_open: bool
+    is_partial: bool
+    index_end: int
+
+    def add_to(self, tally: Tally) -> None:
+        """Add all findings and notes."""
+        self._add_log(tally)
+        for judged in self.report.judged:
+            self._add_units(judged, tally)
+        self._add_entries(tally)
+
+    def certificates(self) -> Iterator[Certificate]:
+        """Yield what is certain of each queue."""
+        judged = {(each.topic, each.queue_id): each for each in self.report.judged}
+        for queue in self.report.queues:
+            units = judged[queue.topic, queue.queue_id]
+            wrong = sum(count for verdict, count in units.counts if not self._is_crash(verdict, units))
+            yield Certificate(
+                queue.topic,
+                queue.queue_id,
+                queue.min_offset,
+                queue.max_offset,
+                queue.units,
+                not (wrong or queue.gap_count or queue.missing_count or queue.refused_count),
+                units.digest,
+            )
+
+    # ---- the log
+
+    def _add_log(self, tally: Tally) -> None:
+        report = self.report
+        tally.add_all(Finding(FindingKind.LOG_LAYOUT, self.store, found=text) for text in report.problems)
+        for outcome in report.outcomes:
+            for kind, ranges in _by_kind(outcome.lost).items():
+                tally.add(kind, len(ranges), (_lost(kind, outcome.path, each) for each in ranges))
+            tally.add(FindingKind.LOG_DAMAGE, outcome.lost_count - len(outcome.lost), ())
+        for tail in report.end.tails:
+            if self.is_open:
+                tally.notes.append(f"a crash or a running broker left the last record unfinished: {tail}")
+            else:
+                tally.add_all([_lost(FindingKind.LOG_DAMAGE, tail.path, (tail.begin, tail.end, tail.reason.value))])
+        for queue in report.queues:
+            tally.add(FindingKind.LOG_OFFSETS, queue.gap_count, self._gaps(queue))
+        tally.add(FindingKind.LOG_REFUSED, report.refused_count, self._refused())
+
+    def _gaps(self, queue: QueueReport) -> Iterator[Finding]:
+        for gap in queue.gaps:
+            place = (queue.topic, queue.queue_id, gap.queue_offset, gap.physical_offset)
+            expected = f"queue offset {gap.expected}"
+            yield Finding(FindingKind.LOG_OFFSETS, self.store, *place, expected=expected, found=f"a {gap.kind}")
+
+    def _refused(self) -> Iterator[Finding]:
+        for unit in self.report.refused:
+            place = (unit.topic, unit.queue_id, None, unit.physical_offset)
+            yield Finding(FindingKind.LOG_REFUSED, self.store, *place, found=unit.reason)
+
+    # ---- queues
+
+    def _add_units(self, judged: QueueJudgement, tally: Tally) -> None:
+        where = f"{self.store}/{CONSUME_QUEUE}/{judged.topic}/{judged.queue_id}"
+        for verdict, count in judged.counts:
+            if self._is_crash(verdict, judged):
+                what = (
+                    "units of records that are not there"
+                    if verdict is UnitVerdict.AFTER_END
+                    else "records without a unit"
+                )
+                name = f"queue {judged.queue_id} of {judged.topic}"
+                tally.notes.append(f"{name}: {count} {what}, at its end; a restart completes them")
+                continue
+            found = [
+                Finding(
+                    _verdict(verdict), where, judged.topic, judged.queue_id,
+                    None if each.queue_offset < 0 else each.queue_offset,
+                    None if each.physical_offset < 0 else each.physical_offset,
+                    expected=each.expected, found=each.found,
+                )
+                for each in judged.first
+                if each.verdict is verdict
+            ]  # fmt: skip
+            tally.add(_verdict(verdict), count, found)
+
+    def _is_crash(self, verdict: UnitVerdict, judged: QueueJudgement) -> bool:
+        """Return whether a crash explains units: a broker dispatches in the log's order, and goes on there."""
+        if not self.is_open:
+            return False
+        if verdict is UnitVerdict.AFTER_END:
+            return True
+        reached = max((each.reaches for each in self.report.judged), default=-1)
+        return verdict is UnitVerdict.MISSING and not self.is_partial and judged.missing_from > reached
+
+    # ---- the index
+
+    def _add_entries(self, tally: Tally) -> None:
+        report = self.report
+        where = f"{self.store}/index"
+        repeated = sum(outcome.repeated_entries for outcome in report.outcomes)
+        if repeated:
+            tally.notes.append(f"the index has {repeated} entries twice, as after a crash; they do no harm")
+        first = [each for outcome in report.outcomes for each in outcome.index_first]
+        missing = [each for each in first if each.kind == "missing"]
+        if self.is_open and -1 < self.index_end < min((each.physical_offset for each in missing), default=-1):
+            tally.notes.append(f"{report.missing_entries} keys at the log's end have no entry yet; a restart adds them")
+        else:
+            tally.add(FindingKind.INDEX_MISSING, report.missing_entries, (_entry(where, each) for each in missing))
+        of_lost = sum(outcome.lost_entries for outcome in report.outcomes)
+        extra = (_entry(where, each) for each in first if each.kind == "extra")
+        tally.add(FindingKind.INDEX_EXTRA, report.extra_entries - repeated - of_lost, extra)
+
+
+def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:
+    """Sort damaged ranges by what is wrong."""
+    found: dict[FindingKind, list[LostRange]] = {}
+    for each in ranges:
+        is_crc = each.reason == StopReason.BAD_CRC.value
+        found.setdefault(FindingKind.LOG_CRC if is_crc else FindingKind.LOG_DAMAGE, []).append(each)
+    return found
+
+
+def _lost(kind: FindingKind, path: str, lost: tuple[int, int, str]) -> Finding:
+    begin, end, reason = lost
+    return Finding(kind, path, begin=begin, end=end, found=reason)
+
+
+def _entry(where: str, difference: IndexDifference) -> Finding:
+    if difference.kind == "missing":
+        found = f"no entry of hash {difference.key_hash}"
+        return Finding(FindingKind.INDEX_MISSING, where, begin=difference.physical_offset, found=found)
+    found = f"an entry of hash {difference.key_hash}"
+    return Finding(FindingKind.INDEX_EXTRA, where, begin=difference.physical_offset, found=found)
+
+
+def _verdict(verdict: UnitVerdict) -> FindingKind:
+    return FindingKind.QUEUE_UNREADABLE if verdict is UnitVerdict.UNREADABLE else FindingKind[f"UNIT_{verdict.name}"]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that checks whether a store is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from store_core.answers import store_check
+from store_core.answers.checking.check_options import CheckOptions
+from store_core.command.examples import examples
+from store_core.command.report_output import print_report, with_processes, with_report
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+
+if TYPE_CHECKING:
+    from store_core.command.exit_code import ExitCode
+
+__all__ = ["check"]
+
+
+@click.command(
+    epilog=examples(
+        "commitlog check /data/store",
+        "commitlog check /data/store --topic orders --processes 4",
+        "commitlog check /data/store --json > check.json",
+        "commitlog check /data/store --certificate ticket-4711.json",
+    )
+)
+@click.argument("store", metavar="STORE")
+@click.option("--topic", multiple=True, metavar="TOPIC", help="Only queues of this topic; can be repeated.")
+@click.option(
+    "--release",
+    type=click.Choice(list(RELEASES)),
+    default=DEFAULT_RELEASE,
+    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
+)
+@click.option("--config", metavar="FILE", help="The broker's configuration, for sizes that no file shows.")
+@click.option("--bodies/--no-bodies", default=True, help="Check each body's checksum.  [default: bodies]")
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report to a new file as well, as JSON for a ticket.",
+)
+@with_processes
+@with_report
+def check(  # noqa: PLR0913 -- the command's own options
+    store: str,
+    topic: tuple[str, ...],
+    release: str,
+    config: str | None,
+    bodies: bool,  # noqa: FBT001 -- click passes all by name
+    certificate: Path | None,
+    processes: int,
+    is_json: bool,  # noqa: FBT001 -- as above
+) -> ExitCode:
+    """Check that a store is whole: commit log, consume queues and key index against each other.
+
+    Each record is compared with its units and index entries, and each unit and entry with its record. What a crash or a
+    running broker leaves at the log's end is noted, and is no finding. The exit code is 1 if there are findings.
+    """
+    if certificate is not None and certificate.exists():
+        raise click.UsageError(f"{certificate} exists already: delete it first, or give another --certificate")
+    options = CheckOptions(topic=topic or None, release=release, broker_config=config, check_crc=bodies)
+    report = store_check.check(store, options, processes=processes)
+    if certificate is not None:
+        certificate.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+    return print_report(report, is_json=is_json)

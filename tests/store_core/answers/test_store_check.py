@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A check finds nothing in what RocketMQ wrote, and exactly each fault that is planted into it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from store_core import InvalidOptionError, StoreNotFoundError
+from store_core.answers import CheckOptions, check
+from store_core.answers.checking.check_report import CHECK_SCHEMA
+from store_core.answers.checking.finding import FindingKind
+from store_core.answers.store_check import check_by
+from store_core.answers.verdict import Verdict
+from store_core.store.process_pool import ProcessPool
+from tests.store_core.answers.faults import FAULTS, Fault, QueueCopy, queue_file_cut
+from tests.store_core.files.store_kinds import every_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.answers.checking.check_report import CheckReport
+    from tests.golden_stores import UnpackedStore
+
+STORES = ["4.9.7/lmq", "5.3.3/propcrc"]
+"""Stores that RocketMQ closed."""
+
+
+def checked(store: UnpackedStore, root: Path | None = None) -> CheckReport:
+    return check(root or store.root, CheckOptions(release=store.golden.release))
+
+
+@pytest.fixture
+def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+    return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
+
+
+@pytest.mark.golden
+def test_nothing_is_found_in_a_store_that_rocketmq_wrote(golden_store: UnpackedStore) -> None:
+    before = every_file(golden_store.root)
+
+    report = checked(golden_store)
+
+    assert {} == report.counts
+    assert report.tables["certificates"]["is_complete"].to_pylist().count(False) == 0
+    assert before == every_file(golden_store.root)
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_planted_fault_is_found_and_nothing_else(
+    fault: Fault, name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    store = golden(name)
+    root = shutil.copytree(store.root, tmp_path / "store")
+    expected = {str(kind): count for kind, count in fault.plant(root).items()}
+
+    assert expected == checked(store, root).counts
+
+
+def test_a_missing_segment_explains_the_units_and_entries_of_its_records(store: Path) -> None:
+    sorted((store / "commitlog").iterdir())[1].unlink()
+
+    assert {"log_layout": 1} == check(store).counts
+
+
+def test_a_release_that_ignores_a_cut_queue_file_has_no_units_of_it(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    store = golden("4.3.0/tx")
+    root = shutil.copytree(store.root, tmp_path / "store")
+    count = QueueCopy(root).count
+    queue_file_cut(root)
+
+    assert {"unit_missing": count} == checked(store, root).counts
+
+
+@pytest.mark.parametrize("first", [fault for fault in FAULTS if str(fault) in {"wrong_size", "queue_missing"}], ids=str)
+def test_two_faults_are_both_found(first: Fault, store: Path) -> None:
+    link = next(fault for fault in FAULTS if str(fault) == "link_cut")
+
+    expected = first.plant(store) | link.plant(store)
+
+    assert {str(kind): count for kind, count in expected.items()} == check(store).counts
+
+
+def test_in_a_store_that_was_not_closed_what_a_crash_leaves_is_a_note(store: Path) -> None:
+    (store / "abort").touch()
+    queue = QueueCopy(store)
+    offset, size, code = queue.unit(queue.count - 1)
+    queue.put(queue.count, (1 << 30, size, code))
+    assert offset < 1 << 30
+
+    report = check(store)
+
+    assert Verdict.CLEAN is report.verdict
+    assert any("units of records that are not there" in note for note in report.facts["notes"])
+
+
+def test_in_a_store_that_was_not_closed_a_lost_queue_is_a_finding(store: Path) -> None:
+    (store / "abort").touch()
+    queue = QueueCopy(store)
+    shutil.rmtree(queue.directory)
+
+    assert {"unit_missing": queue.count} == check(store).counts
+
+
+def test_records_after_all_units_are_not_missed_until_the_store_is_closed(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
+    for path in root.glob("consumequeue/*/*"):
+        shutil.rmtree(path)
+    closed = check(root).counts
+    (root / "abort").touch()
+
+    assert closed["unit_missing"] > 0
+    assert {} == check(root).counts
+
+
+def test_a_finding_says_where_it_is_what_is_expected_and_what_is_there(store: Path) -> None:
+    queue = QueueCopy(store)
+    offset, size, code = queue.unit(3)
+    queue.put(3, (offset, size + 1, code))
+
+    (found,) = check(store).tables["findings"].to_pylist()
+
+    assert (FindingKind.UNIT_WRONG_SIZE, 3, offset) == (found["kind"], found["queue_offset"], found["begin"])
+    assert (queue.directory.parent.name, int(queue.directory.name)) == (found["topic"], found["queue_id"])
+    assert f"of {size + 1} bytes" in found["found"]
+
+
+def test_damage_of_the_log_has_its_range_of_bytes(store: Path) -> None:
+    fault = next(fault for fault in FAULTS if str(fault) == "body_changed")
+    fault.plant(store)
+
+    (found,) = check(store).tables["findings"].to_pylist()
+
+    assert 0 < found["end"] - found["begin"]
+    assert "checksum" in found["found"]
+
+
+def test_only_queues_of_the_topics_asked_for_are_checked(store: Path) -> None:
+    queue = QueueCopy(store)
+    shutil.rmtree(queue.directory)
+    topics = {path.parent.name for path in store.glob("consumequeue/*/*")} - {queue.directory.parent.name}
+    other = min(topics)
+
+    assert {} == check(store, CheckOptions(topic=[other])).counts
+
+
+def test_a_topic_that_is_not_there_is_refused_by_name(store: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="no_such_topic"):
+        check(store, CheckOptions(topic=["no_such_topic"]))
+
+
+def test_a_path_without_a_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError):
+        check(tmp_path / "none")
+
+
+def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> None:
+    before = check(store)
+    fault = next(fault for fault in FAULTS if str(fault) == "magic_code_overwritten")
+    fault.plant(store)
+    after = check(store)
+
+    digests = before.tables["certificates"]["digest"].to_pylist()
+    assert len(set(digests)) == len(digests)
+    assert before.digest != after.digest
+    assert after.tables["certificates"]["is_complete"].to_pylist().count(False) == 1
+
+
+def test_several_processes_have_the_same_report(store: Path) -> None:
+    queue = QueueCopy(store)
+    queue.put(4, queue.unit(3))
+
+    with ProcessPool(2) as engine:
+        assert check(store).to_json() == check_by(engine, store).to_json()
+
+
+def test_the_report_is_json_and_has_what_its_schema_says(store: Path) -> None:
+    report = json.loads(json.dumps(check(store).to_json()))
+
+    assert ["schema", "verdict", *(fact.name for fact in CHECK_SCHEMA.facts), "tables"] == list(report)
+    assert [table.name for table in CHECK_SCHEMA.tables] == list(report["tables"])
+
+
+def test_tables_have_their_types_without_rows(store: Path) -> None:
+    assert pa.int64() == check(store).tables["findings"].schema.field("begin").type

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command check."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core import DefaultMessageStore, Message, MessageStoreConfig
+from store_core.command.exit_code import ExitCode
+from tests.store_core.command.calls import call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def closed(tmp_path: Path, config: Path) -> Path:
+    root = tmp_path / "closed"
+    with DefaultMessageStore.open(root, MessageStoreConfig.from_properties(config)) as store:
+        for number in range(30):
+            store.put_message(Message("orders", b"body-%d" % number, queue_id=number % 2, keys=f"k-{number}"))
+    return root
+
+
+def test_a_sound_store_has_no_findings_and_code_0(closed: Path, config: Path) -> None:
+    called = call("check", closed, "--config", config)
+
+    assert (ExitCode.DONE, "") == (called.code, called.errors)
+    assert "no findings" in called.lines
+    assert max(map(len, called.lines)) <= 80 + len(str(closed))
+
+
+def test_findings_have_code_1_and_are_listed(closed: Path, config: Path) -> None:
+    shutil.rmtree(closed / "consumequeue" / "orders" / "1")
+
+    called = call("check", closed, "--config", config)
+
+    assert ExitCode.FINDINGS == called.code
+    assert any(line.startswith("unit_missing") for line in called.lines)
+
+
+def test_the_report_is_printed_as_json_and_written_as_a_certificate(closed: Path, config: Path, tmp_path: Path) -> None:
+    target = tmp_path / "certificate.json"
+
+    (printed,) = call("check", closed, "--config", config, "--json", "--certificate", target).rows
+
+    assert "commitlog-check/1" == printed["schema"]
+    assert printed == json.loads(target.read_text())
+    assert [15, 15] == [each["records"] for each in printed["tables"]["certificates"]]
+
+
+def test_a_certificate_that_exists_is_not_overwritten(closed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "certificate.json"
+    target.write_text("mine")
+
+    assert ExitCode.USAGE == call("check", closed, "--certificate", target).code
+    assert "mine" == target.read_text()
+
+
+def test_a_missing_store_is_wrong_usage(tmp_path: Path) -> None:
+    assert ExitCode.USAGE == call("check", tmp_path / "none").code
