@@ -218,6 +218,7 @@ def _all_plots(table: pa.Table, shop: Path, config: MessageStoreConfig) -> dict[
         "message_rates": plots.message_rates(table),
         "segment_map": plots.segment_map(table),
         "store_latency": plots.store_latency(table),
+        "stream_progress": plots.stream_progress([_progress(10, 5, 25), _progress(20, 25, 25)]),
         "queue_depth": plots.queue_depth(shop, config),
         "throughput": plots.throughput({"ours": 4e8, "others": 1e8}, compared_with=["others"]),
     }

@@ -59,7 +59,7 @@ def stream_progress(progress: Sequence[StreamingQueryProgress | Mapping[str, Any
     numbers = range(1, len(batches) + 1)
     rates.bar(numbers, [each["processedRowsPerSecond"] for each in batches], color=BLUE, linewidth=0)
     _finish(rates, "")
-    title(rates, "Rows a second")
+    title(rates, "Rows per second")
     distances = [bytes_behind(each) for each in batches]
     lag = [(number, distance) for number, distance in zip(numbers, distances, strict=True) if distance is not None]
     behind.plot([number for number, _ in lag], [distance for _, distance in lag], color=VERMILLION, marker="o", ms=4)

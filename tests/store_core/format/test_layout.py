@@ -42,7 +42,7 @@ def test_the_shortest_record_has_91_bytes() -> None:
         (layout.BATCH_CONSUME_QUEUE_UNIT, 46),
         (layout.INDEX_HEADER, 40),
         (layout.INDEX_UNIT, 20),
-        (layout.CHECKPOINT, 40),
+        (layout.CHECKPOINT, 48),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
