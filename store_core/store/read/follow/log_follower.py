@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from store_core.errors import SegmentVanishedError
 from store_core.store.read.follow.batch_ranges import batch_ranges
 from store_core.store.read.follow.continuity import find_continuation
+from store_core.store.read.follow.log_position import RecordVanishedError
 from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.follow.read_limits import count_records, limited_end
 
@@ -26,7 +27,7 @@ __all__ = ["LogFollower"]
 _log: Final = logging.getLogger("store_core")
 
 _ATTEMPTS: Final = 100
-"""How often a step restarts because retention deleted a file meanwhile; each time there is one file less."""
+"""How often a step restarts because the log was cut meanwhile, by retention or by a recovery."""
 
 T = TypeVar("T")
 
@@ -170,7 +171,7 @@ class LogFollower:
         for attempt in range(_ATTEMPTS):
             try:
                 return step(LogSegments.of(self._paths))
-            except SegmentVanishedError:
+            except (SegmentVanishedError, RecordVanishedError):
                 if attempt + 1 == _ATTEMPTS:
                     raise
         raise AssertionError("unreachable")

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["LogPosition"]
+__all__ = ["LogPosition", "RecordVanishedError"]
 
 _NAME: Final = "the offset of a stream"
+
+
+class RecordVanishedError(Exception):
+    """A record that was just found is gone: the log is being truncated. Whoever looks again sees what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +71,13 @@ class LogPosition:
 
         Raises
         ------
-        ValueError
+        RecordVanishedError
             If no sound record starts there.
         """
         last = RecordProof.of(view, last_start)
         if last is None:
             message = f"no record at position {last_start} of {segment.path}"
-            raise ValueError(message)
+            raise RecordVanishedError(message)
         end = last.end_offset
         is_closed = _is_closed(view, end - view.start_offset)
         name = f"{segment.end_offset:020d}" if is_closed else segment.name

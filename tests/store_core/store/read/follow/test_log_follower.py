@@ -21,6 +21,7 @@ from store_core.errors import (
     TruncatedLogError,
 )
 from store_core.format.columnar import lockstep
+from store_core.store.read.follow import log_segments
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.read_limits import ReadLimits
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.record.scan import Scan
+    from store_core.format.segment_view import SegmentView
 
 SIZE = 1024
 ALL = ReadLimits()
@@ -428,6 +430,27 @@ def test_a_truncation_at_the_start_of_a_segment_is_no_other_log(followed: Follow
     with pytest.raises(TruncatedLogError):
         followed.advance(end)
     assert followed.restart(fail_on_data_loss=False).drain(end)[0] == [followed.offsets[-3:]]
+
+
+def test_a_truncation_while_the_end_is_looked_for_is_recognised(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last record is there when the end is searched for, and gone when its position is taken."""
+    end = followed.advance(followed.first())
+    cut = followed.offsets[-1]
+    is_finished = log_segments._is_finished
+
+    def cut_and_see(view: SegmentView, start: int, stop: int) -> bool:
+        if followed.offsets[-1] == cut:
+            truncate(followed, -1)
+        return is_finished(view, start, stop)
+
+    monkeypatch.setattr(log_segments, "_is_finished", cut_and_see)
+
+    assert followed.restart().first(at_end=True).physical_offset == cut
+    monkeypatch.undo()
+    with pytest.raises(TruncatedLogError):
+        followed.advance(end)
 
 
 def test_a_truncated_log_goes_on_where_it_ends(followed: Followed) -> None:
