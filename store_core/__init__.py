@@ -12,10 +12,10 @@ Examples
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from store_core.former_names import FORMER_NAMES, find_former_names
+from store_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from store_core.answers.rebuild import plan_rebuild, rebuild_consume_queue, rebuild_index
@@ -171,22 +171,4 @@ _HOMES: Final = {
 find_former_names(FORMER_NAMES)
 
 if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
-
-    def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
-        """Import what a name stands for when it is first looked up.
-
-        Raises
-        ------
-        AttributeError
-            If there is no such name.
-        """
-        if name not in _HOMES:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message, name=name)
-        found = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = found
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__ = lazy_names(__name__, _HOMES)
