@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.answers.diff_report import DIFF_SCHEMA, DiffFacts, DiffReport
+from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.store.diff.diff_options import DiffBy
 from store_core.store.diff.record_rows import TopicCount, in_microseconds
 from store_core.store.diff.segment_diff import CHANGED, ONLY
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from store_core.store.diff.log_side import LogSide
     from store_core.store.diff.segment_diff import DiffPartial
 
-__all__ = ["AheadRecords", "extent_facts", "log_rows", "merge", "report_of", "topic_rows"]
+__all__ = ["AheadRecords", "extent_facts", "log_rows", "merge", "topic_rows"]
 
 _NOT_COMPARED: Final = "no offset is in both logs, so nothing was compared"
 
@@ -59,12 +59,7 @@ def merge(pair: LogPair, options: DiffOptions, partials: Iterable[DiffPartial]) 
         "ahead": ahead_rows(ahead, facts.stale_side),
         "digests": [_digest_row(each) for each in found if each.part.is_compared],
     }
-    return report_of(facts, tables)
-
-
-def report_of(facts: DiffFacts, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> DiffReport:
-    """Make a report of facts and the rows of each table."""
-    return DiffReport(facts, {table.name: table.of(rows.get(table.name, ())) for table in DIFF_SCHEMA.tables})
+    return DiffReport.of(facts, tables)
 
 
 # ---- extents

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from store_core.answers.diff_merge import AheadRecords, ahead_rows, extent_facts, log_rows, report_of, topic_rows
-from store_core.answers.diff_report import DiffFacts
+from store_core.answers.diff_merge import AheadRecords, ahead_rows, extent_facts, log_rows, topic_rows
+from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.files.segment_source import open_segment
 from store_core.format.columnar.records import Records
 from store_core.store.diff.diff_options import DiffBy
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.answers.diff_report import DiffReport
     from store_core.store.diff.diff_options import DiffOptions
     from store_core.store.diff.log_pair import LogPair
     from store_core.store.diff.log_side import LogSide
@@ -82,7 +81,7 @@ def merge_records(pair: LogPair, options: DiffOptions, partials: Iterable[Unmatc
         "topics": topic_rows(topics),
         "ahead": ahead_rows(ahead, facts.stale_side),
     }
-    return report_of(facts, tables)
+    return DiffReport.of(facts, tables)
 
 
 def _own(offsets: Sequence[npt.NDArray[np.int64]], matched: Sequence[tuple[int, int]]) -> _Own:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 __all__ = ["DIFF_SCHEMA", "DiffFacts", "DiffReport"]
 
@@ -166,21 +166,10 @@ class DiffFacts:
         return any((self.earlier_bytes_a, self.earlier_bytes_b, self.ahead_records_a, self.ahead_records_b))
 
 
-@dataclass(frozen=True)
-class DiffReport(Report):
-    """The result of comparing two logs.
-
-    Attributes
-    ----------
-    found : DiffFacts
-    tables : mapping of str to pyarrow.Table
-        As `DIFF_SCHEMA` explains them.
-    """
+class DiffReport(Report[DiffFacts]):
+    """The result of comparing two logs, as `DIFF_SCHEMA` explains it."""
 
     SCHEMA: ClassVar[ReportSchema] = DIFF_SCHEMA
-
-    found: DiffFacts
-    tables: Mapping[str, pa.Table]
 
     @property
     def verdict(self) -> Verdict:
@@ -189,15 +178,8 @@ class DiffReport(Report):
         is_finding = found.has_differences or (found.is_same_extent_required and found.has_other_extent)
         return Verdict.FINDINGS if is_finding else Verdict.CLEAN
 
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The facts, as values for JSON."""
-        return asdict(self.found) | {"notes": list(self.found.notes)}
-
-    @property
-    def lines(self) -> list[str]:
-        """The result in words."""
-        return list(_lines(self.found))
+    def _lines(self) -> Iterator[str]:
+        return _lines(self.found)
 
 
 def _lines(found: DiffFacts) -> Iterator[str]:

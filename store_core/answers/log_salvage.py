@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.answers.local_engine import local_engine
-from store_core.answers.salvage_report import SALVAGE_SCHEMA, SalvageFacts, SalvageReport
+from store_core.answers.salvage_report import SalvageFacts, SalvageReport
 from store_core.store.salvage.grades import FoundBy, PropertyCrc
 from store_core.store.salvage.new_log import NewLog
 from store_core.store.salvage.salvage_output import PIECES, SalvageFormat, SalvageOutput, write_piece
@@ -199,7 +199,7 @@ def _report(job: SalvageJob, found: list[SalvagePartial]) -> SalvageReport:
             {"found_by": by, "property_crc": check, "records": count} for (by, check), count in sorted(grades.items())
         ],
     }
-    return SalvageReport(facts, {table.name: table.of(rows[table.name]) for table in SALVAGE_SCHEMA.tables})
+    return SalvageReport.of(facts, rows)
 
 
 def _row(tile: Tile) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -13,11 +13,13 @@ from store_core.answers.text.report_text import report_text
 from store_core.answers.text.row_values import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from store_core.answers.verdict import Verdict
 
 __all__ = ["Fact", "Report", "ReportColumn", "ReportSchema", "ReportTable", "json_value"]
+
+Facts = TypeVar("Facts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,34 +106,49 @@ class ReportSchema:
         return [*lines, ""]
 
 
-class Report(ABC):
-    """The result of an answer: a frozen dataclass of facts and Arrow tables.
+@dataclass(frozen=True)
+class Report(ABC, Generic[Facts]):
+    """The result of an answer: facts and Arrow tables.
 
     Attributes
     ----------
     SCHEMA : ReportSchema
         Names every fact and table.
+    found : frozen dataclass
+        Has each fact of the schema, as a field or a property.
     tables : mapping of str to pyarrow.Table
         The tables of the schema.
     """
 
     SCHEMA: ClassVar[ReportSchema]
+
+    found: Facts
     tables: Mapping[str, pa.Table]
+
+    @classmethod
+    def of(cls, found: Facts, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Self:
+        """Make a report of facts and the rows of each table; a table that is not named has none."""
+        return cls(found, {table.name: table.of(rows.get(table.name, ())) for table in cls.SCHEMA.tables})
 
     @property
     @abstractmethod
     def verdict(self) -> Verdict:
         """What was found."""
 
-    @property
     @abstractmethod
-    def facts(self) -> Mapping[str, Any]:
-        """The facts of the schema, as values for JSON."""
+    def _lines(self) -> Iterator[str]:
+        """Yield the result in words, a sentence a line, without escapes."""
 
     @property
-    @abstractmethod
-    def lines(self) -> Sequence[str]:
+    def lines(self) -> tuple[str, ...]:
         """The result in words, a sentence a line, without escapes."""
+        return tuple(self._lines())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of the schema, as values for JSON."""
+        values = ((fact.name, getattr(self.found, fact.name)) for fact in self.SCHEMA.facts)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
 
     def to_json(self, **more: object) -> dict[str, Any]:
         """Return the report as values for JSON, with `more` between the verdict and the facts.

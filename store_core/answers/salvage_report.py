@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, 
 from store_core.answers.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 __all__ = ["SALVAGE_SCHEMA", "SalvageFacts", "SalvageReport"]
 
@@ -92,21 +92,10 @@ class SalvageFacts:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SalvageReport(Report):
-    """The result of a salvage.
-
-    Attributes
-    ----------
-    found : SalvageFacts
-    tables : mapping of str to pyarrow.Table
-        As `SALVAGE_SCHEMA` explains them.
-    """
+class SalvageReport(Report[SalvageFacts]):
+    """The result of a salvage, as `SALVAGE_SCHEMA` explains it."""
 
     SCHEMA: ClassVar[ReportSchema] = SALVAGE_SCHEMA
-
-    found: SalvageFacts
-    tables: Mapping[str, pa.Table]
 
     @property
     def verdict(self) -> Verdict:
@@ -114,15 +103,8 @@ class SalvageReport(Report):
         is_damaged = self.found.lost_ranges or self.found.missing_bytes or self.found.covered_records
         return Verdict.DAMAGED if is_damaged else Verdict.CLEAN
 
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The facts, as values for JSON."""
-        return asdict(self.found) | {"notes": list(self.found.notes)}
-
-    @property
-    def lines(self) -> list[str]:
-        """The result in words."""
-        return list(_lines(self.found))
+    def _lines(self) -> Iterator[str]:
+        return _lines(self.found)
 
 
 def _lines(found: SalvageFacts) -> Iterator[str]:

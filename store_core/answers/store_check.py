@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.checking.check_report import CheckFacts, CheckReport
+from store_core.answers.checking.check_report import CheckFacts, CheckReport, digest_of
 from store_core.answers.checking.config_files import ConfigFiles
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.index_chains import ChainJob
@@ -138,18 +138,22 @@ class _Check:
         self._add_index(index, compared, tally, is_open=is_open)
         tally.add_all(config.findings)
         notes = (*compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
+        certificates = list(judged.certificates())
         facts = CheckFacts(
-            str(store),
-            self.plan.rules.queue_rules.release,
-            not is_open,
-            len(compared.outcomes),
-            compared.records,
-            self.plan.min_offset,
-            compared.end_offset,
-            notes,
-            compared.coverage,
+            store=str(store),
+            release=self.plan.rules.queue_rules.release,
+            was_closed=not is_open,
+            segments=len(compared.outcomes),
+            records=compared.records,
+            min_offset=self.plan.min_offset,
+            end_offset=compared.end_offset,
+            queues=len(certificates),
+            complete_queues=sum(each.is_complete for each in certificates),
+            digest=digest_of(certificates),
+            notes=notes,
+            coverage=compared.coverage,
         )
-        return CheckReport.of(facts, tally, list(judged.certificates()))
+        return CheckReport.of_tally(facts, tally, certificates)
 
     def _log_end(self) -> int:
         """Find where the log ends, whatever damage precedes it."""

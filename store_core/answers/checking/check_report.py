@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -14,12 +14,12 @@ from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, 
 from store_core.answers.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.answers.checking.tally import Tally
     from store_core.store.read.coverage import Coverage
 
-__all__ = ["CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport"]
+__all__ = ["CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport", "digest_of"]
 
 _LONG: Final = pa.int64()
 _TEXT: Final = pa.string()
@@ -111,7 +111,7 @@ class Certificate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckFacts:
-    """The facts of a check that are not in its tables, as `CHECK_SCHEMA` explains them."""
+    """The facts of a check, as `CHECK_SCHEMA` explains them."""
 
     store: str
     release: str
@@ -120,39 +120,37 @@ class CheckFacts:
     records: int
     min_offset: int
     end_offset: int
+    queues: int
+    complete_queues: int
+    digest: str
     notes: tuple[str, ...]
     coverage: Coverage
 
+    @property
+    def checked(self) -> list[str]:
+        """Which checks were made."""
+        return self.coverage.as_json()["checked"]
 
-@dataclass(frozen=True)
-class CheckReport(Report):
-    """The report of a check.
+    @property
+    def not_checked(self) -> list[str]:
+        """Which checks were not made."""
+        return self.coverage.as_json()["not_checked"]
 
-    Attributes
-    ----------
-    found : CheckFacts
-    tables : mapping of str to pyarrow.Table
-        As `CHECK_SCHEMA` explains them.
-    digest : str
-        SHA-256 of the certificates, in hexadecimal digits.
-    """
+
+class CheckReport(Report[CheckFacts]):
+    """The report of a check, as `CHECK_SCHEMA` explains it."""
 
     SCHEMA: ClassVar[ReportSchema] = CHECK_SCHEMA
 
-    found: CheckFacts
-    tables: Mapping[str, pa.Table]
-    digest: str
-
     @classmethod
-    def of(cls, found: CheckFacts, tally: Tally, certificates: Sequence[Certificate]) -> Self:
+    def of_tally(cls, found: CheckFacts, tally: Tally, certificates: Sequence[Certificate]) -> Self:
         """Make the report of facts, findings and certificates."""
         rows = {
             "counts": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in tally.counts],
             "findings": [finding._asdict() | {"expected": finding.expected or None} for finding in tally.first],
             "certificates": [each._asdict() for each in certificates],
         }
-        digest = sha256(json.dumps(rows["certificates"], sort_keys=True).encode()).hexdigest()
-        return cls(found, {name: CHECK_SCHEMA.table(name).of(each) for name, each in rows.items()}, digest)
+        return cls.of(found, rows)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -165,35 +163,21 @@ class CheckReport(Report):
         """Findings if there is any; what a crash or a running broker leaves is none."""
         return Verdict.FINDINGS if self.counts else Verdict.CLEAN
 
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The facts, as values for JSON."""
-        plain = {name: value for name, value in asdict(self.found).items() if name not in {"notes", "coverage"}}
-        certificates = self.tables["certificates"]
-        return {
-            **plain,
-            "queues": certificates.num_rows,
-            "complete_queues": certificates["is_complete"].to_pylist().count(True),
-            "digest": self.digest,
-            "notes": list(self.found.notes),
-            **self.found.coverage.as_json(),
-        }
-
-    @property
-    def lines(self) -> list[str]:
-        """The result in words."""
-        return list(self._lines())
-
     def _lines(self) -> Iterator[str]:
-        found, facts = self.found, self.facts
+        found = self.found
         state = "closed" if found.was_closed else "not closed: it is open, or crashed, or was copied while it was open"
         yield found.store
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"
         yield f"{found.records:,} records {bounds}, in {found.segments} segments"
         certain = "no gap, no duplicate, each record in its place"
-        yield f"{facts['complete_queues']} of {facts['queues']} queues are complete: {certain}"
+        yield f"{found.complete_queues} of {found.queues} queues are complete: {certain}"
         count = sum(self.counts.values())
         yield "no findings" if not count else "1 finding" if count == 1 else f"{count:,} findings"
         yield from (f"note: {text}" for text in found.notes)
         yield from found.coverage.lines
+
+
+def digest_of(certificates: Iterable[Certificate]) -> str:
+    """Return the SHA-256 of certificates, as JSON with sorted keys, in hexadecimal digits."""
+    return sha256(json.dumps([each._asdict() for each in certificates], sort_keys=True).encode()).hexdigest()

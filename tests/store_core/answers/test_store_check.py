@@ -172,7 +172,7 @@ def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> No
 
     digests = before.tables["certificates"]["digest"].to_pylist()
     assert len(set(digests)) == len(digests)
-    assert before.digest != after.digest
+    assert before.found.digest != after.found.digest
     assert after.tables["certificates"]["is_complete"].to_pylist().count(False) == 1
 
 
