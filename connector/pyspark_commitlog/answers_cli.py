@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/diff.py`` and ``jobs/salvage.py``: answers about a store, with Spark as their engine."""
+"""The command lines of ``jobs/check.py``, ``diff.py`` and ``salvage.py``: answers about stores, on Spark."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
 from pyspark_commitlog.jobs.job_output import words_beside, write_json
 from pyspark_commitlog.path_checks import check_report
+from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
+from store_core.answers.store_check import check_by
 from store_core.command.exit_code import ExitCode, exit_code_help
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.salvage.salvage_output import SalvageFormat
 
@@ -21,10 +24,30 @@ if TYPE_CHECKING:
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
 
-__all__ = ["diff", "salvage"]
+__all__ = ["check", "diff", "salvage"]
 
+_CHECK_REMARK: Final = "With 1 there are findings; what a crash or a running broker leaves is none."
 _DIFF_REMARK: Final = "With 1 the logs differ in what both should have."
 _SALVAGE_REMARK: Final = "With 5 something is lost; what is sound was salvaged."
+_STORE: Final = "store root, on a file system that every worker sees"
+
+
+def check(arguments: Sequence[str] | None = None) -> int:
+    """Run ``check.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Checks that a RocketMQ store is whole: log, queues and index against each other."
+    parser = _parser("commitlog-check", about, _CHECK_REMARK)
+    parser.add_argument("store", metavar="STORE", help=_STORE)
+    parser.add_argument("--topic", action="append", help="only queues of this topic; can be repeated")
+    parser.add_argument(
+        "--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves it (default %(default)s)"
+    )
+    parser.add_argument("--config", metavar="FILE", help="the broker's configuration, for sizes that no file shows")
+    parser.add_argument("--no-bodies", action="store_true", help="do not check the checksums of bodies")
+    given = parser.parse_args(arguments)
+    options = CheckOptions(
+        topic=given.topic, release=given.release, broker_config=given.config, check_crc=not given.no_bodies
+    )
+    return _main(parser.prog, given.json, lambda engine: check_by(engine, given.store, options))
 
 
 def diff(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +55,7 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     parser = _parser(
         "commitlog-diff", "Compares the logs of two RocketMQ stores, such as master and slave.", _DIFF_REMARK
     )
-    parser.add_argument("a", metavar="A", help="a store root, on a file system that every worker sees")
+    parser.add_argument("a", metavar="A", help=_STORE)
     parser.add_argument("b", metavar="B", help="the other one")
     names = [each.value for each in DiffBy]
     parser.add_argument("--by", choices=names, default=DiffBy.AUTO.value, help="what is compared (default %(default)s)")
@@ -46,7 +69,7 @@ def salvage(arguments: Sequence[str] | None = None) -> int:
     """Run ``salvage.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Takes every message of a damaged RocketMQ log that proves itself."
     parser = _parser("commitlog-salvage", about, _SALVAGE_REMARK)
-    parser.add_argument("store", metavar="STORE", help="store root, on a file system that every worker sees")
+    parser.add_argument("store", metavar="STORE", help=_STORE)
     parser.add_argument("--into", metavar="PATH", help="where nothing is yet, on such a file system (default: nowhere)")
     names = [each.value for each in SalvageFormat]
     parser.add_argument(
@@ -68,11 +91,11 @@ def _parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _main(name: str, target: str | None, answer: Callable[[Engine], Report]) -> int:
+def _main(name: str, target: str | None, answer: Callable[[Engine], Report[Any]]) -> int:
     return run_command(name, lambda: _run(name, target, answer))
 
 
-def _run(name: str, target: str | None, answer: Callable[[Engine], Report]) -> ExitCode:
+def _run(name: str, target: str | None, answer: Callable[[Engine], Report[Any]]) -> ExitCode:
     check_report("--json", target)
     from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.java import require_java  # noqa: PLC0415

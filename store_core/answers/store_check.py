@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.index_chains import ChainJob
 from store_core.answers.checking.judged_log import JudgedLog
 from store_core.answers.checking.tally import Tally
+from store_core.answers.local_engine import local_engine
 from store_core.answers.rebuild import configured_batch_topics
 from store_core.errors import CorruptRecordError
 from store_core.files.abort_file import ABORT_FILE
@@ -25,8 +25,6 @@ from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import list_segments
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
-from store_core.store.parts import InProcess
-from store_core.store.process_pool import ProcessPool
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
@@ -91,8 +89,7 @@ def check(
     >>> report = check(store)  # doctest: +SKIP
     >>> print(report.to_text())  # doctest: +SKIP
     """
-    context = nullcontext(InProcess(on_progress)) if processes == 1 else ProcessPool(processes, on_progress)
-    with context as engine:
+    with local_engine(processes, on_progress) as engine:
         return check_by(engine, path, options, clock=clock)
 
 

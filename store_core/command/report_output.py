@@ -36,7 +36,7 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help=help_text)(command)
 
 
-def print_report(report: Report, *, is_json: bool) -> ExitCode:
+def print_report(report: Report[Any], *, is_json: bool) -> ExitCode:
     """Print a report, and return the exit code of the command."""
     if is_json:
         click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.answers_cli import diff, salvage
+from pyspark_commitlog.answers_cli import check, diff, salvage
 from tests.builders import BODY_AT, LogBuilder
 
 if TYPE_CHECKING:
@@ -23,6 +23,16 @@ def log() -> LogBuilder:
     made = LogBuilder()
     made.append_all(*(b"body %d" % number for number in range(60)))
     return made
+
+
+def test_check_ends_with_1_where_something_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(log().write(tmp_path / "store"))
+
+    assert 1 == check([store, "--no-bodies", "--json", str(tmp_path / "report.json")])
+    assert "0 of 1 queues are complete" in capsys.readouterr().out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert ["unit_missing"] == [each["kind"] for each in report["tables"]["counts"]]
+    assert 2 == check([store, "--topic", "no such topic"])
 
 
 def test_diff_ends_with_1_where_logs_differ(spark: SparkSession, tmp_path: Path) -> None:

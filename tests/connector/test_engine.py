@@ -11,6 +11,7 @@ import pytest
 from pyspark_commitlog.engine import SparkEngine
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
+from store_core.answers.store_check import check_by
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
@@ -128,3 +129,16 @@ def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path
     assert 57 == here.found.records
     assert here.to_json() == there.to_json()
     assert [*made.values()] == [*every_file(tmp_path / "new").values()]
+
+
+@pytest.mark.golden
+def test_spark_checks_a_store_as_this_process_does(spark: SparkSession, golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/propcrc").root
+    queue = next((store / "consumequeue").glob("*/*/*"))
+    units = bytearray(queue.read_bytes())
+    units[8:12] = (1).to_bytes(4, "big")
+    queue.write_bytes(units)
+    here, there = (check_by(engine, store) for engine in (InProcess(), SparkEngine(spark)))
+
+    assert {"unit_wrong_size": 1} == here.counts
+    assert here.to_json() == there.to_json()

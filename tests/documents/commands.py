@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 from click.testing import CliRunner
 
-from pyspark_commitlog.answers_cli import diff
+from pyspark_commitlog.answers_cli import check, diff
 from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core.command.program import program
@@ -57,6 +57,7 @@ _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "commitlog-rebuild-index": rebuild_index,
     "pyspark-commitlog-rebuild-consume-queue.py": rebuild_consume_queue,
     "append.py": append,
+    "check.py": check,
     "diff.py": diff,
     "rebuild_consume_queue.py": rebuild_consume_queue,
     "rebuild_index.py": rebuild_index,
