@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from store_core.errors import StoreLockedError
 from store_core.files.store_lock import LOCK_FILE, StoreLock
@@ -33,6 +33,9 @@ __all__ = ["CommitReport", "Rebuild", "SinkCommit", "check_lock"]
 Rebuild: TypeAlias = Literal["all", "queues", "none"]
 
 _LOG = logging.getLogger("store_core")
+
+_ALL_FILES: Final = 2**31 - 1
+"""Above any number of segments, and still an ``int`` of Java, as the configuration has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,8 @@ class SinkCommit:
             ledger.write(LedgerEntry(self.transaction, appended, is_committed, self.left_out))
 
     def _open(self, root: Path) -> DefaultMessageStore:
-        config = self.config
+        # A job that died amid its renames may have left any number of segments after a hole (`hidden_append`).
+        config = replace(self.config, commit_log_recover_max_num=_ALL_FILES)
         if self.rebuild == "queues":
             config = replace(config, message_index_enable=False)
         topics = batch_topics(root, self.file_system)

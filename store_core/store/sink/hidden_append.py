@@ -16,8 +16,9 @@ record of the last segment                                              that of 
 Before publishing, the log ends where it did, for every RocketMQ release and for readers of this package; afterwards it
 has all records. Between the renames of several segments and the blank record, readers see a log with a hole and refuse
 it; recovery after a crash deletes these segments if it starts before the hole, so the caller rewinds the checkpoint
-first. From release 5.4 on a recovery starts at one of the last ``commitLogRecoverMaxNum`` segments, 10 by default:
-after a crash between these two steps it does not see the hole if there are as many new segments.
+first. From release 5.4 on a recovery starts at one of the last ``commitLogRecoverMaxNum`` segments, 10 by default, and
+does not see a hole before them: jobs open the store with no such limit, and a broker needs a larger one if it is
+started after a crash between these two steps, before any other job.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import Release
+    from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.sink.commit import CommitReport
     from tests.store_core.store.sink.test_staged_append import Case
 
@@ -29,9 +32,17 @@ BUDGETS = [pytest.param(20, id="20 points"), pytest.param(100, id="100 points", 
 SEED = 8
 
 
-def run_job(root: Path, bodies: list[bytes], disk: FileSystem, job: str, *, overwrite: bool = False) -> CommitReport:
+def run_job(
+    root: Path,
+    bodies: list[bytes],
+    disk: FileSystem,
+    job: str,
+    *,
+    overwrite: bool = False,
+    config: MessageStoreConfig = CONFIG,
+) -> CommitReport:
     """Stage and commit; a failure is cleaned up as Spark does it."""
-    commit = SinkCommit(root, job, CONFIG, ImpatientClock(), disk, overwrite=overwrite, is_alive=lambda _: False)
+    commit = SinkCommit(root, job, config, ImpatientClock(), disk, overwrite=overwrite, is_alive=lambda _: False)
     try:
         directory = SinkDirectory(root, disk).claim(job, "me", "1")
         return commit.run([stage(directory / "part", bodies, file_system=disk)])
@@ -129,3 +140,35 @@ def test_a_process_that_dies_while_it_overwrites_leaves_the_old_store_or_the_new
         check_next_job(root, stored)
         shutil.rmtree(root.parent)
     assert found == {True, False}
+
+
+class DyingAmidSegments(MortalDisk):
+    """Dies after this many new segments were renamed into the log's directory."""
+
+    def __init__(self, renames_left: int) -> None:
+        super().__init__()
+        self._renames_left = renames_left
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        if target.parent.name == "commitlog":
+            self._renames_left -= 1
+            if not self._renames_left:
+                self.changes_left = 0
+
+
+@pytest.mark.parametrize("release", ["5.3", "5.4", "5.5"])
+def test_the_next_job_takes_back_any_number_of_segments_that_a_dead_one_left_behind_a_hole(
+    release: Release, tmp_path: Path
+) -> None:
+    old, new = [b"old %d" % number for number in range(9)], [b"n" * 4000 for _ in range(24)]
+    config, root = replace(CONFIG, release=release), tmp_path / "store"
+    make_store(root, old)
+    with pytest.raises(OSError, match="Input/output error"):
+        run_job(root, new, DyingAmidSegments(11), FIRST, config=config)
+    assert len(list((root / "commitlog").iterdir())) == 12
+
+    run_job(root, [b"next"], FaultyFileSystem(), SECOND, config=config)
+
+    assert [*old, b"next"] == bodies_of(root)
+    assert check_queues(root) == 10
