@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = ["check", "check_by"]
+__all__ = ["CheckedStore", "check", "check_by", "checked_by"]
 
 
 def check(
@@ -97,9 +97,52 @@ def check_by(
     engine: Engine, path: str | os.PathLike[str], options: CheckOptions | None = None, *, clock: Clock | None = None
 ) -> CheckReport:
     """Check a store as `check` does, with an engine that runs the parts."""
+    return checked_by(engine, path, options, clock=clock).report
+
+
+def checked_by(
+    engine: Engine,
+    path: str | os.PathLike[str],
+    options: CheckOptions | None = None,
+    *,
+    clock: Clock | None = None,
+    is_ours: bool = False,
+) -> CheckedStore:
+    """Check a store as `check_by` does, for who has to know more than the report says.
+
+    Parameters
+    ----------
+    is_ours : bool
+        Whether the caller holds the store's lock, so that no broker is writing.
+    """
     options = options or CheckOptions()
     plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
-    return _Check(engine, plan, options, clock or SystemClock()).report()
+    is_live = not is_ours and is_lock_held(plan.store)
+    return _Check(engine, plan, options, clock or SystemClock(), is_live).run()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStore:
+    """A check, with what its report was made of.
+
+    Attributes
+    ----------
+    report : CheckReport
+    plan : RebuildPlan
+        Of the comparison: the rules that were followed.
+    compared : RebuildReport
+        The comparison.
+    tally : Tally
+        Has all places with findings.
+    index : tuple of IndexFile
+        The files of the index that the release loads, oldest first.
+    """
+
+    report: CheckReport
+    plan: RebuildPlan
+    compared: RebuildReport
+    tally: Tally
+    index: tuple[IndexFile, ...]
 
 
 def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
@@ -118,12 +161,12 @@ class _Check:
     plan: RebuildPlan
     options: CheckOptions
     clock: Clock
+    is_live: bool
 
-    def report(self) -> CheckReport:
+    def run(self) -> CheckedStore:
         store = self.plan.store
-        is_live = is_lock_held(store)
-        is_open = is_live or (store / ABORT_FILE).exists()
-        bounds = LogBounds(self.plan.min_offset, is_live, self._log_end())
+        is_open = self.is_live or (store / ABORT_FILE).exists()
+        bounds = LogBounds(self.plan.min_offset, self.is_live, self._log_end())
         compared = self._compared(bounds)
         tally = Tally()
         index = self._index_files()
@@ -150,7 +193,8 @@ class _Check:
             notes=notes,
             coverage=compared.coverage,
         )
-        return CheckReport.of_tally(facts, tally, certificates)
+        report = CheckReport.of_tally(facts, tally, certificates)
+        return CheckedStore(report, self.plan, compared, tally, tuple(index))
 
     def _log_end(self) -> int:
         """Find where the log ends, whatever damage precedes it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.answers.checking.finding import FindingKind
 
@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
     from store_core.answers.checking.finding import Finding
 
-__all__ = ["Tally"]
+__all__ = ["Place", "Tally"]
+
+
+class Place(NamedTuple):
+    """Where findings of a kind are: a file, or a queue. Fields that do not apply are None."""
+
+    kind: FindingKind
+    where: str
+    topic: str | None
+    queue_id: int | None
 
 
 @dataclass(slots=True)
@@ -25,11 +34,14 @@ class Tally:
     ----------
     most : int
         How many findings of a kind are kept.
+    places : dict of Place to int or None
+        All places that have findings, each with the least physical offset of those that were given.
     """
 
     most: int = 100
     first: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    places: dict[Place, int | None] = field(default_factory=dict)
     _counts: Counter[FindingKind] = field(default_factory=Counter)
     _kept: Counter[FindingKind] = field(default_factory=Counter)
 
@@ -38,9 +50,16 @@ class Tally:
         if count:
             self._counts[kind] += count
         for finding in findings:
+            self._note_place(finding)
             if self._kept[kind] < self.most:
                 self._kept[kind] += 1
                 self.first.append(finding)
+
+    def _note_place(self, finding: Finding) -> None:
+        place = Place(finding.kind, finding.where, finding.topic, finding.queue_id)
+        known = self.places.get(place)
+        begins = [begin for begin in (known, finding.begin) if begin is not None]
+        self.places[place] = min(begins, default=None)
 
     def add_all(self, findings: Iterable[Finding]) -> None:
         """Add findings that are all given."""

@@ -123,6 +123,8 @@ class RebuildJob:
         Directory for scratch files of a comparison; by default the system's directory for temporary files.
     clock : Clock
         Names the files of an index.
+    stored_root : Path, optional
+        For a comparison: where queues and index are; by default the store.
     """
 
     parts: tuple[SegmentPart, ...]
@@ -134,6 +136,7 @@ class RebuildJob:
     spill_root: Path | None = None
     scratch_root: Path | None = None
     clock: Clock = field(default_factory=SystemClock)
+    stored_root: Path | None = None
 
     @property
     def groups(self) -> int:
@@ -200,7 +203,8 @@ class RebuildJob:
             return None
         first = part.segment.start_offset
         rules, files = self.rules.queue_rules, OsFileSystem()
-        return IndexComparison(self.store_root, rules, first + part.begin, first + part.end, files, self.clock)
+        root = self.stored_root or self.store_root
+        return IndexComparison(root, rules, first + part.begin, first + part.end, files, self.clock)
 
     def _key(self, number: int, sequence: int, piece: QueuePiece | IndexPiece) -> RunKey:
         if isinstance(piece, QueuePiece):
@@ -285,7 +289,7 @@ class RebuildJob:
     ) -> Iterator[QueueDifferences | QueueJudgement]:
         rules, files = self.rules.queue_rules, OsFileSystem()
         rebuilt = StoredQueues(root, rules, files, self.clock)
-        stored = StoredQueues(self.store_root, rules, files, self.clock)
+        stored = StoredQueues(self.stored_root or self.store_root, rules, files, self.clock)
         if bounds.log_end is not None:
             lost = budget.lost if budget is not None else None
             yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)

@@ -52,6 +52,7 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     rules: RebuildRules,
     *,
     compared: LogBounds | None = None,
+    stored_root: Path | None = None,
     clock: Clock | None = None,
 ) -> RebuildReport:
     """Build queues and index from the log alone, below `target`; nothing in the store changes.
@@ -68,6 +69,8 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     rules : RebuildRules
     compared : LogBounds, optional
         Compare with what the store has, and write nothing to the target.
+    stored_root : Path, optional
+        Compare with the queues and index below this directory, not with the store's.
     clock : Clock, optional
         Names the files of the index; by default the system's clock.
 
@@ -85,7 +88,8 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     buckets = max(_BUCKETS_A_SLOT * engine.slots, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
     parts = _whole_parts(store, rules) if rules.is_salvaged else ()
     parts = parts or split_segments(segments, _PARTS_A_SLOT * engine.slots)
-    job = RebuildJob(parts, rules, store, target, buckets, compared, clock=clock or SystemClock())
+    clock = clock or SystemClock()
+    job = RebuildJob(parts, rules, store, target, buckets, compared, clock=clock, stored_root=stored_root)
     with _cleared_on_failure(job), _places_for_runs(engine, job) as placed:
         report = _judged(_run_as_told(engine, placed), job)
         _check_count(report, store, rules)

@@ -27,6 +27,8 @@ class RebuildRules:
         Only queues of these topics; None for all.
     queue_id : int, optional
         Only queues of this id; None for all.
+    queues : frozenset of (str, int), optional
+        Only these queues, by topic and id; None for all.
     since_offset : int
         Physical offset from which records count; queues keep what they have for earlier records. 0 for all.
     index_since_offset : int
@@ -57,6 +59,7 @@ class RebuildRules:
     max_queues: int = MAX_QUEUES
     infers_batch_topics: bool = False
     is_salvaged: bool = False
+    queues: frozenset[tuple[str, int]] | None = None
 
     @property
     def first_offset(self) -> int:
@@ -67,7 +70,8 @@ class RebuildRules:
     @property
     def is_partial(self) -> bool:
         """Whether queues are left out or partly copied, so that others must stay in place."""
-        return self.topics is not None or self.queue_id is not None or self.since_offset > 0
+        is_chosen = any(chosen is not None for chosen in (self.topics, self.queue_id, self.queues))
+        return is_chosen or self.since_offset > 0
 
     @property
     def is_plain(self) -> bool:
@@ -76,6 +80,8 @@ class RebuildRules:
 
     def wants(self, topic: str, queue_id: int) -> bool:
         """Return whether a queue is to be rebuilt."""
+        if self.queues is not None and (topic, queue_id) not in self.queues:
+            return False
         return (self.topics is None or topic in self.topics) and self.queue_id in (None, queue_id)
 
     def with_batch_topics(self, topics: Iterable[str]) -> RebuildRules:

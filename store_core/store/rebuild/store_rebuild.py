@@ -3,26 +3,26 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import StoreLock, is_lock_held
+from store_core.files.store_lock import is_lock_held
 from store_core.format.iso_time import iso_time
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.compare import LogBounds, QueueDifferences, StoredQueues, compare_queues
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.inferred import inference_notes
+from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
 from store_core.store.rebuild.stored_names import stored_queue_names
-from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories
+from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories, locked_for_swap
 from store_core.store.rebuild.wanted import check_wanted
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ _Made: TypeAlias = "tuple[RebuildOutcome, RebuildReport]"
 
 EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
 """Returns a context with an engine for a step, ``rebuild`` or ``verify``."""
-
-_MARK: Final = "rebuilt.json"
-"""File that marks an output directory as ours, so that a rebuild may delete what is in it."""
 
 
 class StoreRebuild:
@@ -76,6 +73,7 @@ class StoreRebuild:
         self._say = say
         self._engines = engines
         self._file_system = file_system or OsFileSystem()
+        self._output = OutputDirectory(plan.output, self._file_system)
         self._clock = clock or SystemClock()
 
     def run(self) -> RebuildResult:
@@ -104,9 +102,7 @@ class StoreRebuild:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the store's lock, so that no broker starts meanwhile; first finish an interrupted swap."""
-        lock = StoreLock(self.plan.store, self._file_system)
-        with lock:
-            swap = RebuildSwap.resume(self.plan.store, self._file_system)
+        with locked_for_swap(self.plan.store, self._file_system) as swap:
             if swap is not None:
                 self._note(f"finished the replacement that an earlier run began; the old files are in {swap.kept}")
             yield
@@ -133,13 +129,13 @@ class StoreRebuild:
     def _rebuilt(self) -> RebuildReport:
         """Rebuild into the output directory, and remove what was created there on failure."""
         plan = self.plan
-        self._prepare_output()
+        self._output.claim(plan.store)
         try:
             with self._engines("rebuild") as engine:
                 report = rebuild_by(engine, plan.store, plan.output, plan.rules, clock=self._clock)
             self._check_wanted(report)
         except BaseException:
-            self._remove_empty_output()
+            self._output.remove_if_empty()
             raise
         return report
 
@@ -149,30 +145,6 @@ class StoreRebuild:
         except InvalidOptionError:
             clear(self.plan.output, self.plan.rules)
             raise
-
-    def _prepare_output(self) -> None:
-        """Claim the output directory, if it may be written to.
-
-        Raises
-        ------
-        UnsupportedStoreError
-            If it holds files that no rebuild made.
-        """
-        output, files = self.plan.output, self._file_system
-        if files.names(output) and files.status(output / _MARK) is None:
-            raise UnsupportedStoreError(
-                f"{output} is not empty, and was not made by a rebuild: give another --output, or empty it"
-            )
-        files.make_directories(output)
-        mark = files.open(output / _MARK, create=True)
-        mark.write(memoryview(json.dumps({"store": str(self.plan.store)}).encode()), 0)
-        mark.close()
-
-    def _remove_empty_output(self) -> None:
-        """Remove the output directory, unless other runs have left something there."""
-        with suppress(OSError):
-            if self._file_system.names(self.plan.output) == [_MARK]:
-                shutil.rmtree(self.plan.output)
 
     def _unlogged(self, report: RebuildReport) -> tuple[tuple[str, int], ...]:
         """Find requested queues that the store has but the rebuild has not."""
@@ -191,7 +163,7 @@ class StoreRebuild:
         swap = RebuildSwap.plan(plan.store, plan.output, places, removed, files)
         swap.run(files)
         self._note(f"the new files are in place; the old ones are in {swap.kept}")
-        shutil.rmtree(plan.output)
+        self._output.remove()
         rules = plan.rules
         index_timestamp = report.index.full_timestamp if report.index is not None else 0
         checkpoint = update_checkpoint(

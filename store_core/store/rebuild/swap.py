@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import StoreError
 from store_core.files.file_system import write_all
+from store_core.files.store_lock import StoreLock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["JOURNAL", "RebuildSwap", "SwapError", "kept_directories"]
+__all__ = ["JOURNAL", "RebuildSwap", "SwapError", "kept_directories", "locked_for_swap"]
 
 JOURNAL: Final = "rebuild-swap.json"
 """File below the store root while a swap is in progress: which directories move, and where."""
@@ -30,6 +31,21 @@ _FORM: Final = 1
 
 class SwapError(StoreError):
     """An interrupted swap can be neither finished nor undone, because its directories have since been moved."""
+
+
+@contextmanager
+def locked_for_swap(root: Path, file_system: FileSystem) -> Iterator[RebuildSwap | None]:
+    """Hold a store's lock, so that no broker starts meanwhile; first finish an interrupted swap, and yield it.
+
+    Raises
+    ------
+    StoreLockedError
+        If a broker, or another writer, has the store open.
+    SwapError, OSError
+        As `RebuildSwap.resume`.
+    """
+    with StoreLock(root, file_system):
+        yield RebuildSwap.resume(root, file_system)
 
 
 def kept_directories(root: Path, file_system: FileSystem) -> list[Path]:
