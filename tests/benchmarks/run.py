@@ -17,6 +17,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.benchmarks.checking import bench_checking
 from tests.benchmarks.checksums import bench_checksums
 from tests.benchmarks.core import bench_core
 from tests.benchmarks.lookups import bench_lookups
@@ -28,7 +29,7 @@ from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
 from tests.benchmarks.stream import bench_stream
 
-_PARTS: Final = ("core", "spark", "stream", "memory", "rebuild", "reading", "sink", "checksums", "lookups")
+_PARTS: Final = ("core", "spark", "stream", "memory", "rebuild", "reading", "sink", "checksums", "lookups", "checking")
 _OF_SEGMENTS: Final = frozenset({"core", "spark", "stream", "memory", "checksums"})
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
@@ -79,6 +80,8 @@ def _bench_own_logs(options: argparse.Namespace) -> dict[str, object]:
         results["sink"] = bench_sink(runs=options.runs)
     if "lookups" in options.parts:
         results["lookups"] = bench_lookups(options.folder, options.runs)
+    if "checking" in options.parts:
+        results["checking"] = bench_checking(options.folder, options.runs)
     return results
 
 

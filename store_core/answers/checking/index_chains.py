@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["BrokenChain", "ChainCheck", "ChainJob"]
+    Longs = npt.NDArray[np.int64]
+
+__all__ = ["BrokenChain", "ChainCheck", "ChainJob", "expected_links", "is_sound"]
 
 _KEPT: Final = 20
 
@@ -108,27 +110,62 @@ class ChainJob:
 
 
 def _checked(path: str, table: npt.NDArray[np.int64], entries: npt.NDArray[np.void], count: int) -> ChainCheck:
-    """Compare each link with the newest entry before it that has the same slot.
+    """Check each link.
 
     A slot may lead to the entry after those that the header counts, if that one leads on: a put writes the entry, the
     slot and the header in this order, and a crash may come before the last. The next put takes the place over.
     """
-    following = entries["previous_index"][count:].astype(np.int64)
+    following = int(entries["previous_index"][count]) if len(entries) > count else 0
     entries = entries[:count]
     slots = positive_hashes(entries["key_hash"].astype(np.int32)).astype(np.int64) % len(table)
-    order = np.argsort(slots[1:], kind="stable") + 1 if count > 1 else np.empty(0, np.int64)
-    previous = np.zeros(count, np.int64)
-    is_same = slots[order[1:]] == slots[order[:-1]]
-    previous[order[1:][is_same]] = order[:-1][is_same]
-    newest = np.zeros(len(table), np.int64)
-    newest[slots[order]] = order  # the last one of equal slots stays
     links = entries["previous_index"].astype(np.int64)
+    if is_sound(slots, links, table):
+        return ChainCheck(path, max(count - 1, 0))
+    previous, newest = expected_links(slots, len(table))
     wrong = np.flatnonzero(links != previous)
     wrong = wrong[wrong > 0]
-    leads_on = (table == count) & (newest == (following[0] if len(following) else 0))
+    leads_on = (table == count) & (newest == following)
     lost = np.flatnonzero((newest != table) & ~leads_on)
     first = [
         *(BrokenChain(n, int(slots[n]), int(previous[n]), int(links[n])) for n in wrong[:_KEPT].tolist()),
         *(BrokenChain(0, slot, int(newest[slot]), int(table[slot])) for slot in lost[:_KEPT].tolist()),
     ]
     return ChainCheck(path, max(count - 1, 0), len(wrong) + len(lost), tuple(first))
+
+
+def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:
+    """Return where each entry leads, and each slot: to the newest entry before it that has the same slot.
+
+    Parameters
+    ----------
+    slots : array of int64
+        Slot of each entry; entry 0 is unused.
+    slot_count : int
+    """
+    count = len(slots)
+    order = np.argsort(slots[1:], kind="stable") + 1 if count > 1 else np.empty(0, np.int64)
+    previous = np.zeros(count, np.int64)
+    is_same = slots[order[1:]] == slots[order[:-1]]
+    previous[order[1:][is_same]] = order[:-1][is_same]
+    newest = np.zeros(slot_count, np.int64)
+    newest[slots[order]] = order  # the last one of equal slots stays
+    return previous, newest
+
+
+def is_sound(slots: Longs, links: Longs, table: Longs) -> bool:
+    """Return whether links and slots are those of `expected_links`, without sorting.
+
+    If each link leads back to an entry of the same slot, no two to the same one, then the entries form paths. If the
+    slots in use lead to the beginnings of all these paths, each slot has one path, so it has all its entries in order.
+    """
+    links, own, numbers = links[1:], slots[1:], np.arange(1, len(slots))
+    leads = links > 0
+    if not ((links >= 0) & (links < numbers)).all() or (slots.take(links) != own)[leads].any():
+        return False
+    is_led_to = np.zeros(len(slots), np.bool_)
+    is_led_to[links] = True
+    is_led_to[0] = False
+    if np.count_nonzero(is_led_to) != np.count_nonzero(leads):
+        return False
+    begins = numbers[~is_led_to[1:]]
+    return len(begins) == np.count_nonzero(table) and bool((table.take(own.take(begins - 1)) == begins).all())

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX_DIRECTORY
+from store_core.queue.queue_rules import QueueRules
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.store.config.file_sizes import FileSizes, queues_in
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
 
 __all__ = ["DerivedSizes"]
+
+_DEFAULTS: Final = QueueRules()
+"""RocketMQ's own sizes, which most stores have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class DerivedSizes:
     def find(cls, root: Path, file_system: FileSystem | None = None) -> DerivedSizes:
         """Infer sizes from the files of a store, examining a few of each kind."""
         files = file_system or OsFileSystem()
-        index = IndexSizes.find(root / INDEX_DIRECTORY, files)
+        usual = _DEFAULTS.max_hash_slot_num, _DEFAULTS.max_index_num
+        index = IndexSizes.find(root / INDEX_DIRECTORY, files, usual)
         return cls(
             _usual(root / CONSUME_QUEUE, files, CQ_STORE_UNIT_SIZE),
             _usual(root / CONSUME_QUEUE_EXT, files, CQ_STORE_UNIT_SIZE),

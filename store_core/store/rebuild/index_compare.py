@@ -122,8 +122,10 @@ class IndexComparison:
         lost : LostRanges
             Of the range.
         """
-        ours = np.sort(np.concatenate([np.empty(0, np.int64), *self._ours]))
-        theirs = np.sort(np.concatenate([np.empty(0, np.int64), *self._stored(min(end, self._end))]))
+        ours = np.concatenate([np.empty(0, np.int64), *self._ours])
+        theirs = np.concatenate([np.empty(0, np.int64), *self._stored(min(end, self._end))])
+        if np.array_equal(ours, theirs):  # a broker puts them in the order of the log
+            return IndexDifferences()
         mine, my_counts = np.unique(ours, return_counts=True)
         other, other_counts = np.unique(theirs, return_counts=True)
         common, at, there = np.intersect1d(mine, other, assume_unique=True, return_indices=True)
