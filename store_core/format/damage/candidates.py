@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CandidateFinder"]
 
+_FIRST_CHUNK: Final = 64 << 10
 _SEARCH_CHUNK: Final = 16 << 20
+"""Bytes searched at once: few at first, since a log's end is mostly followed by a hole, which is skipped from where a
+search begins; searching inside it takes time, and memory for its zeros."""
+
 _BLOCK: Final = 1 << 20
 _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]", re.DOTALL)
 _MAGIC_LENGTH: Final = 4
@@ -60,15 +64,16 @@ class CandidateFinder:
 
     def _next_magic(self, begin: int) -> int | None:
         """Return where the record of the next magic code would start; skips bytes without one quickly."""
-        position, size = begin + _MAGIC_POSITION, self._raw.size
+        position, size, chunk = begin + _MAGIC_POSITION, self._raw.size, _FIRST_CHUNK
         while position < size:
             position = max(self._next_data(position), position)
-            stop = min(position + _SEARCH_CHUNK + _MAGIC_LENGTH - 1, size)
+            stop = min(position + chunk + _MAGIC_LENGTH - 1, size)
             match = _MAGIC.search(self._raw.data, position, stop)
             if match is not None:
                 start = match.start() - _MAGIC_POSITION
                 return start if start + MIN_RECORD_SIZE <= size else None
-            position += _SEARCH_CHUNK
+            position += chunk
+            chunk = min(2 * chunk, _SEARCH_CHUNK)
         return None
 
     def _look_at(self, begin: int) -> None:

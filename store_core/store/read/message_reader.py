@@ -63,7 +63,7 @@ def read_range(
     options : ReadOptions
         The options of the plan; columns may differ, and store times may be narrower.
     mapped : mapping of Segment to Chain, optional
-        Segments already mapped, and their chains as far as they were walked.
+        Segments already mapped, and their chains as far as they were walked; the records picked in them were checked.
     watch : TopicWatch, optional
         Is told the topics that are read.
 
@@ -90,30 +90,13 @@ def read_range(
         _log.warning("%s", error)
         return
     with opened:
-        chain = _chain(part.segment, opened, mapped or {})
-        yield from _RangeReader(_checked(part, chain.segment.raw), options, chain, watch).batches()
+        known = (mapped or {}).get(part.segment)
+        checked = part.checked(opened.raw) if known is None else part
+        yield from _RangeReader(checked, options, _chain(part.segment, opened, known), watch).batches()
 
 
-def _checked(part: ReadRange, raw: npt.NDArray[np.uint8]) -> ReadRange:
-    """Return the range as it is if its picked records are what their units say, else without them, to be scanned."""
-    if part.picks is None:
-        return part
-    wrong = part.picks.first_wrong(raw[: part.data_end - part.segment.start_offset], part.segment.start_offset)
-    if wrong is None:
-        return part
-    _log.warning(
-        "%s is scanned from offset %d to %d: at offset %d there is not the record that a queue's unit names",
-        part.segment.path,
-        part.begin,
-        part.end,
-        wrong,
-    )
-    return replace(part, picks=None)
-
-
-def _chain(segment: Segment, opened: SegmentBytes, mapped: Mapping[Segment, Chain]) -> Chain:
+def _chain(segment: Segment, opened: SegmentBytes, known: Chain | None) -> Chain:
     """Return the segment's chain, reusing the one that planning followed, and its mapping, if any."""
-    known = mapped.get(segment)
     if known is None:
         return Chain(segment.view(opened))
     return replace(known, segment=replace(known.segment, next_data=opened.next_data))
@@ -319,6 +302,8 @@ class _RangeReader:
             return records, []
         decoded = self._decode(records, self._filter.columns)
         mask = self._filter.select(decoded.batch, decoded.positions + self._start_offset)
+        if decoded.positions.size == len(records):
+            return records.only(mask), []
         return self._records(decoded.positions[mask]), list(decoded.faults)
 
     def _in_time(self, records: Records) -> npt.NDArray[np.bool_]:

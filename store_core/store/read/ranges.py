@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from store_core.files.segment_source import Segment
     from store_core.store.read.picks import Picks
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["CLOCK_STEP", "ReadRange"]
+
+_log: Final = logging.getLogger("store_core")
 
 CLOCK_STEP: Final = 60_000
 """How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
@@ -64,3 +70,26 @@ class ReadRange:
         return (start is None or self.next_stored is None or self.next_stored + CLOCK_STEP >= start) and (
             end is None or self.first_stored is None or self.first_stored - CLOCK_STEP < end
         )
+
+    def checked(self, raw: npt.NDArray[np.uint8]) -> ReadRange:
+        """Return the range as it is if its picked records are what their units say, else without them, to be scanned.
+
+        Parameters
+        ----------
+        raw : numpy.ndarray
+            uint8, shape (m,): the whole segment.
+        """
+        if self.picks is None:
+            return self
+        first = self.segment.start_offset
+        wrong = self.picks.first_wrong(raw[: self.data_end - first], first)
+        if wrong is None:
+            return self
+        _log.warning(
+            "%s is scanned from offset %d to %d: at offset %d there is not the record that a queue's unit names",
+            self.segment.path,
+            self.begin,
+            self.end,
+            wrong,
+        )
+        return replace(self, picks=None)

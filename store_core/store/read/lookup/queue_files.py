@@ -28,7 +28,7 @@ __all__ = ["QueueDirectory", "UnitBlock", "queue_directories", "unit_blocks"]
 _BATCH_DTYPE: Final = unit_dtype(BATCH_CONSUME_QUEUE_UNIT)
 _DTYPES: Final = {CONSUME_QUEUE: UNIT_DTYPE, BATCH_CONSUME_QUEUE: _BATCH_DTYPE}
 _BLOCK: Final = 1 << 13
-"""Units converted at once: few enough to stay in the processor's cache, and in memory that is used again."""
+"""Units converted at once: few enough to stay in the processor's cache."""
 
 _NAME_LENGTH: Final = 20
 _LAST_START: Final = 2**63 - 2**32
@@ -67,26 +67,50 @@ class UnitBlock:
 
     Attributes
     ----------
-    starts, sizes : numpy.ndarray
-        int64, shape (n,), n >= 1: physical offsets and bytes of the records.
-    indexes : numpy.ndarray
-        int64, shape (n,): the queue offset of each record, or of the first message in it.
-    last_index : int
-        The highest queue offset that the units stand for.
+    starts, ends : numpy.ndarray
+        int64, shape (n,), n >= 1: physical offsets at which the records start, and one past their ends.
+    first_index, last_index : int
+        The lowest and the highest queue offset that the units stand for.
+    batch_indexes : numpy.ndarray or None
+        In batch queues, int64, shape (n,): the queue offset of the first message of each record. In the others queue
+        offsets ascend by one.
     """
 
     starts: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    indexes: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    first_index: int
     last_index: int
+    batch_indexes: npt.NDArray[np.int64] | None = None
+
+    @property
+    def indexes(self) -> npt.NDArray[np.int64]:
+        """The queue offset of each record, or of the first message in it; int64, shape (n,)."""
+        if self.batch_indexes is not None:
+            return self.batch_indexes
+        return np.arange(self.first_index, self.first_index + self.starts.size)
+
+    def index_at(self, row: int) -> int:
+        """Return one of `indexes`."""
+        return self.first_index + row if self.batch_indexes is None else int(self.batch_indexes[row])
 
     def between(self, begin: int, end: int) -> UnitBlock | None:
         """Return the units of records that start in a range of the log; None if there are none."""
+        if begin <= self.starts[0] and self.starts[-1] < end:
+            return self
         first, stop = np.searchsorted(self.starts, (begin, end)).tolist()
+        return self._rows(first, stop)
+
+    def within(self, first: int, end: int) -> UnitBlock | None:
+        """Return the units that begin in a range of queue offsets; None if there are none."""
+        begin, stop = np.searchsorted(self.indexes, (first, end)).tolist()
+        return self._rows(begin, stop)
+
+    def _rows(self, first: int, stop: int) -> UnitBlock | None:
         if first >= stop:
             return None
-        last = self.last_index if stop == self.starts.size else int(self.indexes[stop]) - 1
-        return UnitBlock(self.starts[first:stop], self.sizes[first:stop], self.indexes[first:stop], last)
+        last = self.last_index if stop == self.starts.size else self.index_at(stop) - 1
+        batches = None if self.batch_indexes is None else self.batch_indexes[first:stop]
+        return UnitBlock(self.starts[first:stop], self.ends[first:stop], self.index_at(first), last, batches)
 
 
 def queue_directories(root: Path) -> list[QueueDirectory]:
@@ -144,7 +168,7 @@ def unit_blocks(queue: QueueDirectory, begin: int, end: int) -> Iterator[UnitBlo
                 yield mine
             if block is None or block.starts.size < len(part) or offset % dtype.itemsize:
                 return
-            place = int(block.starts[-1] + block.sizes[-1]), block.last_index + 1
+            place = int(block.ends[-1]), block.last_index + 1
             if place[0] >= end:
                 return
 
@@ -173,11 +197,13 @@ def _first_at(units: npt.NDArray[np.void], begin: int) -> int:
 
 def _count_fillers(units: npt.NDArray[np.void]) -> int:
     """Count the units before a queue's first one; they point nowhere (RocketMQ: ``ConsumeQueue.fillPreBlank``)."""
-    for at in range(0, len(units), _BLOCK):
-        part = units[at : at + _BLOCK]
+    at, count = 0, 1
+    while at < len(units):
+        part = units[at : at + count]
         is_filler = (part["store_size"] == _FILLER_SIZE) & (part["physical_offset"] == 0)
         if not is_filler.all():
             return at + int(is_filler.argmin())
+        at, count = at + count, _BLOCK
     return len(units)
 
 
@@ -193,18 +219,20 @@ def _trusted(units: npt.NDArray[np.void], first_index: int, place: tuple[int, in
         Where the record before ends in the log, and the queue offset after it.
     """
     starts, sizes = units["physical_offset"].astype(np.int64), units["store_size"].astype(np.int64)
+    ends = starts + sizes
     is_sound = (sizes >= MIN_RECORD_SIZE) & (starts <= _LAST_START)
-    is_sound[1:] &= starts[1:] >= starts[:-1] + sizes[:-1]
+    is_sound[1:] &= starts[1:] >= ends[:-1]
     is_sound[0] &= starts[0] >= place[0]
+    batches, counts = None, None
     if units.dtype == _BATCH_DTYPE:
-        indexes, counts = units["msg_base_offset"].astype(np.int64), units["batch_size"].astype(np.int64)
-        is_sound &= (counts > 0) & (indexes <= _LAST_START)
-        is_sound[1:] &= indexes[1:] >= indexes[:-1] + counts[:-1]
-        is_sound[0] &= indexes[0] >= place[1]
-    else:
-        indexes, counts = np.arange(first_index, first_index + len(units)), None
+        batches, counts = units["msg_base_offset"].astype(np.int64), units["batch_size"].astype(np.int64)
+        is_sound &= (counts > 0) & (batches <= _LAST_START)
+        is_sound[1:] &= batches[1:] >= batches[:-1] + counts[:-1]
+        is_sound[0] &= batches[0] >= place[1]
     count = len(units) if is_sound.all() else int(is_sound.argmin())
     if not count:
         return None
-    last = int(indexes[count - 1]) + (0 if counts is None else int(counts[count - 1]) - 1)
-    return UnitBlock(starts[:count], sizes[:count], indexes[:count], last)
+    if batches is None or counts is None:
+        return UnitBlock(starts[:count], ends[:count], first_index, first_index + count - 1)
+    last = int(batches[count - 1] + counts[count - 1]) - 1
+    return UnitBlock(starts[:count], ends[:count], int(batches[0]), last, batches[:count])

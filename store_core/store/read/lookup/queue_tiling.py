@@ -27,7 +27,8 @@ from store_core.format.layout import BLANK_SIZE, MagicCode
 from store_core.format.record.record_head import read_frame
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
-from store_core.store.read.lookup.survey import Share, digest, survey_queue, units_in
+from store_core.store.memory import keep_freed_memory
+from store_core.store.read.lookup.survey import Share, balance_of, survey_queue, units_in
 from store_core.store.read.picks import NO_QUEUE, Picks
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ THREADS: Final = 2
 """More than one processor helps, because numpy converts and adds without the interpreter's lock."""
 
 _QUEUED: Final = [kind.value for kind in TransactionType if kind.is_queued]
-_WORD: Final = 2**64
 
 
 class UnaccountedError(Exception):
@@ -98,6 +98,7 @@ class QueueTiling:
             for segment, after in pairwise([*segments, None])
             if segment is not None
         ]
+        keep_freed_memory()
         with ThreadPoolExecutor(THREADS) as pool:
             read = partial(_survey, spans=self._spans, ask=ask, most_asked=most_asked)
             surveys = [survey for survey in pool.map(read, queues) if survey.count]
@@ -153,8 +154,8 @@ class QueueTiling:
         share, begin = self._shares[number], self._spans[number][0]
         if share.last_end < 0:
             return None
-        path = digest(np.array([share.last_end], np.int64)) - digest(np.array([begin], np.int64))
-        return PathEnd(share.last_end, share.last_start) if share.balance == path % _WORD else None
+        path = balance_of(np.array([begin], np.int64), np.array([share.last_end], np.int64))
+        return PathEnd(share.last_end, share.last_start) if share.balance == path else None
 
     def unqueued(self, segment: Segment, data_end: int | None) -> Picks | None:
         """Return the records of a segment that are in no queue, None if there are none: all others have a unit.
@@ -201,7 +202,7 @@ class QueueTiling:
             for _, block in () if share is None else units_in(survey.queue, [(begin, end)]):
                 part = block.between(begin, min(data_end, share.last_end if share else begin))
                 if part is not None:
-                    pieces.append(np.stack([part.starts, part.starts + part.sizes]))
+                    pieces.append(np.stack([part.starts, part.ends]))
                     count += part.starts.size
                 if count > self._costs.most_units:
                     raise UnaccountedError(f"more than {count:,} units would have to be sorted")

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.store.read.lookup.queue_files import UnitBlock, unit_blocks
+from store_core.store.read.lookup.queue_files import unit_blocks
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.read.lookup.queue_files import QueueDirectory
+    from store_core.store.read.lookup.queue_files import QueueDirectory, UnitBlock
 
-__all__ = ["IndexBounds", "Share", "Span", "Survey", "digest", "survey_queue", "units_in"]
+__all__ = ["IndexBounds", "Share", "Span", "Survey", "balance_of", "digest", "survey_queue", "units_in"]
 
-_MULTIPLIERS: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03))
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
 _WORD: Final = 2**64
 
@@ -36,12 +37,15 @@ def digest(offsets: npt.NDArray[np.int64]) -> int:
 
     Sums of the numbers themselves would not do: two units that err in opposite directions would cancel out.
     """
-    mixed = offsets.astype(np.uint64)
-    mixed *= _MULTIPLIERS[0]
+    mixed = offsets.view(np.uint64) * _MULTIPLIER
     mixed ^= mixed >> _HALF
-    mixed *= _MULTIPLIERS[1]
-    mixed ^= mixed >> _HALF
-    return int(mixed.sum(dtype=np.uint64))
+    mixed *= mixed
+    return int(np.add.reduce(mixed))
+
+
+def balance_of(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> int:
+    """Return the digest of where records end, less that of where they start, modulo 2^64."""
+    return (digest(ends) - digest(starts)) % _WORD
 
 
 @dataclass(slots=True)
@@ -51,7 +55,7 @@ class Share:
     Attributes
     ----------
     balance : int
-        Digest of where their records end, less that of where they start, modulo 2^64.
+        Of their records, see `balance_of`.
     last_start, last_end : int
         Physical offsets of the last record.
     """
@@ -99,12 +103,12 @@ class Survey:
         return self.first is not None and self.first[2] <= queue_offset <= self.last_index
 
     def _take(self, number: int, block: UnitBlock) -> None:
-        ends = block.starts + block.sizes
-        balance = (digest(ends) - digest(block.starts)) % _WORD
-        self.shares.setdefault(number, Share()).add(Share(balance, int(block.starts[-1]), int(ends[-1])))
-        edges = [(int(block.starts[at]), int(block.sizes[at]), int(block.indexes[at])) for at in (0, -1)]
-        self.first = self.first or edges[0]
-        self.last = edges[1]
+        balance = balance_of(block.starts, block.ends)
+        edges = [(int(block.starts[at]), int(block.ends[at])) for at in (0, -1)]
+        self.shares.setdefault(number, Share()).add(Share(balance, *edges[1]))
+        sized = [(start, end - start) for start, end in edges]
+        self.first = self.first or (*sized[0], block.first_index)
+        self.last = *sized[1], block.index_at(block.starts.size - 1)
         self.last_index = block.last_index
         self.count += block.starts.size
 
@@ -112,7 +116,7 @@ class Survey:
         """Yield the records that are read, as of the queue of a number."""
         for block in self.asked:
             numbers = np.full(block.starts.size, number, np.int32)
-            yield Picks(block.starts, block.sizes, numbers, block.indexes)
+            yield Picks(block.starts, block.ends - block.starts, numbers, block.indexes)
 
 
 def survey_queue(queue: QueueDirectory, spans: Sequence[Span], asked: IndexBounds | None, most_asked: int) -> Survey:
@@ -136,7 +140,7 @@ def survey_queue(queue: QueueDirectory, spans: Sequence[Span], asked: IndexBound
     survey, kept = Survey(queue), 0
     for number, block in units_in(queue, spans):
         survey._take(number, block)  # noqa: SLF001 -- it is made here
-        part = None if asked is None else _within(block, *asked)
+        part = None if asked is None else block.within(*asked)
         if part is not None and kept <= most_asked:
             survey.asked.append(part)
             kept += part.starts.size
@@ -145,25 +149,16 @@ def survey_queue(queue: QueueDirectory, spans: Sequence[Span], asked: IndexBound
 
 def units_in(queue: QueueDirectory, spans: Sequence[Span]) -> Iterator[tuple[int, UnitBlock]]:
     """Yield a queue's units segment by segment, up to the first whose record would run past its segment's end."""
-    ends = np.array([end for _, end in spans], np.int64)
+    ends = [end for _, end in spans]
     for block in unit_blocks(queue, spans[0][0], spans[-1][1]):
-        first, last = np.searchsorted(ends, (block.starts[0], block.starts[-1]), "right").tolist()
+        first, last = bisect_right(ends, block.starts[0]), bisect_right(ends, block.starts[-1])
         for number in range(first, min(last, len(spans) - 1) + 1):
             part = block.between(*spans[number])
             if part is None:
                 continue
-            if part.starts[-1] + part.sizes[-1] > spans[number][1]:
+            if part.ends[-1] > spans[number][1]:
                 before = part.between(spans[number][0], int(part.starts[-1]))
                 if before is not None:
                     yield number, before
                 return
             yield number, part
-
-
-def _within(block: UnitBlock, first: int, end: int) -> UnitBlock | None:
-    """Return the units that stand for some of the queue offsets; None if none does."""
-    begin, stop = np.searchsorted(block.indexes, (first, end)).tolist()
-    if begin >= stop:
-        return None
-    last = block.last_index if stop == block.starts.size else int(block.indexes[stop]) - 1
-    return UnitBlock(block.starts[begin:stop], block.sizes[begin:stop], block.indexes[begin:stop], last)

@@ -47,9 +47,23 @@ def test_candidates_are_what_looking_everywhere_finds(log: Log, block: int, data
     begin = data.draw(st.integers(0, raw.size))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "_BLOCK", block)
+        patch.setattr(candidates, "_FIRST_CHUNK", max(block // 2, 1))
         patch.setattr(candidates, "_SEARCH_CHUNK", 2 * block)
 
         assert looked_for(raw, log.start_offset, begin) == found_in(raw, log.start_offset, begin)
+
+
+def test_a_search_leaves_a_hole_soon() -> None:
+    """What follows a log's end is read for every plan: a hole of a gibibyte must not be."""
+    size, asked = 1 << 24, []
+
+    def next_data(position: int) -> int:
+        asked.append(position)
+        return position if position < 1 << 12 else size
+
+    assert CandidateFinder(SegmentView(np.zeros(size, np.uint8), 0, next_data)).next(100) is None
+    assert len(asked) == 2
+    assert asked[1] < 1 << 17
 
 
 def test_magic_codes_all_over_damage_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
