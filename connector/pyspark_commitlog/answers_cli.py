@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.job_output import words_beside, write_json
+from pyspark_commitlog.jobs.job_output import words_beside, write_json, write_text
 from pyspark_commitlog.path_checks import check_report
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.log_diff import diff_by
@@ -47,7 +47,7 @@ def check(arguments: Sequence[str] | None = None) -> int:
     options = CheckOptions(
         topic=given.topic, release=given.release, broker_config=given.config, check_crc=not given.no_bodies
     )
-    return _main(parser.prog, given.json, lambda engine: check_by(engine, given.store, options))
+    return _main(parser.prog, given, lambda engine: check_by(engine, given.store, options))
 
 
 def diff(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +62,7 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--same-extent", action="store_true", help="another beginning or end is a finding, too")
     given = parser.parse_args(arguments)
     options = DiffOptions(DiffBy(given.by), same_extent=given.same_extent)
-    return _main(parser.prog, given.json, lambda engine: diff_by(engine, given.a, given.b, options))
+    return _main(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
 
 
 def salvage(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +76,7 @@ def salvage(arguments: Sequence[str] | None = None) -> int:
         "--format", choices=names, default=SalvageFormat.STORE.value, help="what is made (default %(default)s)"
     )
     given = parser.parse_args(arguments)
-    return _main(parser.prog, given.json, lambda engine: salvage_by(engine, given.store, given.into, given.format))
+    return _main(parser.prog, given, lambda engine: salvage_by(engine, given.store, given.into, given.format))
 
 
 def _parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
@@ -88,15 +88,17 @@ def _parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
     )
     add_version(parser)
     parser.add_argument("--json", metavar="FILE", help="write the report to this file (- is standard output)")
+    parser.add_argument("--html", metavar="FILE", help="write the report to this file, for a browser")
     return parser
 
 
-def _main(name: str, target: str | None, answer: Callable[[Engine], Report[Any]]) -> int:
-    return run_command(name, lambda: _run(name, target, answer))
+def _main(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:
+    return run_command(name, lambda: _run(name, given, answer))
 
 
-def _run(name: str, target: str | None, answer: Callable[[Engine], Report[Any]]) -> ExitCode:
-    check_report("--json", target)
+def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> ExitCode:
+    check_report("--json", given.json)
+    check_report("--html", given.html)
     from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.java import require_java  # noqa: PLC0415
     from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
@@ -105,6 +107,8 @@ def _run(name: str, target: str | None, answer: Callable[[Engine], Report[Any]])
     with job_session(name, needs_context=True) as spark:
         report = answer(SparkEngine(spark, name))
     code = ExitCode.of(report.verdict)
-    words_beside(target).write(f"{report.to_text()}\n")
-    write_json(report.to_json(exit_code=int(code)), target)
+    words_beside(given.json).write(f"{report.to_text()}\n")
+    write_json(report.to_json(exit_code=int(code)), given.json)
+    if given.html is not None:
+        write_text(report.to_html(), given.html)
     return code

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Strip, Tone, counted, lanes_of
+from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.store.diff.diff_options import DiffBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from store_core.answers.report_plots import Plot
 
 __all__ = ["DIFF_SCHEMA", "DiffFacts", "DiffReport"]
 
@@ -127,6 +132,10 @@ DIFF_SCHEMA: Final = ReportSchema(
 )
 
 
+_TONES: Final = {"log a": Tone.PLAIN, "log b": Tone.PLAIN, "differs": Tone.BAD}
+"""Lanes of the plot, from top to bottom."""
+
+
 @dataclass(frozen=True, slots=True)
 class DiffFacts:
     """The facts of a comparison, as `DIFF_SCHEMA` explains them."""
@@ -178,6 +187,22 @@ class DiffReport(Report[DiffFacts]):
         is_finding = found.has_differences or (found.is_same_extent_required and found.has_other_extent)
         return Verdict.FINDINGS if is_finding else Verdict.CLEAN
 
+    @property
+    def subject(self) -> str:
+        """The roots of both stores."""
+        return " and ".join(self.tables["logs"]["path"].to_pylist())
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Where each log is, and where they differ."""
+        logs = [(f"log {row['side']}", row["begin"], row["end"]) for row in self.tables["logs"].to_pylist()]
+        names = ("begin", "end")
+        ranges = zip(*(self.tables["ranges"][name].to_pylist() for name in names), strict=True)
+        records = self.tables["records"]["physical_offset"].to_pylist() if self.found.by == DiffBy.RECORDS.value else ()
+        rows = [*logs, *(("differs", *each) for each in ranges), *(("differs", each, each + 1) for each in records)]
+        begin, end = min(row[1] for row in logs), max(row[2] for row in logs)
+        return (Strip("Where the logs are, and where they differ", begin, end, lanes_of(rows, _TONES)),)
+
     def _lines(self) -> Iterator[str]:
         return _lines(self.found)
 
@@ -204,8 +229,7 @@ def _difference_lines(found: DiffFacts) -> Iterator[str]:
     if found.first_difference is not None:
         yield f"the first difference is at offset {found.first_difference}"
     if found.differing_bytes:
-        ranges = "1 range" if found.differing_ranges == 1 else f"{found.differing_ranges:,} ranges"
-        yield f"{found.differing_bytes:,} bytes differ, in {ranges}"
+        yield f"{found.differing_bytes:,} bytes differ, in {counted(found.differing_ranges, 'range')}"
     for side, missing in (("a", found.missing_bytes_a), ("b", found.missing_bytes_b)):
         if missing:
             yield f"{side} lacks files with {missing:,} bytes"

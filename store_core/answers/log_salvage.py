@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.answers.local_engine import local_engine
 from store_core.answers.salvage_report import SalvageFacts, SalvageReport
+from store_core.files.store_path import store_roots
 from store_core.store.salvage.grades import FoundBy, PropertyCrc
 from store_core.store.salvage.new_log import NewLog
 from store_core.store.salvage.salvage_output import PIECES, SalvageFormat, SalvageOutput, write_piece
@@ -68,6 +69,7 @@ class SalvageJob:
 
     def __init__(self, source: StorePaths, output: SalvageOutput | None) -> None:
         self.output = output
+        self.source = str(store_roots(source)[0])
         self.parts, self.notes = plan_salvage(source)
 
     def plan(self) -> Sequence[SalvagePart]:
@@ -176,6 +178,7 @@ def _report(job: SalvageJob, found: list[SalvagePartial]) -> SalvageReport:
     output = job.output
     is_store = output is not None and output.format is SalvageFormat.STORE
     facts = SalvageFacts(
+        source=job.source,
         begin=tiles[0].begin if tiles else 0,
         end=tiles[-1].end if tiles else 0,
         into=None if output is None else str(output.target),

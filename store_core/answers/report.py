@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every answer about a store returns: facts and tables, which become JSON, or text for a terminal."""
+"""What every answer about a store returns: facts and tables, which become JSON, text for a terminal, or HTML."""
 
 from __future__ import annotations
 
@@ -7,103 +7,22 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-import pyarrow as pa
-
+from store_core.answers.html.report_page import PageContent, report_page, report_part
 from store_core.answers.text.report_text import report_text
 from store_core.answers.text.row_values import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
+    from store_core.answers.report_plots import Plot
+    from store_core.answers.report_schema import ReportSchema, ReportTable
     from store_core.answers.verdict import Verdict
 
-__all__ = ["Fact", "Report", "ReportColumn", "ReportSchema", "ReportTable", "json_value"]
+__all__ = ["Report", "json_value"]
 
 Facts = TypeVar("Facts")
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A single value of a report: its name, and what it means."""
-
-    name: str
-    doc: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReportColumn:
-    """A column of a report's table.
-
-    Attributes
-    ----------
-    name : str
-    type : pyarrow.DataType
-    doc : str
-        Its content, in one line.
-    in_text : bool
-        Whether the text for a terminal shows it.
-    """
-
-    name: str
-    type: pa.DataType
-    doc: str
-    in_text: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ReportTable:
-    """A table of a report: its name, what a row is, and its columns."""
-
-    name: str
-    doc: str
-    columns: tuple[ReportColumn, ...]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema; every column can be null."""
-        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
-
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Return the table with these rows; what a row does not have is null."""
-        return pa.Table.from_pylist([dict(row) for row in rows], self.schema)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSchema:
-    """What the JSON of a kind of report has.
-
-    Attributes
-    ----------
-    answer : str
-        Name of the answer, as of its command.
-    version : int
-        Grows when a fact, a table or a column is removed or gets another meaning; additions leave it.
-    facts : tuple of Fact
-    tables : tuple of ReportTable
-    """
-
-    answer: str
-    version: int
-    facts: tuple[Fact, ...]
-    tables: tuple[ReportTable, ...]
-
-    @property
-    def name(self) -> str:
-        """The name that a report in JSON gives, such as ``commitlog-diff/1``."""
-        return f"commitlog-{self.answer}/{self.version}"
-
-    def table(self, name: str) -> ReportTable:
-        """Return the table of a name."""
-        return next(table for table in self.tables if table.name == name)
-
-    def markdown_lines(self) -> list[str]:
-        """Return the schema as a section of a document."""
-        lines = [f"## {self.answer}", "", f"`schema` is `{self.name}`.", "", "| fact | meaning |", "|---|---|"]
-        lines += [f"| `{fact.name}` | {fact.doc} |" for fact in self.facts]
-        for table in self.tables:
-            lines += ["", f"Table `{table.name}`: {table.doc}.", "", "| column | type | meaning |", "|---|---|---|"]
-            lines += [f"| `{column.name}` | {column.type} | {column.doc} |" for column in table.columns]
-        return [*lines, ""]
 
 
 @dataclass(frozen=True)
@@ -135,6 +54,16 @@ class Report(ABC, Generic[Facts]):
     def verdict(self) -> Verdict:
         """What was found."""
 
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """What was looked at, such as the path of a store."""
+
+    @property
+    def plots(self) -> Sequence[Plot]:
+        """What a person would look at rather than read."""
+        return ()
+
     @abstractmethod
     def _lines(self) -> Iterator[str]:
         """Yield the result in words, a sentence a line, without escapes."""
@@ -165,11 +94,23 @@ class Report(ABC, Generic[Facts]):
 
     def to_text(self, width: int = 80) -> str:
         """Return the report for a terminal of some columns; long tables are cut, and text from stores is escaped."""
-        shown = [
-            (table.doc, self.tables[table.name].select([each.name for each in table.columns if each.in_text]))
-            for table in self.SCHEMA.tables
-        ]
+        shown = [(table.doc, self._in_text(table), self.tables[table.name].num_rows) for table in self.SCHEMA.tables]
         return report_text(self.lines, shown, width)
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        """Return what the text for a terminal shows of a table, at most."""
+        return self.tables[table.name].select([each.name for each in table.columns if each.in_text])
+
+    def to_html(self) -> str:
+        """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere."""
+        return report_page(self._content())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return report_part(self._content())
+
+    def _content(self) -> PageContent:
+        return PageContent(self.SCHEMA, self.subject, self.verdict, self.lines, self.plots, self.tables)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

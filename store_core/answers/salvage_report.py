@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Strip, Tone, counted, lanes_of
+from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.store.salvage.tile import TileKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from store_core.answers.report_plots import Plot
 
 __all__ = ["SALVAGE_SCHEMA", "SalvageFacts", "SalvageReport"]
 
@@ -20,6 +25,7 @@ SALVAGE_SCHEMA: Final = ReportSchema(
     "salvage",
     1,
     (
+        Fact("source", "the store root"),
         Fact("begin", "physical offset of the log's first byte"),
         Fact("end", "physical offset one past the last byte of its last segment"),
         Fact("into", "where the records went; null if nothing was written"),
@@ -73,10 +79,23 @@ SALVAGE_SCHEMA: Final = ReportSchema(
 )
 
 
+_TONES: Final = {
+    TileKind.RECORDS.value: Tone.GOOD,
+    TileKind.LOST.value: Tone.BAD,
+    TileKind.MISSING.value: Tone.BAD,
+    TileKind.STALE.value: Tone.WARNING,
+    TileKind.IN_PROGRESS.value: Tone.WARNING,
+    TileKind.FILLER.value: Tone.PLAIN,
+    TileKind.UNWRITTEN.value: Tone.PLAIN,
+}
+"""Lanes of the plot, from top to bottom."""
+
+
 @dataclass(frozen=True, slots=True)
 class SalvageFacts:
     """The facts of a salvage, as `SALVAGE_SCHEMA` explains them."""
 
+    source: str
     begin: int
     end: int
     into: str | None
@@ -103,6 +122,18 @@ class SalvageReport(Report[SalvageFacts]):
         is_damaged = self.found.lost_ranges or self.found.missing_bytes or self.found.covered_records
         return Verdict.DAMAGED if is_damaged else Verdict.CLEAN
 
+    @property
+    def subject(self) -> str:
+        """The store root."""
+        return self.found.source
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """What every byte of the log is."""
+        names = ("kind", "begin", "end")
+        rows = zip(*(self.tables["ranges"][name].to_pylist() for name in names), strict=True)
+        return (Strip("What every byte of the log is", self.found.begin, self.found.end, lanes_of(rows, _TONES)),)
+
     def _lines(self) -> Iterator[str]:
         return _lines(self.found)
 
@@ -120,7 +151,7 @@ def _lines(found: SalvageFacts) -> Iterator[str]:
             f"salvaged: if damage put it there, overwrite its 8 bytes with zeros in a copy, and salvage that"
         )
     if found.lost_ranges:
-        yield f"lost: {found.lost_bytes:,} bytes in {found.lost_ranges:,} places"
+        yield f"lost: {found.lost_bytes:,} bytes in {counted(found.lost_ranges, 'place')}"
     if found.missing_bytes:
         yield f"missing: {found.missing_bytes:,} bytes of segments that are not there"
     if not (found.lost_ranges or found.missing_bytes or found.covered_records):

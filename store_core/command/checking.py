@@ -12,11 +12,13 @@ import click
 from store_core.answers import store_check
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.command.examples import examples
-from store_core.command.report_output import print_report, with_processes, with_report
+from store_core.command.output.new_file import check_new, write_new
+from store_core.command.report_output import with_processes, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
+    from store_core.command.report_output import ReportOutput
 
 __all__ = ["check"]
 
@@ -26,6 +28,7 @@ __all__ = ["check"]
         "commitlog check /data/store",
         "commitlog check /data/store --topic orders --processes 4",
         "commitlog check /data/store --json > check.json",
+        "commitlog check /data/store --html check.html",
         "commitlog check /data/store --certificate ticket-4711.json",
     )
 )
@@ -55,17 +58,16 @@ def check(  # noqa: PLR0913 -- the command's own options
     bodies: bool,  # noqa: FBT001 -- click passes all by name
     certificate: Path | None,
     processes: int,
-    is_json: bool,  # noqa: FBT001 -- as above
+    output: ReportOutput,
 ) -> ExitCode:
     """Check that a store is whole: commit log, consume queues and key index against each other.
 
     Each record is compared with its units and index entries, and each unit and entry with its record. What a crash or a
     running broker leaves at the log's end is noted, and is no finding. The exit code is 1 if there are findings.
     """
-    if certificate is not None and certificate.exists():
-        raise click.UsageError(f"{certificate} exists already: delete it first, or give another --certificate")
+    check_new("--certificate", certificate)
     options = CheckOptions(topic=topic or None, release=release, broker_config=config, check_crc=bodies)
     report = store_check.check(store, options, processes=processes)
     if certificate is not None:
-        certificate.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
-    return print_report(report, is_json=is_json)
+        write_new(certificate, json.dumps(report.to_json(), indent=1) + "\n")
+    return output.put(report)

@@ -9,11 +9,12 @@ import click
 
 from store_core.answers import log_diff
 from store_core.command.examples import examples
-from store_core.command.report_output import print_report, with_processes, with_report
+from store_core.command.report_output import with_processes, with_report
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
+    from store_core.command.report_output import ReportOutput
 
 __all__ = ["diff"]
 
@@ -38,11 +39,11 @@ __all__ = ["diff"]
 @click.option("--most-rows", type=click.IntRange(0), default=1000, metavar="N", help="Rows listed; all are counted.")
 @with_processes
 @with_report
-def diff(a: str, b: str, by: str, same_extent: bool, most_rows: int, processes: int, is_json: bool) -> ExitCode:  # noqa: FBT001, PLR0913 -- click passes all by name
+def diff(a: str, b: str, by: str, same_extent: bool, most_rows: int, processes: int, output: ReportOutput) -> ExitCode:  # noqa: FBT001, PLR0913 -- click passes all by name
     """Compare the logs of two stores, such as master and slave, or a backup and the live store.
 
     The exit code is 0 if nothing differs in what both logs should have, and 1 if something does. A record in progress
     at the end of a live log is no difference.
     """
     options = DiffOptions(DiffBy(by), most_rows, same_extent)
-    return print_report(log_diff.diff(a, b, options, processes=processes), is_json=is_json)
+    return output.put(log_diff.diff(a, b, options, processes=processes))

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing the report of an answer, as text or as JSON."""
+"""Printing the report of an answer, as text or as JSON, and writing it as HTML."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from store_core.answers.text.shown_text import escape_json
 from store_core.command.exit_code import ExitCode
+from store_core.command.output.new_file import check_new, write_new
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -17,16 +21,58 @@ if TYPE_CHECKING:
 
     from store_core.answers.report import Report
 
-__all__ = ["print_report", "with_processes", "with_report"]
+__all__ = ["ReportOutput", "with_processes", "with_report"]
 
 _WIDTH: Final = 80
 """Columns of text that goes to no terminal."""
 
 
-def with_report(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option by which its report is printed; it gets the argument `is_json`."""
+@dataclass(frozen=True, slots=True)
+class ReportOutput:
+    """Where a report goes.
+
+    Attributes
+    ----------
+    is_json : bool
+        Whether JSON is printed instead of text.
+    html : Path or None
+        A file that does not exist yet.
+    """
+
+    is_json: bool = False
+    html: Path | None = None
+
+    def put(self, report: Report[Any]) -> ExitCode:
+        """Print a report, write it as HTML, and return the exit code of the command.
+
+        Raises
+        ------
+        OSError
+            If the file can't be written.
+        """
+        if self.is_json:
+            click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
+        else:
+            width = Surroundings.of(click.get_current_context()).width
+            click.echo(report.to_text(width or _WIDTH))
+        if self.html is not None:
+            write_new(self.html, report.to_html())
+        return ExitCode.of(report.verdict)
+
+
+def with_report(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Give a command the options for its report; it gets a `ReportOutput` as its argument `output`."""
+
+    @wraps(command)
+    def run(*, is_json: bool, html: Path | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
+        check_new("--html", html)
+        return command(output=ReportOutput(is_json, html), **given)
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    help_text = "Write the report to a new HTML file as well: one file, with plots, for a browser or a ticket."
+    with_html = click.option("--html", metavar="FILE", type=file, help=help_text)(run)
     return click.option("--json", "is_json", is_flag=True, help="Print the report as a JSON object on one line.")(
-        command
+        with_html
     )
 
 
@@ -34,13 +80,3 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the option that says how many processes work; it gets the argument `processes`."""
     help_text = "How many processes read the store.  [default: 1]"
     return click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help=help_text)(command)
-
-
-def print_report(report: Report[Any], *, is_json: bool) -> ExitCode:
-    """Print a report, and return the exit code of the command."""
-    if is_json:
-        click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
-    else:
-        width = Surroundings.of(click.get_current_context()).width
-        click.echo(report.to_text(width or _WIDTH))
-    return ExitCode.of(report.verdict)

@@ -9,11 +9,12 @@ import click
 
 from store_core.answers import log_salvage
 from store_core.command.examples import examples
-from store_core.command.report_output import print_report, with_processes, with_report
+from store_core.command.report_output import with_processes, with_report
 from store_core.store.salvage.salvage_output import SalvageFormat
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
+    from store_core.command.report_output import ReportOutput
 
 __all__ = ["salvage"]
 
@@ -37,9 +38,9 @@ __all__ = ["salvage"]
 )
 @with_processes
 @with_report
-def salvage(store: str, into: str | None, kind: str, processes: int, is_json: bool) -> ExitCode:  # noqa: FBT001 -- click passes all by name
+def salvage(store: str, into: str | None, kind: str, processes: int, output: ReportOutput) -> ExitCode:
     """Take every message of a damaged log that proves itself, and account for every other byte.
 
     STORE is only read. The exit code is 0 if nothing is lost, and 5 if something is.
     """
-    return print_report(log_salvage.salvage(store, into, kind, processes=processes), is_json=is_json)
+    return output.put(log_salvage.salvage(store, into, kind, processes=processes))

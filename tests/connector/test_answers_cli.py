@@ -28,10 +28,11 @@ def log() -> LogBuilder:
 def test_check_ends_with_1_where_something_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(log().write(tmp_path / "store"))
 
-    assert 1 == check([store, "--no-bodies", "--json", str(tmp_path / "report.json")])
+    assert 1 == check([store, "--no-bodies", "--json", str(tmp_path / "report.json"), "--html", str(tmp_path / "page")])
     assert "0 of 1 queues are complete" in capsys.readouterr().out
     report = json.loads((tmp_path / "report.json").read_text())
     assert ["unit_missing"] == [each["kind"] for each in report["tables"]["counts"]]
+    assert "unit_missing" in (tmp_path / "page").read_text()
     assert 2 == check([store, "--topic", "no such topic"])
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["words_beside", "write_json"]
+__all__ = ["words_beside", "write_json", "write_text"]
 
 
 def words_beside(target: str | None) -> TextIO:
@@ -27,8 +27,19 @@ def write_json(report: Mapping[str, object], target: str | None) -> None:
     OSError
         If the file can't be written.
     """
-    text = json.dumps(report, indent=1) + "\n"
+    if target is not None:
+        write_text(json.dumps(report, indent=1) + "\n", target)
+
+
+def write_text(text: str, target: str) -> None:
+    """Write text to a file, or to standard output for ``-``.
+
+    Raises
+    ------
+    OSError
+        If the file can't be written.
+    """
     if target == "-":
         sys.stdout.write(text)
-    elif target is not None:
+    else:
         Path(target).write_text(text, encoding="utf-8")

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.checking.check_plots import check_plots
+from store_core.answers.checking.text_of_findings import text_of_findings
+from store_core.answers.report import Report
+from store_core.answers.report_plots import counted
+from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.answers.checking.tally import Tally
+    from store_core.answers.report_plots import Plot
     from store_core.store.read.coverage import Coverage
 
 __all__ = ["CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport", "digest_of"]
@@ -163,6 +168,19 @@ class CheckReport(Report[CheckFacts]):
         """Findings if there is any; what a crash or a running broker leaves is none."""
         return Verdict.FINDINGS if self.counts else Verdict.CLEAN
 
+    @property
+    def subject(self) -> str:
+        """The store root."""
+        return self.found.store
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Where in the log findings are, and how complete queues are."""
+        return tuple(check_plots(self.found.min_offset, self.found.end_offset, self.tables))
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        return text_of_findings(self.tables[table.name]) if table.name == "findings" else super()._in_text(table)
+
     def _lines(self) -> Iterator[str]:
         found = self.found
         state = "closed" if found.was_closed else "not closed: it is open, or crashed, or was copied while it was open"
@@ -173,7 +191,7 @@ class CheckReport(Report[CheckFacts]):
         certain = "no gap, no duplicate, each record in its place"
         yield f"{found.complete_queues} of {found.queues} queues are complete: {certain}"
         count = sum(self.counts.values())
-        yield "no findings" if not count else "1 finding" if count == 1 else f"{count:,} findings"
+        yield counted(count, "finding") if count else "no findings"
         yield from (f"note: {text}" for text in found.notes)
         yield from found.coverage.lines
 

@@ -15,32 +15,45 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["report_text"]
+__all__ = ["filled_columns", "report_text"]
 
 _MOST_ROWS: Final = 20
 _INDENT: Final = "  "
 
 
-def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table]], width: int) -> str:
-    """Return lines, then each table that has rows with its heading; no line of a table is wider than `width`."""
+def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]], width: int) -> str:
+    """Return lines, then tables; no line of a table is wider than `width`.
+
+    Parameters
+    ----------
+    lines : iterable of str
+    tables : iterable of (str, pyarrow.Table, int)
+        Heading, rows to show, of which only the first are, and how many there are in all. One without rows is left out.
+    width : int
+        Columns of the terminal.
+    """
     parts = [_wrapped(escape_text(line), width) for line in lines]
-    for heading, table in tables:
-        if table.num_rows:
-            parts += ["", f"{heading}:", *_table_lines(table, width)]
+    for heading, table, count in tables:
+        if count:
+            parts += ["", f"{heading}:", *_table_lines(table, count, width)]
     return "\n".join(parts)
+
+
+def filled_columns(table: pa.Table) -> pa.Table:
+    """Return a table without the columns that have nothing."""
+    return table.select([name for name in table.column_names if table[name].null_count < table.num_rows])
 
 
 def _wrapped(line: str, width: int) -> str:
     return textwrap.fill(line, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
 
 
-def _table_lines(table: pa.Table, width: int) -> Iterator[str]:
-    """Yield the first rows of a table, without the columns in which these have nothing."""
-    shown = table.slice(0, _MOST_ROWS)
-    shown = shown.select([name for name in shown.column_names if shown[name].null_count < shown.num_rows])
+def _table_lines(table: pa.Table, count: int, width: int) -> Iterator[str]:
+    """Yield the first rows of a table."""
+    shown = filled_columns(table.slice(0, _MOST_ROWS))
     stream = io.StringIO()
     writer = TableWriter(shown.schema, stream, width=width)
     writer.write(shown.combine_chunks().to_batches()[0])
     yield from stream.getvalue().splitlines()
-    if table.num_rows > _MOST_ROWS:
-        yield f"... and {table.num_rows - _MOST_ROWS:,} more, which the JSON has"
+    if count > shown.num_rows:
+        yield f"... and {count - shown.num_rows:,} more, which the JSON has"

@@ -7,17 +7,18 @@ import io
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
 from store_core.answers.text.shown_text import BytesStyle
 from store_core.answers.text.text_table import FieldsWriter, TableWriter
+from store_core.command.output.new_file import check_new, new_file
 from store_core.command.output.text_lines import CsvWriter, JsonLinesWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -28,7 +29,6 @@ __all__ = ["Output"]
 _BINARY: Final = frozenset({"arrow", "parquet"})
 _FOR_PROGRAMS: Final = frozenset({"jsonl", "csv"})
 _UTF_8: Final = "utf-8"
-_UNFINISHED: Final = ".part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,7 @@ class Output:
         """
         if self.target is None and self.format in _BINARY and self.width is not None:
             raise click.UsageError(f"{self.format} is not for terminals: give --output FILE, or redirect the output")
-        if self.target is not None and self.target.exists():
-            raise click.UsageError(f"{self.target} exists already: delete it first, or give another --output")
+        check_new("--output", self.target)
 
     @contextmanager
     def writer(self, schema: pa.Schema) -> Iterator[RowWriter]:
@@ -84,14 +83,8 @@ class Output:
             with _standard_output() as stream:
                 yield from self._rows_to(stream, schema)
             return
-        unfinished = Path(f"{self.target}{_UNFINISHED}")
-        with unfinished.open("xb") as stream:
-            try:
-                yield from self._rows_to(stream, schema)
-            except BaseException:
-                unfinished.unlink()
-                raise
-        unfinished.rename(self.target)
+        with new_file(self.target) as stream:
+            yield from self._rows_to(stream, schema)
 
     def _rows_to(self, stream: BinaryIO, schema: pa.Schema) -> Iterator[RowWriter]:
         if self.format in _BINARY:

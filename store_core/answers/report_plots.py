@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plots of reports show; `store_core.answers.html` draws them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Bar", "Bars", "Lane", "Plot", "Strip", "Tone", "counted", "lanes_of"]
+
+
+class Tone(StrEnum):
+    """What a colour stands for; never the only thing that says so."""
+
+    GOOD = "good"
+    BAD = "bad"
+    WARNING = "warning"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Ranges of offsets of one kind.
+
+    Attributes
+    ----------
+    name : str
+    ranges : tuple of (int, int)
+        Begin and end, exclusive.
+    tone : Tone
+    label : str
+        How many there are, in words.
+    """
+
+    name: str
+    ranges: tuple[tuple[int, int], ...]
+    tone: Tone
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Where along the bytes of a log something is: lanes one below the other, on one axis.
+
+    Attributes
+    ----------
+    title : str
+    begin, end : int
+        Physical offsets between which the axis runs.
+    lanes : tuple of Lane
+    """
+
+    title: str
+    begin: int
+    end: int
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A quantity.
+
+    Attributes
+    ----------
+    name : str
+    value : int
+    tone : Tone
+    label : str
+        The quantity in words.
+    full : int
+        What it would be if nothing were missing, drawn behind it; 0 if that has no meaning.
+    """
+
+    name: str
+    value: int
+    tone: Tone
+    label: str
+    full: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Quantities side by side, on one axis that begins at 0.
+
+    Attributes
+    ----------
+    title : str
+    bars : tuple of Bar
+    more : str
+        What is not shown, in words; empty if nothing is.
+    """
+
+    title: str
+    bars: tuple[Bar, ...]
+    more: str = ""
+
+
+Plot: TypeAlias = Strip | Bars
+
+
+def lanes_of(
+    ranges: Iterable[tuple[str, int, int]], tones: Mapping[str, Tone], what: str = "range"
+) -> tuple[Lane, ...]:
+    """Return a lane for each kind that has a tone and ranges, in the order of the tones.
+
+    Parameters
+    ----------
+    ranges : iterable of (str, int, int)
+        Kind, begin and end.
+    tones : mapping of str to Tone
+    what : str
+        What one of them is.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
+    for kind, begin, end in ranges:
+        found.setdefault(kind, []).append((begin, end))
+    return tuple(
+        Lane(kind, tuple(found[kind]), tone, counted(len(found[kind]), what))
+        for kind, tone in tones.items()
+        if kind in found
+    )
+
+
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "range"), counted(2000, "range")
+    ('1 range', '2,000 ranges')
+    """
+    return f"{count:,} {what}" + ("" if count == 1 else "s")

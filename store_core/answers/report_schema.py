@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kind of report has: the names, types and meanings of its facts, and of the columns of its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Fact", "ReportColumn", "ReportSchema", "ReportTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A single value of a report: its name, and what it means."""
+
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """A column of a report's table.
+
+    Attributes
+    ----------
+    name : str
+    type : pyarrow.DataType
+    doc : str
+        Its content, in one line.
+    in_text : bool
+        Whether the text for a terminal shows it.
+    """
+
+    name: str
+    type: pa.DataType
+    doc: str
+    in_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table of a report: its name, what its rows are, as a heading, and its columns."""
+
+    name: str
+    doc: str
+    columns: tuple[ReportColumn, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema; every column can be null."""
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Return the table with these rows; what a row does not have is null."""
+        return pa.Table.from_pylist([dict(row) for row in rows], self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSchema:
+    """What the JSON of a kind of report has.
+
+    Attributes
+    ----------
+    answer : str
+        Name of the answer, as of its command.
+    version : int
+        Grows when a fact, a table or a column is removed or gets another meaning; additions leave it.
+    facts : tuple of Fact
+    tables : tuple of ReportTable
+    """
+
+    answer: str
+    version: int
+    facts: tuple[Fact, ...]
+    tables: tuple[ReportTable, ...]
+
+    @property
+    def name(self) -> str:
+        """The name that a report in JSON gives, such as ``commitlog-diff/1``."""
+        return f"commitlog-{self.answer}/{self.version}"
+
+    def table(self, name: str) -> ReportTable:
+        """Return the table of a name."""
+        return next(table for table in self.tables if table.name == name)
+
+    def markdown_lines(self) -> list[str]:
+        """Return the schema as a section of a document."""
+        lines = [f"## {self.answer}", "", f"`schema` is `{self.name}`.", "", "| fact | meaning |", "|---|---|"]
+        lines += [f"| `{fact.name}` | {fact.doc} |" for fact in self.facts]
+        for table in self.tables:
+            lines += ["", f"Table `{table.name}`: {table.doc}.", "", "| column | type | meaning |", "|---|---|---|"]
+            lines += [f"| `{column.name}` | {column.type} | {column.doc} |" for column in table.columns]
+        return [*lines, ""]

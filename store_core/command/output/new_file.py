@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that a command makes: they appear when they are complete, and never in place of another one."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["check_new", "new_file", "write_new"]
+
+_UNFINISHED: Final = ".part"
+
+
+def check_new(option: str, target: Path | None) -> None:
+    """Refuse a file that exists, before anything is read.
+
+    Raises
+    ------
+    click.UsageError
+        If it exists already.
+    """
+    if target is not None and target.exists():
+        raise click.UsageError(f"{target} exists already: delete it first, or give another {option}")
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[BinaryIO]:
+    """Provide a file that appears under its name when it is complete, and not at all otherwise.
+
+    Raises
+    ------
+    OSError
+        If it can't be written.
+    """
+    unfinished = Path(f"{target}{_UNFINISHED}")
+    with unfinished.open("xb") as stream:
+        try:
+            yield stream
+        except BaseException:
+            unfinished.unlink()
+            raise
+    unfinished.rename(target)
+
+
+def write_new(target: Path, text: str) -> None:
+    """Write text to a new file.
+
+    Raises
+    ------
+    OSError
+        If it can't be written.
+    """
+    with new_file(target) as stream:
+        stream.write(text.encode("utf-8", "backslashreplace"))
