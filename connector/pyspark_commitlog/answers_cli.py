@@ -102,9 +102,10 @@ def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report
     from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.java import require_java  # noqa: PLC0415
     from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
+    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
 
     require_java()
-    with job_session(name, needs_context=True) as spark:
+    with job_session(name, needs_context=True) as spark, spark_progress(spark):
         report = answer(SparkEngine(spark, name))
     code = ExitCode.of(report.verdict)
     words_beside(given.json).write(f"{report.to_text()}\n")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers import store_check
 from store_core.answers.checking.check_options import CheckOptions
+from store_core.answers.store_check import check_by
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new
-from store_core.command.report_output import with_processes, with_report
+from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def check(  # noqa: PLR0913 -- the command's own options
     """
     check_new("--certificate", certificate)
     options = CheckOptions(topic=topic or None, release=release, broker_config=config, check_crc=bodies)
-    report = store_check.check(store, options, processes=processes)
+    with shown_engine(processes) as engine:
+        report = check_by(engine, store, options)
     if certificate is not None:
         write_new(certificate, json.dumps(report.to_json(), indent=1) + "\n")
     return output.put(report)

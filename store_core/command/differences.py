@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers import log_diff
+from store_core.answers.log_diff import diff_by
 from store_core.command.examples import examples
-from store_core.command.report_output import with_processes, with_report
+from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
 if TYPE_CHECKING:
@@ -46,4 +46,6 @@ def diff(a: str, b: str, by: str, same_extent: bool, most_rows: int, processes: 
     at the end of a live log is no difference.
     """
     options = DiffOptions(DiffBy(by), most_rows, same_extent)
-    return output.put(log_diff.diff(a, b, options, processes=processes))
+    with shown_engine(processes) as engine:
+        report = diff_by(engine, a, b, options)
+    return output.put(report)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing the report of an answer, as text or as JSON, and writing it as HTML."""
+"""What commands with a report share: the engine that makes it, and where it goes as text, JSON and HTML."""
 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,17 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.answers.local_engine import local_engine
 from store_core.answers.text.shown_text import escape_json
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
+from store_core.command.parts_progress import PartsProgress
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from store_core.answers.report import Report
+    from store_core.store.parts import LocalEngine
 
-__all__ = ["ReportOutput", "with_processes", "with_report"]
+__all__ = ["ReportOutput", "shown_engine", "with_processes", "with_report"]
 
 _WIDTH: Final = 80
 """Columns of text that goes to no terminal."""
@@ -80,3 +84,13 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the option that says how many processes work; it gets the argument `processes`."""
     help_text = "How many processes read the store.  [default: 1]"
     return click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help=help_text)(command)
+
+
+@contextmanager
+def shown_engine(processes: int) -> Iterator[LocalEngine]:
+    """Provide an engine that shows on a terminal how many parts are done, until the block ends."""
+    context = click.get_current_context()
+    around = Surroundings.of(context)
+    progress = PartsProgress(context.info_name or "", around.progress, around.clock)
+    with progress, local_engine(processes, progress) as engine:
+        yield engine

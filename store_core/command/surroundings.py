@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, TextIO
 
     import click
 
@@ -28,11 +28,14 @@ class Surroundings:
     ----------
     width : int or None
         Columns of the terminal that standard output is; None if it is a file or a pipe.
+    progress : TextIO or None
+        Where to show how far a command is: standard error, if it is a terminal.
     clock : Clock
         What waits between two looks at a store that is followed.
     """
 
     width: int | None = None
+    progress: TextIO | None = None
     clock: Clock = field(default_factory=SystemClock)
 
     @classmethod
@@ -41,4 +44,6 @@ class Surroundings:
         given = context.find_object(cls)
         if given is not None:
             return given
-        return cls(shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        has_terminal = sys.stderr is not None and sys.stderr.isatty()
+        return cls(width, sys.stderr if has_terminal else None)

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+from store_core.answers.text.terminal_line import TerminalLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,23 +153,15 @@ class LineDisplay:
     """A line on a terminal that is overwritten each time."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._shown = 0
+        self._line = TerminalLine(stream)
 
     def show(self, view: StageView) -> None:
         """Write the line, cut to the width of the terminal."""
-        self._write(progress_line(view)[: shutil.get_terminal_size().columns - 1])
+        self._line.show(progress_line(view))
 
     def close(self) -> None:
         """Clear the line."""
-        if self._shown:
-            self._write("")
-            self._write("")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(f"\r{text}{' ' * (self._shown - len(text))}" if text or self._shown else "\r")
-        self._stream.flush()
-        self._shown = len(text)
+        self._line.close()
 
 
 class CellDisplay:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands show on a terminal how far they are, and leave nothing behind when they are interrupted."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store_core.command.parts_progress import PartsProgress
+from store_core.command.surroundings import Surroundings
+from store_core.store.parts import PartsDone, Step
+from tests.builders import LogBuilder
+from tests.store_core.command.calls import call
+from tests.store_core.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INTERRUPTED = 130
+
+
+class Interrupted(io.StringIO):
+    """A terminal at which somebody types ^C when the first part is done."""
+
+    def write(self, text: str) -> int:
+        if "parts" in text:
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    log = LogBuilder()
+    log.append_all(*(b"body %d" % number for number in range(300)))
+    return log.write(tmp_path / "store")
+
+
+def test_a_line_says_what_is_done_and_what_is_left_and_disappears() -> None:
+    clock, terminal = FakeClock(), io.StringIO()
+    shown = []
+    with PartsProgress("check", terminal, clock) as progress:
+        for step, done in ((Step.RUN, 1), (Step.RUN, 2), (Step.GATHER, 1), (Step.GATHER, 2)):
+            clock.advance(3)
+            progress(PartsDone(step, done, 2))
+            shown.append(terminal.getvalue().rpartition("\r")[2].rstrip())
+
+    assert [
+        "check: reading, 1 of 2 parts, 3 s left",
+        "check: reading, 2 of 2 parts",
+        "check: comparing, 1 of 2 parts, 3 s left",
+        "check: comparing, 2 of 2 parts",
+    ] == shown
+    assert not terminal.getvalue().rpartition("\r")[2]
+    assert not terminal.getvalue().split("\r")[-2].strip()
+
+
+def test_a_report_does_not_depend_on_the_terminal(store: Path) -> None:
+    terminal = io.StringIO()
+
+    assert call("check", store).text == call("check", store, around=Surroundings(progress=terminal)).text
+    assert "check: reading, 1 of " in terminal.getvalue()
+
+
+@pytest.mark.parametrize("command", ["check", "salvage", "diff"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_interrupted_leaves_nothing_behind(
+    command: str, processes: int, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    more: dict[str, list[object]] = {"salvage": ["--into", tmp_path / "new"], "diff": [store], "check": []}
+    terminal = Interrupted()
+    page = ["--html", tmp_path / "page", "--processes", processes]
+    ended = call(command, store, *more[command], *page, around=Surroundings(progress=terminal))
+
+    assert (INTERRUPTED, "") == (ended.code, ended.text)
+    assert {"store", "scratch"} == {path.name for path in tmp_path.iterdir()}
+    assert not [*scratch.iterdir()]
+    assert not multiprocessing.active_children()
+    assert not terminal.getvalue().rpartition("\r")[2].strip()
