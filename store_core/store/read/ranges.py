@@ -23,7 +23,8 @@ CLOCK_STEP: Final = 60_000
 """How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
 
 Store times are the broker's clock, not a counter. Time servers step it by a second or so; a minute is generous, and
-costs at most a few segments that are read and have no rows.
+costs at most a few segments that are read and have no rows. A larger step is noticed if it leaves the next segment's
+first record older than this one's (ADR 0023).
 """
 
 
@@ -67,8 +68,11 @@ class ReadRange:
     def may_hold(self, options: ReadOptions) -> bool:
         """Return whether the range can have rows within the requested store times."""
         start, end = options.starting_timestamp, options.ending_timestamp
-        return (start is None or self.next_stored is None or self.next_stored + CLOCK_STEP >= start) and (
-            end is None or self.first_stored is None or self.first_stored - CLOCK_STEP < end
+        first, following = self.first_stored, self.next_stored
+        if first is not None and following is not None and following + CLOCK_STEP < first:
+            return True  # the clock was set back in this segment, at a time that its first record does not tell
+        return (start is None or following is None or following + CLOCK_STEP >= start) and (
+            end is None or first is None or first - CLOCK_STEP < end
         )
 
     def checked(self, raw: npt.NDArray[np.uint8]) -> ReadRange:

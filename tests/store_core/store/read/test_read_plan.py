@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from store_core import read_messages
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.segment_source import open_segment
 from store_core.store.read.message_reader import read_range
@@ -261,6 +262,29 @@ def test_segments_are_skipped_by_the_times_of_their_first_records(
     ranges = plan(timed, starting_timestamp=start, ending_timestamp=end).ranges
 
     assert [part.begin // SIZE for part in ranges] == segments
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(None, 0.6), (None, 1.1), (0.2, 0.6), (0.7, 1.1), (0.7, None), (1.2, 2.7), (2.5, 2.7), (2.5, None)],
+)
+def test_a_clock_that_was_set_back_hides_no_row(tmp_path: Path, start: float | None, end: float | None) -> None:
+    """Once in the third segment, which the fourth one's first record shows, and once in the last."""
+    log = LogBuilder(SIZE)
+    for hours in ([0, 0.1, 0.2], [1, 1.1, 1.2], [2, 2.9, 0.3], [0.5, 0.6], [0.7, 2.6, 0.8]):
+        for stored in hours:
+            log.append(b"x", store_timestamp=hour(stored))
+        log.roll()
+    root = log.write(tmp_path / "set-back")
+    first, after = None if start is None else hour(start), None if end is None else hour(end)
+
+    found = read_messages(root, columns=["physical_offset"], starting_timestamp=first, ending_timestamp=after)
+
+    assert found.read_all()["physical_offset"].to_pylist() == [
+        record.physical_offset
+        for record in log.records
+        if (first or 0) <= record.store_timestamp < (after or hour(100))
+    ]
 
 
 def test_times_that_became_narrower_since_the_plan_skip_segments_without_opening_them(timed: Path) -> None:
