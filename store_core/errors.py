@@ -11,6 +11,7 @@
     │   ├── TruncatedLogError           a recovery truncated the log behind the position that was read
     │   └── ReplacedStoreError          another log is there
     ├── SegmentLayoutError              the set of files is wrong: gap, size, name (ValueError)
+    │   └── CorruptDatabaseError        files of a RocksDB are damaged or missing
     ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
     │   └── UnsafeSizeError             a length or count too large to be trusted
     ├── StoreAccessError                a path in a store may not be used, or is the wrong kind of file (OSError)
@@ -31,6 +32,7 @@ from signal import Signals
 from typing import Final
 
 __all__ = [
+    "CorruptDatabaseError",
     "CorruptRecordError",
     "DataLossError",
     "ExpiredSegmentsError",
@@ -106,6 +108,10 @@ class ReplacedStoreError(DataLossError):
 
 class SegmentLayoutError(StoreError, ValueError):
     """The files of a store do not form one log: a gap, unequal sizes, a wrong name."""
+
+
+class CorruptDatabaseError(SegmentLayoutError):
+    """Files of a RocksDB are damaged, or missing as in a copy that is not whole."""
 
 
 class StoreAccessError(StoreError, OSError):

@@ -76,8 +76,8 @@ class GoldenStore:
 def golden_stores() -> tuple[GoldenStore, ...]:
     """Return all golden stores that exist here, by name."""
     beside = [*_BESIDE_REPOSITORY.glob("[0-9]*/*.tar.xz"), *_NEWER.glob(f"{_NEWEST}/*.tar.xz")]
-    archives = [archive for archive in beside if not archive.name.startswith(_OTHER_KINDS)]
-    found = (_golden_store(archive) for archive in (*archives, *_IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")))
+    archives = [*beside, *_IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")]
+    found = (_golden_store(archive) for archive in archives if not archive.name.startswith(_OTHER_KINDS))
     return tuple(sorted({store.name: store for store in found}.values()))
 
 
@@ -88,6 +88,8 @@ def _golden_store(archive: Path) -> GoldenStore:
 def newer_store(name: str) -> GoldenStore | None:
     """Return a store of a newer release or of another kind, e.g. ``"5.5.0/cqdouble"``; None if it is not here."""
     archive = _NEWER / f"{name}.tar.xz"
+    if not archive.exists() and archive.name.startswith(_OTHER_KINDS):
+        archive = _IN_REPOSITORY / f"rocketmq-{name}.tar.xz"
     return _golden_store(archive) if archive.exists() else None
 
 

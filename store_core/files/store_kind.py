@@ -3,18 +3,18 @@
 
 Everything that reads, opens, rebuilds or writes a store calls `check_store_kind` first.
 
-==========================================  ===================  ====================  =====================
-found below the root                        reads the log        opens the queues      replaces the queues
-==========================================  ===================  ====================  =====================
-``dledger-*/data``                          refused              refused               refused
-RocksDB in ``consumequeue``, no queue file                       refused               refused
-RocksDB among queue files there                                  a note                refused
-``consumequeue_rocksdb``, no queue file                          refused               a note
-``consumequeue_rocksdb``, and queue files                        a note                a note
-``rocksdbstore`` that is not empty                               a note                a note
-``compaction/compactionLog/TOPIC``                               a note                a note
-``config/tieredStoreMetadata.json``         a note               a note                a note
-==========================================  ===================  ====================  =====================
+==========================================  =============  ================  ================  ===================
+found below the root                        reads the log  reads the queues  opens the queues  replaces the queues
+==========================================  =============  ================  ================  ===================
+``dledger-*/data``                          refused        refused           refused           refused
+RocksDB in ``consumequeue``, no queue file                 read              refused           refused
+RocksDB among queue files there                            a note            a note            refused
+``consumequeue_rocksdb``, no queue file                    read              refused           a note
+``consumequeue_rocksdb``, and queue files                  a note            a note            a note
+``rocksdbstore`` that is not empty                         a note            a note            a note
+``compaction/compactionLog/TOPIC``                         a note            a note            a note
+``config/tieredStoreMetadata.json``         a note         a note            a note            a note
+==========================================  =============  ================  ================  ===================
 
 A queue file is a file in a directory ``TOPIC/NUMBER`` below ``consumequeue`` or ``batchconsumequeue``.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["StoreUse", "check_log_place", "check_store_kind"]
+__all__ = ["StoreUse", "check_log_place", "check_store_kind", "queue_database"]
 
 _DLEDGER: Final = "dledger-"
 """Prefix of a member's directory, ``dledger-SELFID`` (``DLedgerConfig.getDataStorePath``, DLedger 0.3)."""
@@ -54,7 +54,8 @@ class StoreUse(Enum):
     """What a caller is going to do with a store."""
 
     READ_LOG = "read the records of its commit log"
-    OPEN_QUEUES = "open its queues, to read or to write"
+    READ_QUEUES = "read its queues, whether they are files or in a RocksDB"
+    OPEN_QUEUES = "open its queues, to write them as files"
     REPLACE_QUEUES = "put other directories in the place of those with queues"
 
 
@@ -87,13 +88,23 @@ def check_store_kind(root: Path, file_system: FileSystem, use: StoreUse = StoreU
     notes = list(_log_notes(root, file_system))
     if use is StoreUse.READ_LOG:
         return tuple(notes)
-    databases = [place for place in (root / CONSUME_QUEUE, root / _ROCKSDB_QUEUES) if _is_rocksdb(place, file_system)]
+    databases = _databases(root, file_system)
     has_files = bool(databases) and _has_queue_files(root, file_system)
     if use is StoreUse.REPLACE_QUEUES and root / CONSUME_QUEUE in databases:
         raise _replacement_error(root, has_files=has_files)
     if use is StoreUse.OPEN_QUEUES and databases and not has_files:
         raise _rocksdb_error(root, databases[0])
-    return (*notes, *map(_rocksdb_note, databases), *_queue_notes(root, file_system))
+    beside = databases if has_files or use is not StoreUse.READ_QUEUES else databases[1:]
+    return (*notes, *map(_rocksdb_note, beside), *_queue_notes(root, file_system))
+
+
+def queue_database(root: Path, file_system: FileSystem) -> Path | None:
+    """Return the directory of the RocksDB that has a store's queues; None if they are files, or there are none.
+
+    Where a broker writes both (``rocksdbCQDoubleWriteEnable``), the files are what is read, as by the broker.
+    """
+    databases = _databases(root, file_system)
+    return databases[0] if databases and not _has_queue_files(root, file_system) else None
 
 
 def check_log_place(place: Path, file_system: FileSystem) -> None:
@@ -153,13 +164,16 @@ def _dledger_error(root: Path, data: Path, file_system: FileSystem) -> Unsupport
 # ---- queues in RocksDB
 
 
+def _databases(root: Path, file_system: FileSystem) -> list[Path]:
+    return [place for place in (root / CONSUME_QUEUE, root / _ROCKSDB_QUEUES) if _is_rocksdb(place, file_system)]
+
+
 def _rocksdb_error(root: Path, database: Path) -> UnsupportedStoreError:
     return UnsupportedStoreError(
-        f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is not "
-        f"supported: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
-        f"{database}. Nothing was changed. The messages can be read without queues (read_messages, spark.read); to "
-        f"have queues as files, rebuild them from the log into another directory: commitlog-rebuild-consume-queue "
-        f"{root} --output DIRECTORY"
+        f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is read and "
+        f"never written: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
+        f"{database}. Nothing was changed. Messages (read_messages, spark.read) and views of queues can be read; "
+        f"to have queues as files, make them from the log: commitlog-rebuild-consume-queue {root} --output DIRECTORY"
     )
 
 

@@ -31,6 +31,10 @@ __all__ = [
     "MESSAGE_HEAD",
     "MIN_HEAD_SIZE",
     "MIN_RECORD_SIZE",
+    "ROCKSDB_QUEUE_BOUND",
+    "ROCKSDB_QUEUE_NAME",
+    "ROCKSDB_QUEUE_PLACE",
+    "ROCKSDB_QUEUE_UNIT",
     "UNITS",
     "Field",
     "MagicCode",
@@ -201,6 +205,49 @@ CONSUME_QUEUE_EXT_UNIT: Final = Unit(
     tail="filter bit map",
 )
 
+ROCKSDB_QUEUE_NAME: Final = Unit(
+    "rocksdb_queue_name",
+    "RocksDBConsumeQueueTable.CQ_UNIT_KEY / RocksDBConsumeQueueOffsetTable",
+    "How keys begin in a RocksDB with queues (storeType=defaultRocksDB, RocketMQ 5.2 and later).",
+    (
+        Field("topic_length", "topicBytes.length", ">i4", "bytes of the topic"),
+        Field("separator", "CTRL_1", ">i1", "1"),
+    ),
+    tail="the topic; in column family `offset` the byte 1, then `max` or `min`, the byte 1 and the queue id (i4)",
+)
+
+ROCKSDB_QUEUE_PLACE: Final = Unit(
+    "rocksdb_queue_place",
+    "RocksDBConsumeQueueTable.buildCQKeyByteBuffer",
+    "How the key of a unit ends, after the topic, in column family `default`.",
+    (
+        Field("before_queue_id", "CTRL_1", ">i1", "1"),
+        Field("queue_id", "queueId", ">i4", "queue of the topic"),
+        Field("before_queue_offset", "CTRL_1", ">i1", "1"),
+        Field("queue_offset", "cqOffset", ">i8", "index in the queue"),
+    ),
+)
+
+ROCKSDB_QUEUE_UNIT: Final = Unit(
+    "rocksdb_queue_unit",
+    "RocksDBConsumeQueueTable.CQ_UNIT_SIZE",
+    "One message of a queue: a value in column family `default`.",
+    (
+        *CONSUME_QUEUE_UNIT.fields,
+        Field("store_timestamp", "storeTime", ">i8", "store time of the record, ms"),
+    ),
+)
+
+ROCKSDB_QUEUE_BOUND: Final = Unit(
+    "rocksdb_queue_bound",
+    "RocksDBConsumeQueueOffsetTable.OFFSET_VALUE_LENGTH",
+    "A queue's last (`max`) or first (`min`) unit: a value in column family `offset`.",
+    (
+        Field("physical_offset", "phyOffset", ">i8", "position of the record in the log"),
+        Field("queue_offset", "cqOffset", ">i8", "index in the queue"),
+    ),
+)
+
 INDEX_HEADER: Final = Unit(
     "index_header",
     "IndexHeader",
@@ -254,6 +301,10 @@ UNITS: Final = (
     CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_EXT_UNIT,
     BATCH_CONSUME_QUEUE_UNIT,
+    ROCKSDB_QUEUE_NAME,
+    ROCKSDB_QUEUE_PLACE,
+    ROCKSDB_QUEUE_UNIT,
+    ROCKSDB_QUEUE_BOUND,
     INDEX_HEADER,
     INDEX_UNIT,
     CHECKPOINT,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that runs parts of a job in processes of this machine; the only core module that starts any."""
+"""An engine that runs parts of a job in processes of this machine."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,21 +13,30 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_kind import StoreUse
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
+from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.views.config_table import without_file
-from store_core.views.queue_listing import QueueKind, TopicFilter, has_queues, list_queues, missing_queues
+from store_core.views.queue_listing import (
+    QueueKind,
+    StoredRange,
+    TopicFilter,
+    has_queues,
+    list_queues,
+    missing_queues,
+)
 from store_core.views.queue_units import count_written, fillers, units_of_file
 from store_core.views.store_root import root_of
 from store_core.views.view_part import make_batch, name_text, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.queue_listing import ListedQueue
@@ -36,6 +46,7 @@ __all__ = ["QueueSlice", "UnitsPart", "plan"]
 
 _log: Final = logging.getLogger("store_core")
 
+_TEXT: Final = pa.string()
 _PART_BYTES: Final = 32 << 20
 """Maximum bytes of units in a part of several files, unless the options say otherwise."""
 
@@ -45,13 +56,13 @@ _FILE_COST: Final = 4 << 10
 
 @dataclass(frozen=True, slots=True)
 class QueueSlice:
-    """The units of one file of a queue.
+    """The units of one file of a queue, or some of a queue in a RocksDB.
 
     Attributes
     ----------
     topic, queue_id, kind
         The queue.
-    file : Segment
+    source : Segment or StoredRange
     count : int or None
         Number of units when the view was planned; None for a file that is not the queue's last, which doesn't change.
     """
@@ -59,14 +70,15 @@ class QueueSlice:
     topic: str
     queue_id: int
     kind: QueueKind
-    file: Segment
+    source: Segment | StoredRange
     count: int | None
 
     @property
     def cost(self) -> int:
         """Bytes to read, plus what opening the file costs."""
-        size = self.file.size if self.count is None else self.count * self.kind.dtype.itemsize
-        return size + _FILE_COST
+        if isinstance(self.source, Segment) and self.count is None:
+            return self.source.size + _FILE_COST
+        return (self.count or 0) * self.kind.dtype.itemsize + _FILE_COST
 
 
 class _Rows(NamedTuple):
@@ -107,13 +119,21 @@ class UnitsPart:
             yield _batch(options, waiting)
 
     def _rows(self, read: ReadOptions) -> Iterator[_Rows]:
-        for origin in self.slices:
-            try:
-                yield from _read(origin, read)
-            except SegmentVanishedError as error:
-                if read.fail_on_data_loss:
-                    raise
-                _log.warning("%s", error)
+        with ExitStack() as opened:
+            databases: dict[Path, RocksdbQueues] = {}
+            for origin in self.slices:
+                if isinstance(origin.source, StoredRange):
+                    if origin.source.database not in databases:
+                        queues = opened.enter_context(RocksdbQueues.open(origin.source.database))
+                        databases[origin.source.database] = queues
+                    yield from _stored(origin, origin.source, databases[origin.source.database], read)
+                    continue
+                try:
+                    yield from _read(origin, origin.source, read)
+                except SegmentVanishedError as error:
+                    if read.fail_on_data_loss:
+                        raise
+                    _log.warning("%s", error)
 
 
 def plan(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:
@@ -124,17 +144,20 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:
     StoreNotFoundError
         If there are no queues, unless `fail_on_data_loss` is off.
     UnsupportedStoreError
-        If the queues are in a RocksDB.
+        If the queues are in a RocksDB, and the library that reads it is not installed.
     """
-    root = root_of(paths, StoreUse.OPEN_QUEUES)
+    root = root_of(paths, StoreUse.READ_QUEUES)
     if not has_queues(root):
         without_file(missing_queues(root), options)
     queues = list_queues(root, TopicFilter.of(options.read))
-    return list(_grouped(_slices(queues), options.read.max_partition_bytes or _PART_BYTES))
+    most = options.read.max_partition_bytes or _PART_BYTES
+    return list(_grouped(_slices(queues, most), most))
 
 
-def _slices(queues: Iterable[ListedQueue]) -> Iterator[QueueSlice]:
+def _slices(queues: Iterable[ListedQueue], most: int) -> Iterator[QueueSlice]:
     for queue in queues:
+        if queue.stored is not None:
+            yield from _stored_slices(queue, queue.stored, max(most // queue.kind.dtype.itemsize, 1))
         make = partial(QueueSlice, queue.topic, queue.queue_id, queue.kind)
         yield from (make(file, None) for file in queue.files[:-1])
         for last in queue.files[-1:]:
@@ -145,6 +168,13 @@ def _slices(queues: Iterable[ListedQueue]) -> Iterator[QueueSlice]:
                 continue  # deleted since its directory was listed, as with a topic
             if count:
                 yield make(last, count)
+
+
+def _stored_slices(queue: ListedQueue, stored: StoredRange, most: int) -> Iterator[QueueSlice]:
+    """Yield a queue in a RocksDB, in pieces of not more than a number of units."""
+    for begin in range(stored.begin, stored.end, most):
+        some = replace(stored, begin=begin, end=min(begin + most, stored.end))
+        yield QueueSlice(queue.topic, queue.queue_id, queue.kind, some, some.end - begin)
 
 
 def _grouped(slices: Iterable[QueueSlice], most: int) -> Iterator[UnitsPart]:
@@ -160,19 +190,34 @@ def _grouped(slices: Iterable[QueueSlice], most: int) -> Iterator[UnitsPart]:
         yield UnitsPart(tuple(group))
 
 
-def _read(origin: QueueSlice, read: ReadOptions) -> Iterator[_Rows]:
+def _stored(origin: QueueSlice, stored: StoredRange, queues: RocksdbQueues, read: ReadOptions) -> Iterator[_Rows]:
+    """Yield the requested units of a range in a RocksDB, a batch at a time."""
+    for offsets, units in queues.units(origin.topic, origin.queue_id, stored.begin, stored.end):
+        for start in range(0, len(units), read.max_records_per_batch):
+            yield _chosen(origin, units[start : start + read.max_records_per_batch], offsets[start:], read)
+
+
+def _read(origin: QueueSlice, file: Segment, read: ReadOptions) -> Iterator[_Rows]:
     """Yield the requested units of a file, a batch at a time."""
-    with open_segment(origin.file) as opened:
+    with open_segment(file) as opened:
         count = count_written(opened, origin.kind) if origin.count is None else origin.count
         units = units_of_file(opened, origin.kind)[:count]
-        first = origin.file.start_offset // origin.kind.dtype.itemsize
+        first = file.start_offset // origin.kind.dtype.itemsize
         for start in range(0, len(units), read.max_records_per_batch):
             some = units[start : start + read.max_records_per_batch]
             offsets = np.arange(first + start, first + start + len(some), dtype=np.int64)
             if origin.kind is QueueKind.BATCH:
                 offsets = some["msg_base_offset"].astype(np.int64)
-            mask = _requested(origin, some, offsets, read)
-            yield _Rows(origin, *((some, offsets) if mask.all() else (some[mask], offsets[mask])))
+            yield _chosen(origin, some, offsets, read)
+
+
+def _chosen(
+    origin: QueueSlice, units: npt.NDArray[np.void], offsets: npt.NDArray[np.int64], read: ReadOptions
+) -> _Rows:
+    """Return the requested ones of some units; there may be more offsets."""
+    offsets = offsets[: len(units)]
+    mask = _requested(origin, units, offsets, read)
+    return _Rows(origin, *((units, offsets) if mask.all() else (units[mask], offsets[mask])))
 
 
 def _requested(
@@ -214,14 +259,20 @@ def _batch(options: ViewOptions, rows: Sequence[_Rows]) -> pa.RecordBatch:
             "is_filler": lambda: pa.array(
                 np.concatenate([fillers(some.units, some.origin.kind) for some in rows]), pa.bool_()
             ),
-            "segment": lambda: text("segment"),
+            "segment": lambda: pa.concat_arrays([_segments(some) for some in rows]),
         },
     )
 
 
 def _text_of(origin: QueueSlice, column: str) -> str:
-    texts = {"topic": name_text(origin.topic), "kind": origin.kind.value, "segment": origin.file.name}
-    return texts[column]
+    return name_text(origin.topic) if column == "topic" else origin.kind.value
+
+
+def _segments(rows: _Rows) -> pa.Array:
+    source = rows.origin.source
+    return (
+        repeat_text(source.name, len(rows.units)) if isinstance(source, Segment) else pa.nulls(len(rows.units), _TEXT)
+    )
 
 
 def _batch_nums(rows: _Rows) -> npt.NDArray[np.int32]:
@@ -231,6 +282,6 @@ def _batch_nums(rows: _Rows) -> npt.NDArray[np.int32]:
 
 
 def _times(rows: _Rows) -> pa.Array:
-    if rows.origin.kind is QueueKind.BATCH:
-        return timestamps(rows.units["store_timestamp"].astype(np.int64))
-    return pa.nulls(len(rows.units), timestamps(np.empty(0, np.int64)).type)
+    if rows.origin.kind is QueueKind.SIMPLE:
+        return pa.nulls(len(rows.units), TIMESTAMP_TYPE)
+    return timestamps(rows.units["store_timestamp"].astype(np.int64))

@@ -11,17 +11,14 @@ from store_core.broker.config_file import CONFIG_DIRECTORY
 from store_core.broker.consumer_offset import topic_and_group
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
-from store_core.queue.queue_path import refusal_of
+from store_core.views.bounds_finder import BoundsFinder, QueueSource
 from store_core.views.config_table import read_table
-from store_core.views.queue_bounds import find_bounds
-from store_core.views.queue_listing import ListedQueue, QueueKind, TopicFilter, queue_files
+from store_core.views.queue_listing import TopicFilter
 from store_core.views.store_root import root_of, whole_log
-from store_core.views.topics import log_start
 from store_core.views.view_part import row_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -58,48 +55,48 @@ class OffsetsPart:
 
     Attributes
     ----------
-    root : Path
-        The store's root.
     committed : tuple
         One for each row.
-    log_start : int
-        Physical offset at which the log starts.
+    queues : QueueSource or None
+        Where the bounds of queues are found, if the columns need them.
     """
 
-    root: Path
     committed: tuple[Committed, ...]
-    log_start: int
+    queues: QueueSource | None
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each committed offset; queues are opened only if the columns need them."""
+        if self.queues is None:
+            yield from row_batches(options, [_committed_columns(one) for one in self.committed])
+            return
         known: dict[tuple[str, int], QueueBounds | None] = {}
         rows = []
-        for one in self.committed:
-            row: dict[str, object] = {
-                "consumer_group": one.group,
-                "topic": one.topic,
-                "queue_id": one.queue_id,
-                "committed_offset": one.offset,
-            }
-            if options.asks_for(*_OF_QUEUES):
+        with BoundsFinder(self.queues) as finder:
+            for one in self.committed:
                 key = (one.topic, one.queue_id)
                 if key not in known:
-                    known[key] = self._bounds(*key, fail_on_data_loss=options.read.fail_on_data_loss)
-                row |= compare(one.offset, known[key])
-            rows.append(row)
-        return row_batches(options, rows)
+                    known[key] = _bounds(finder, *key, fail_on_data_loss=options.read.fail_on_data_loss)
+                rows.append(_committed_columns(one) | compare(one.offset, known[key]))
+        yield from row_batches(options, rows)
 
-    def _bounds(self, topic: str, queue_id: int, *, fail_on_data_loss: bool) -> QueueBounds | None:
-        queue = _find_queue(self.root, topic, queue_id)
-        if queue is None:
-            return None
-        try:
-            return find_bounds(queue, self.log_start)
-        except SegmentVanishedError as error:
-            if fail_on_data_loss:
-                raise
-            _log.warning("%s", error)
-            return None
+
+def _committed_columns(one: Committed) -> dict[str, object]:
+    return {
+        "consumer_group": one.group,
+        "topic": one.topic,
+        "queue_id": one.queue_id,
+        "committed_offset": one.offset,
+    }
+
+
+def _bounds(finder: BoundsFinder, topic: str, queue_id: int, *, fail_on_data_loss: bool) -> QueueBounds | None:
+    try:
+        return finder.find(topic, queue_id)
+    except SegmentVanishedError as error:
+        if fail_on_data_loss:
+            raise
+        _log.warning("%s", error)
+        return None
 
 
 def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
@@ -110,18 +107,18 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     StoreNotFoundError, CorruptRecordError
         As of `store_core.views.config_table.read_table`.
     UnsupportedStoreError
-        If the columns need queues, and these are in a RocksDB.
+        If the columns need queues, and these are in a RocksDB whose library is not installed.
     """
     needs_queues = options.asks_for(*_OF_QUEUES)
-    root = root_of(paths, StoreUse.OPEN_QUEUES if needs_queues else StoreUse.READ_LOG)
+    root = root_of(paths, StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
     wanted = TopicFilter.of(options.read)
     found = read_table(root, _FILE, _decode, options)
     if (root / CONFIG_DIRECTORY / _LIGHT_FILE).exists():
         _log.warning("%s is not read: the rows are those of %s", root / CONFIG_DIRECTORY / _LIGHT_FILE, _FILE)
     rows = sorted(row for row in found if wanted.takes(row.topic, row.queue_id))
-    start = log_start(whole_log(root, paths)) if needs_queues and rows else 0
+    queues = QueueSource.of(root, whole_log(root, paths)) if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
-    return [OffsetsPart(root, group, start) for group in groups]
+    return [OffsetsPart(group, queues) for group in groups]
 
 
 def compare(committed: int, bounds: QueueBounds | None) -> dict[str, object]:
@@ -152,14 +149,3 @@ def _decode(fields: ConfigFields) -> list[Committed]:
             continue
         found += [Committed(*pair, queue_id, offset) for queue_id, offset in offsets.items()]
     return found
-
-
-def _find_queue(root: Path, topic: str, queue_id: int) -> ListedQueue | None:
-    """Return a queue; None if it has no directory."""
-    if refusal_of(topic, queue_id) is not None:
-        return None
-    for kind in QueueKind:
-        directory = root / kind.directory / topic / str(queue_id)
-        if directory.is_dir():
-            return ListedQueue(topic, queue_id, kind, queue_files(directory))
-    return None

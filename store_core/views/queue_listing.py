@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consume queues of a store and their files, as directories list them; no file is opened."""
+"""The consume queues of a store, as directories list them without opening a file, or as a RocksDB does."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.store_kind import queue_database
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import segments_in
 from store_core.queue.queue_path import parse_queue_id, refusal_of
+from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE, RocksdbQueues
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 from store_core.store.read.stored_topics import hint_of, stored_topics
@@ -27,7 +29,17 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["ListedQueue", "QueueKind", "TopicFilter", "has_queues", "list_queues", "missing_queues", "queue_files"]
+__all__ = [
+    "ListedQueue",
+    "QueueKind",
+    "StoredRange",
+    "TopicFilter",
+    "has_queues",
+    "list_queues",
+    "missing_queues",
+    "queue_files",
+    "queue_in_files",
+]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -35,25 +47,46 @@ T = TypeVar("T")
 
 
 class QueueKind(Enum):
-    """The kinds of queues that are files; the value is the column ``kind``."""
+    """The kinds of queues; the value is the column ``kind``."""
 
     SIMPLE = "simple"
     BATCH = "batch"
-
-    @property
-    def directory(self) -> str:
-        """Name of the directory of all queues of this kind, below the root."""
-        return CONSUME_QUEUE if self is QueueKind.SIMPLE else BATCH_CONSUME_QUEUE
+    ROCKSDB = "rocksdb"
 
     @property
     def dtype(self) -> np.dtype[np.void]:
         """The type of a unit, as stored."""
-        return UNIT_DTYPE if self is QueueKind.SIMPLE else BATCH_UNIT_DTYPE
+        return _DTYPES[self]
+
+
+_DTYPES: Final = {
+    QueueKind.SIMPLE: UNIT_DTYPE,
+    QueueKind.BATCH: BATCH_UNIT_DTYPE,
+    QueueKind.ROCKSDB: ROCKSDB_UNIT_DTYPE,
+}
+_DIRECTORIES: Final = {QueueKind.SIMPLE: CONSUME_QUEUE, QueueKind.BATCH: BATCH_CONSUME_QUEUE}
+"""Of the kinds that are files, the directory of all their queues below the root."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRange:
+    """Units of a queue in a RocksDB.
+
+    Attributes
+    ----------
+    database : Path
+    begin, end : int
+        Queue offsets; the end is exclusive.
+    """
+
+    database: Path
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class ListedQueue:
-    """A queue as its directory lists it.
+    """A queue as its directory, or the RocksDB that it is in, lists it.
 
     Attributes
     ----------
@@ -62,13 +95,16 @@ class ListedQueue:
     queue_id : int
     kind : QueueKind
     files : tuple of Segment
-        In order; a start offset counts bytes of units.
+        In order; a start offset counts bytes of units. None in a RocksDB.
+    stored : StoredRange or None
+        All units of a queue in a RocksDB.
     """
 
     topic: str
     queue_id: int
     kind: QueueKind
     files: tuple[Segment, ...]
+    stored: StoredRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,31 +164,60 @@ def list_queues(root: Path, wanted: TopicFilter, known: Collection[str] = ()) ->
         As raised by the system.
     """
     missing = set(wanted.topics) - set(known)
-    for kind in QueueKind:
-        for topic in _topics(root / kind.directory, wanted):
-            found = sorted(_queue_ids(root / kind.directory / topic))
-            missing -= {topic} if found else set()
-            for queue_id in found:
-                if wanted.takes(topic, queue_id):
-                    directory = root / kind.directory / topic / str(queue_id)
-                    yield ListedQueue(topic, queue_id, kind, queue_files(directory))
+    database = queue_database(root, OsFileSystem())
+    for topic, queue in _in_files(root, wanted) if database is None else _in_database(database, wanted):
+        missing.discard(topic)
+        if queue is not None:
+            yield queue
     for topic in sorted(missing):
         _log.warning("topic %r has no queue below %s: %s", topic, root, hint_of(topic, stored_topics([root])))
 
 
+def _in_files(root: Path, wanted: TopicFilter) -> Iterator[tuple[str, ListedQueue | None]]:
+    """Yield the requested queues, and None for other queues of a requested topic."""
+    for kind, name in _DIRECTORIES.items():
+        for topic in _topics(root / name, wanted):
+            for queue_id in sorted(_queue_ids(root / name / topic)):
+                directory = root / name / topic / str(queue_id)
+                is_wanted = wanted.takes(topic, queue_id)
+                yield topic, ListedQueue(topic, queue_id, kind, queue_files(directory)) if is_wanted else None
+
+
+def _in_database(database: Path, wanted: TopicFilter) -> Iterator[tuple[str, ListedQueue | None]]:
+    with RocksdbQueues.open(database) as queues:
+        for topic, queue_id in queues.names:
+            if wanted.takes(topic, queue_id):
+                stored = StoredRange(database, queues.start_of(topic, queue_id), queues.end_of(topic, queue_id))
+                yield topic, ListedQueue(topic, queue_id, QueueKind.ROCKSDB, (), stored)
+            else:
+                yield topic, None
+
+
 def has_queues(root: Path) -> bool:
     """Return whether there is a directory for queues."""
-    return any((root / kind.directory).is_dir() for kind in QueueKind)
+    has_files = any((root / name).is_dir() for name in _DIRECTORIES.values())
+    return has_files or queue_database(root, OsFileSystem()) is not None
 
 
 def missing_queues(root: Path) -> StoreNotFoundError:
     """Return the error that a store has no queues at all."""
-    places = " nor ".join(str(root / kind.directory) for kind in QueueKind)
+    places = " nor ".join(str(root / name) for name in _DIRECTORIES.values())
     return StoreNotFoundError(
         f"no consume queues: expected directories TOPIC/NUMBER, found neither {places}. Give the root of a whole "
         f"store, or make queues from the log: commitlog-rebuild-consume-queue {root} --output DIRECTORY. With "
         f"fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
     )
+
+
+def queue_in_files(root: Path, topic: str, queue_id: int) -> ListedQueue | None:
+    """Return a queue that has a directory; None if it has none, or can't have one."""
+    if refusal_of(topic, queue_id) is not None:
+        return None
+    for kind, name in _DIRECTORIES.items():
+        directory = root / name / topic / str(queue_id)
+        if directory.is_dir():
+            return ListedQueue(topic, queue_id, kind, queue_files(directory))
+    return None
 
 
 def queue_files(directory: Path) -> tuple[Segment, ...]:

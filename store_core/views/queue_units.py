@@ -81,7 +81,7 @@ def count_sound(units: npt.NDArray[np.void], kind: QueueKind) -> int:
 
 def fillers(units: npt.NDArray[np.void], kind: QueueKind) -> npt.NDArray[np.bool_]:
     """Report which units only fill a queue's first file (RocketMQ: ``ConsumeQueue.fillPreBlank``)."""
-    if kind is QueueKind.BATCH:
+    if kind is not QueueKind.SIMPLE:
         return np.zeros(len(units), np.bool_)
     found: npt.NDArray[Any] = (units["store_size"] == _FILLER_SIZE) & (units["physical_offset"] == 0)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,14 +17,21 @@ from store_core.files.segment_source import open_segment
 from store_core.files.store_kind import StoreUse
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import check_record
+from store_core.views.bounds_finder import BoundsFinder, QueueSource
 from store_core.views.config_table import find_config, without_file
-from store_core.views.queue_bounds import find_bounds
-from store_core.views.queue_listing import TopicFilter, has_queues, list_queues, missing_queues
+from store_core.views.queue_listing import (
+    ListedQueue,
+    QueueKind,
+    TopicFilter,
+    has_queues,
+    list_queues,
+    missing_queues,
+)
 from store_core.views.store_root import root_of, whole_log
 from store_core.views.view_part import name_text, row_batches, timestamps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -32,10 +40,9 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.views.queue_bounds import QueueBounds
-    from store_core.views.queue_listing import ListedQueue
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["TopicsPart", "log_start", "plan"]
+__all__ = ["TopicsPart", "plan"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -73,27 +80,31 @@ class TopicsPart:
         One for each row.
     segments : tuple of Segment
         The log's, if the columns need them.
+    queues : QueueSource or None
+        Where the bounds of queues are found, if the columns need them.
     has_config : bool
         Whether there is a configuration of topics.
     """
 
     entries: tuple[_Entry, ...]
     segments: tuple[Segment, ...]
+    queues: QueueSource | None
     has_config: bool
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each entry."""
         rows = []
-        for entry in self.entries:
-            try:
-                rows.append(self._row(entry, options))
-            except SegmentVanishedError as error:
-                if options.read.fail_on_data_loss:
-                    raise
-                _log.warning("%s", error)
-        return row_batches(options, rows)
+        with BoundsFinder(self.queues) if self.queues is not None else nullcontext() as finder:
+            for entry in self.entries:
+                try:
+                    rows.append(self._row(entry, finder, options))
+                except SegmentVanishedError as error:
+                    if options.read.fail_on_data_loss:
+                        raise
+                    _log.warning("%s", error)
+        yield from row_batches(options, rows)
 
-    def _row(self, entry: _Entry, options: ViewOptions) -> dict[str, object]:
+    def _row(self, entry: _Entry, finder: BoundsFinder | None, options: ViewOptions) -> dict[str, object]:
         queue = entry.queue
         row: dict[str, object] = dict.fromkeys(options.view.column_names)
         row |= {
@@ -104,8 +115,8 @@ class TopicsPart:
         row |= _config_columns(entry.configured)
         if queue is not None:
             row["queue_id"] = queue.queue_id
-            if options.asks_for(*_BOUNDS, *_TIMES):
-                row |= self._bounds(find_bounds(queue, log_start(self.segments)), options)
+            if finder is not None:
+                row |= self._bounds(finder.of(queue), options)
         return row
 
     def _bounds(self, bounds: QueueBounds, options: ViewOptions) -> dict[str, object]:
@@ -128,24 +139,21 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
     StoreNotFoundError
         If there are neither queues nor a configuration of topics, unless `fail_on_data_loss` is off.
     UnsupportedStoreError
-        If the queues are in a RocksDB.
+        If the queues are in a RocksDB, and the library that reads it is not installed.
     CorruptRecordError
         If the configuration of topics is broken, and so is its backup.
     """
-    root = root_of(paths, StoreUse.OPEN_QUEUES)
+    root = root_of(paths, StoreUse.READ_QUEUES)
     wanted = TopicFilter.of(options.read)
     configured = find_config(root, TOPICS_FILE, _decode)
     if configured is None:
         _report_missing(root, options)
-    entries = _entries(root, wanted, configured or {})
-    segments = whole_log(root, paths) if options.asks_for(*_BOUNDS, *_TIMES) else ()
+    needs_queues = options.asks_for(*_BOUNDS, *_TIMES)
+    segments = whole_log(root, paths) if needs_queues else ()
+    queues = QueueSource.of(root, segments) if needs_queues else None
+    entries = _entries(root, wanted, configured or {}, {} if queues is None else queues.unflushed)
     groups = (tuple(entries[first : first + _PART_ROWS]) for first in range(0, len(entries), _PART_ROWS))
-    return [TopicsPart(group, segments, has_config=configured is not None) for group in groups]
-
-
-def log_start(segments: Sequence[Segment]) -> int:
-    """Return the physical offset at which a log starts."""
-    return segments[0].start_offset if segments else 0
+    return [TopicsPart(group, segments, queues, has_config=configured is not None) for group in groups]
 
 
 def _decode(fields: ConfigFields) -> dict[str, _Configured]:
@@ -163,10 +171,23 @@ def _report_missing(root: Path, options: ViewOptions) -> None:
         without_file(missing_queues(root), options)
 
 
-def _entries(root: Path, wanted: TopicFilter, configured: Mapping[str, _Configured]) -> list[_Entry]:
-    """Return an entry for each requested queue, then those of topics that have none, sorted by topic and queue."""
+def _entries(
+    root: Path,
+    wanted: TopicFilter,
+    configured: Mapping[str, _Configured],
+    unflushed: Collection[tuple[str, int]],
+) -> list[_Entry]:
+    """Return an entry for each requested queue, then those of topics that have none, sorted by topic and queue.
+
+    A queue that only the log has, because its RocksDB was not flushed since it began, is one of them.
+    """
     known = dict(wanted.narrowed(configured))
-    found = [_Entry(queue.topic, queue, configured.get(queue.topic)) for queue in list_queues(root, wanted, known)]
+    queues = list(list_queues(root, wanted, {*known, *(topic for topic, _ in unflushed)}))
+    listed = {(queue.topic, queue.queue_id) for queue in queues}
+    queues += [
+        ListedQueue(*name, QueueKind.ROCKSDB, ()) for name in unflushed if name not in listed and wanted.takes(*name)
+    ]
+    found = [_Entry(queue.topic, queue, configured.get(queue.topic)) for queue in queues]
     if not wanted.queue_ids:
         queued = {entry.topic for entry in found}
         found += [_Entry(topic, None, config) for topic, config in known.items() if topic not in queued]

@@ -90,11 +90,15 @@ _CONSUME_QUEUE: Final = View(
             "as stored: the tags' Java hash, the deliver time of a delayed message in ms, or, up to -2147483649, an "
             "address in `consumequeue_ext`",
         ),
-        _sure("kind", _TEXT, "`simple` or `batch`; queues in RocksDB are refused"),
+        _sure("kind", _TEXT, "`simple` or `batch`, as files; `rocksdb`, in a RocksDB (`storeType=defaultRocksDB`)"),
         _sure("batch_num", _INT, "messages that the unit stands for: 1 in a simple queue, 0 for a filler"),
-        _maybe("store_timestamp", TIMESTAMP_TYPE, "store time of the record; null in simple queues, which have none"),
+        _maybe(
+            "store_timestamp",
+            TIMESTAMP_TYPE,
+            "store time of the record; null in queues of kind simple, which have none",
+        ),
         _sure("is_filler", _FLAG, "whether the unit only fills the queue's first file up to its first message"),
-        _maybe("segment", _TEXT, "name of the queue's file"),
+        _maybe("segment", _TEXT, "name of the queue's file; null in a RocksDB"),
     ),
     (*_QUEUES, *_OFFSETS, "max_partition_bytes"),
     "units hold neither tags nor keys; tags_code is the tags' hash",

@@ -10,7 +10,7 @@ import pytest
 
 from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_kind import StoreUse, check_store_kind
+from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.files.store_path import list_segments
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file, ordinary_store
 
@@ -110,7 +110,8 @@ def test_queues_in_a_rocksdb_alone_are_not_opened_but_the_log_is_read(root: Path
     shutil.rmtree(root / "consumequeue")
     database = add_rocksdb(root / directory)
 
-    assert () == notes_of(root, READ)
+    assert () == notes_of(root, READ) == notes_of(root, StoreUse.READ_QUEUES)
+    assert database == queue_database(root, OsFileSystem())
     with pytest.raises(UnsupportedStoreError, match="has its queues in a RocksDB") as error:
         notes_of(root)
     assert str(database) in str(error.value)
@@ -124,7 +125,9 @@ def test_queues_that_are_in_files_as_well_are_opened_with_a_note(root: Path, dir
 
     (note,) = notes_of(root)
     assert str(database) in note
+    assert (note,) == notes_of(root, StoreUse.READ_QUEUES)
     assert () == notes_of(root, READ)
+    assert queue_database(root, OsFileSystem()) is None
 
 
 def test_a_rocksdb_among_queues_is_not_moved_away_by_new_queues(root: Path) -> None:

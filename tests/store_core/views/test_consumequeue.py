@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
+from store_core import SegmentVanishedError, StoreNotFoundError
 from store_core.views.view_options import ViewOptions
 from store_core.views.view_plan import plan_view
 from tests.store_core.views.asking import column, refusal, rows
@@ -189,13 +189,6 @@ def test_a_topic_that_is_no_name_finds_nothing(topic: str, store: Path) -> None:
 def test_a_topic_without_queues_is_said_to_have_none(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [] == offsets(store, topic="order")
     assert "did you mean 'orders'?" in caplog.text
-
-
-def test_queues_in_a_rocksdb_are_refused(tmp_path: Path) -> None:
-    tmp_path.joinpath("consumequeue").mkdir()
-    tmp_path.joinpath("consumequeue", "CURRENT").write_text("MANIFEST-000001")
-
-    assert isinstance(refusal(tmp_path, "consumequeue"), UnsupportedStoreError)
 
 
 def test_a_store_without_queues_is_an_error_unless_tolerated(store: Path, caplog: pytest.LogCaptureFixture) -> None:
