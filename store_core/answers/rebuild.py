@@ -25,8 +25,16 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.store.parts import LocalEngine, ProgressSink
     from store_core.store.rebuild.result import RebuildResult
+    from store_core.store.rebuild.store_rebuild import EngineSource
 
-__all__ = ["configured_batch_topics", "plan_rebuild", "rebuild_consume_queue", "rebuild_index"]
+__all__ = [
+    "configured_batch_topics",
+    "plan_rebuild",
+    "rebuild_consume_queue",
+    "rebuild_consume_queue_by",
+    "rebuild_index",
+    "rebuild_index_by",
+]
 
 
 def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = None) -> RebuildPlan:
@@ -99,12 +107,23 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     >>> result = rebuild_consume_queue(store, RebuildOptions(with_index=True), processes=4)  # doctest: +SKIP
     >>> print(result.to_text())  # doctest: +SKIP
     """
-    plan = plan_rebuild(path, options)
 
     def engines(_: str) -> AbstractContextManager[LocalEngine]:
         return local_engine(processes, on_progress)
 
-    return StoreRebuild(plan, engines, say or _say_nothing, clock=clock).run()
+    return rebuild_consume_queue_by(engines, path, options, say=say, clock=clock)
+
+
+def rebuild_consume_queue_by(
+    engines: EngineSource,
+    path: str | os.PathLike[str],
+    options: RebuildOptions | None = None,
+    *,
+    say: Callable[[str], None] | None = None,
+    clock: Clock | None = None,
+) -> RebuildResult:
+    """Rebuild as `rebuild_consume_queue` does, with the engines that a function provides for each step."""
+    return StoreRebuild(plan_rebuild(path, options), engines, say or _say_nothing, clock=clock).run()
 
 
 def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
@@ -121,8 +140,24 @@ def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
     Everything is as for `rebuild_consume_queue`; `RebuildOptions.with_queues` and `RebuildOptions.with_index` need not
     be given.
     """
-    wanted = replace(options or RebuildOptions(), with_queues=False, with_index=True)
+    wanted = _index_only(options)
     return rebuild_consume_queue(path, wanted, processes=processes, on_progress=on_progress, say=say, clock=clock)
+
+
+def rebuild_index_by(
+    engines: EngineSource,
+    path: str | os.PathLike[str],
+    options: RebuildOptions | None = None,
+    *,
+    say: Callable[[str], None] | None = None,
+    clock: Clock | None = None,
+) -> RebuildResult:
+    """Rebuild as `rebuild_index` does, with the engines that a function provides for each step."""
+    return rebuild_consume_queue_by(engines, path, _index_only(options), say=say, clock=clock)
+
+
+def _index_only(options: RebuildOptions | None) -> RebuildOptions:
+    return replace(options or RebuildOptions(), with_queues=False, with_index=True)
 
 
 def _say_nothing(_: str) -> None:

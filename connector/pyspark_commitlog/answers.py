@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers about whole stores in a session: Spark reads the stores, and the reports' tables are DataFrames.
+
+Each function does what the one of the same name in `store_core` does, with the same result. Every worker must see the
+stores. They work on RDDs, so a Spark Connect session is refused.
+
+Examples
+--------
+>>> from pyspark_commitlog.answers import check
+>>> answer = check(spark, "/data/rocketmq/store")  # doctest: +SKIP
+>>> answer.frame("findings").groupBy("topic").count().show()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyspark_commitlog.engine import SparkEngine
+from pyspark_commitlog.progress import spark_progress
+from store_core.answers.log_diff import diff_by
+from store_core.answers.log_salvage import salvage_by
+from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
+from store_core.answers.report import Report
+from store_core.answers.store_check import check_by
+from store_core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.checking.check_report import CheckReport
+    from store_core.answers.diff_report import DiffReport
+    from store_core.answers.salvage_report import SalvageReport
+    from store_core.answers.verdict import Verdict
+    from store_core.files.store_path import StorePaths
+    from store_core.store.diff.diff_options import DiffOptions
+    from store_core.store.parts import Engine
+    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.result import RebuildResult
+
+__all__ = ["Answer", "check", "diff", "rebuild_consume_queue", "rebuild_index", "salvage"]
+
+AnyReport = TypeVar("AnyReport", bound=Report[Any])
+
+
+@dataclass(frozen=True)
+class Answer(Generic[AnyReport]):
+    """A report, whose tables are DataFrames of a session. A notebook shows it as a page with plots.
+
+    Attributes
+    ----------
+    spark : SparkSession
+    report : CheckReport, DiffReport or SalvageReport
+        As without Spark: with `facts`, Arrow tables, `to_json`, `to_text` and `to_html`.
+    """
+
+    spark: SparkSession
+    report: AnyReport
+
+    @property
+    def verdict(self) -> Verdict:
+        """What was found."""
+        return self.report.verdict
+
+    def frame(self, name: str) -> DataFrame:
+        """Return a table of the report.
+
+        Parameters
+        ----------
+        name : str
+            One of those that ``docs/reports.md`` lists for the report.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the report has no such table.
+        """
+        tables = self.report.tables
+        if name not in tables:
+            raise InvalidOptionError(f"no table {name!r} in this report; it has {', '.join(tables)}")
+        return self.spark.createDataFrame(tables[name])
+
+    def __str__(self) -> str:
+        return self.report.to_text()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return self.report._repr_html_()
+
+
+def check(
+    spark: SparkSession, path: str | os.PathLike[str], options: CheckOptions | None = None
+) -> Answer[CheckReport]:
+    """Check a store: commit log, consume queues and key index against each other; see `store_core.answers.check`."""
+    with _engine(spark, "check") as engine:
+        return Answer(spark, check_by(engine, path, options))
+
+
+def diff(spark: SparkSession, a: StorePaths, b: StorePaths, options: DiffOptions | None = None) -> Answer[DiffReport]:
+    """Compare the logs of two stores; see `store_core.answers.diff`."""
+    with _engine(spark, "diff") as engine:
+        return Answer(spark, diff_by(engine, a, b, options))
+
+
+def salvage(
+    spark: SparkSession, source: StorePaths, into: str | os.PathLike[str] | None = None, kind: str = "store"
+) -> Answer[SalvageReport]:
+    """Take every message of a damaged log that proves itself; see `store_core.answers.salvage`.
+
+    The target's directory must be seen by every worker, too.
+    """
+    with _engine(spark, "salvage") as engine:
+        return Answer(spark, salvage_by(engine, source, into, kind))
+
+
+def rebuild_consume_queue(
+    spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
+) -> RebuildResult:
+    """Rebuild the consume queues of a store from its commit log; see `store_core.rebuild_consume_queue`."""
+    return rebuild_consume_queue_by(lambda step: _engine(spark, step), path, options)
+
+
+def rebuild_index(
+    spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
+) -> RebuildResult:
+    """Rebuild the key index of a store from its commit log; see `store_core.rebuild_index`."""
+    return rebuild_index_by(lambda step: _engine(spark, step), path, options)
+
+
+@contextmanager
+def _engine(spark: SparkSession, what: str) -> Iterator[Engine]:
+    """Provide the session as an engine, and show its progress."""
+    engine = SparkEngine(spark, what)
+    with spark_progress(spark):
+        yield engine

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers in a session: the reports are those without Spark, and their tables are DataFrames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_commitlog import answers
+from store_core import RebuildOptions
+from store_core import answers as core
+from store_core.answers import rebuild as core_rebuild
+from store_core.errors import InvalidOptionError
+from tests.builders import BODY_AT, LogBuilder
+from tests.store_core.files.store_kinds import every_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from pyspark_commitlog.answers import Answer
+    from store_core.answers.report import Report
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> tuple[str, str]:
+    """Make a sound and a damaged store."""
+    log = LogBuilder()
+    log.append_all(*(b"body %d" % number for number in range(40)), properties=b"KEYS\x01k1 k2\x02")
+    sound = log.write(tmp_path / "sound")
+    log.flip(log.records[7].physical_offset + BODY_AT, 3)
+    return str(sound), str(log.write(tmp_path / "damaged"))
+
+
+def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tuple[str, str]) -> None:
+    sound, damaged = stores
+    pairs: list[tuple[Answer[Any], Report[Any]]] = [
+        (answers.check(spark, damaged), core.check(damaged)),
+        (answers.diff(spark, sound, damaged), core.diff(sound, damaged)),
+        (answers.salvage(spark, damaged), core.salvage(damaged)),
+    ]
+    for answer, expected in pairs:
+        assert expected.to_json() == answer.report.to_json()
+        assert expected.verdict is answer.verdict
+        assert expected.to_text() == str(answer)
+        assert answer._repr_html_() == expected._repr_html_()
+        for name, table in expected.tables.items():
+            frame = answer.frame(name)
+            assert table.column_names == frame.columns
+            assert table.num_rows == frame.count()
+    records = pairs[1][0].frame("records").select("keys", "physical_offset").collect()
+    assert pairs[1][1].tables["records"]["keys"].to_pylist() == [row["keys"] for row in records]
+
+
+def test_an_unknown_table_is_refused_by_name(spark: SparkSession, stores: tuple[str, str]) -> None:
+    answer = answers.salvage(spark, stores[0])
+
+    with pytest.raises(InvalidOptionError, match="no table 'found' in this report; it has lost, grades, ranges"):
+        answer.frame("found")
+
+
+def test_a_rebuild_in_a_session_writes_what_the_process_writes(
+    spark: SparkSession, stores: tuple[str, str], tmp_path: Path
+) -> None:
+    for call, here in (
+        (answers.rebuild_consume_queue, core_rebuild.rebuild_consume_queue),
+        (answers.rebuild_index, core_rebuild.rebuild_index),
+    ):
+        made = [tmp_path / here.__name__ / name for name in ("here", "there")]
+        there = call(spark, stores[0], RebuildOptions(output=made[1], hash_slot_num=100, index_num=400))
+        assert (
+            here(stores[0], RebuildOptions(output=made[0], hash_slot_num=100, index_num=400)).outcome is there.outcome
+        )
+        files = [list(every_file(each).values()) for each in made]
+        assert files[0] == files[1]
+        assert files[0]
