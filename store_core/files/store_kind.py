@@ -172,7 +172,7 @@ def _rocksdb_error(root: Path, database: Path) -> UnsupportedStoreError:
     return UnsupportedStoreError(
         f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is read and "
         f"never written: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
-        f"{database}. Nothing was changed. Messages (read_messages, spark.read) and views of queues can be read; "
+        f"{database}. Nothing was changed. The store can be read, also opened read-only; "
         f"to have queues as files, make them from the log: commitlog-rebuild-consume-queue {root} --output DIRECTORY"
     )
 

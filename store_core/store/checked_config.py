@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.files.access import explained_access
+from store_core.files.store_kind import StoreUse
 from store_core.files.store_parts import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
@@ -80,7 +81,9 @@ def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: F
         raise StoreNotFoundError(f"there is no store at {root}")
 
 
-def checked_config(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> MessageStoreConfig:
+def checked_config(
+    root: Path, config: MessageStoreConfig | None, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES
+) -> MessageStoreConfig:
     """Check that a store can be opened or created at a path, and return its configuration; nothing is written.
 
     Raises
@@ -92,7 +95,7 @@ def checked_config(root: Path, config: MessageStoreConfig | None, file_system: F
     """
     config = config or MessageStoreConfig()
     with explained_access(root):
-        check_root(root, config, file_system)
+        check_root(root, config, file_system, use)
         return with_sizes_of_files(root, config, file_system)
 
 

@@ -46,6 +46,8 @@ class DerivedStructures:
         Whether listeners are notified of dispatched messages.
     filter_bit_map : FilterBitMap, optional
         Returns the bit map of a record, see `Dispatcher`.
+    reads_rocksdb : bool
+        As of `ConsumeQueueStore`.
 
     Attributes
     ----------
@@ -69,6 +71,7 @@ class DerivedStructures:
         is_master: bool = True,
         notifies: bool = True,
         filter_bit_map: FilterBitMap | None = None,
+        reads_rocksdb: bool = False,
     ) -> None:
         self._log = log
         self._checkpoint = checkpoint
@@ -76,7 +79,7 @@ class DerivedStructures:
         flags = log.running_flags
         self.queues = ConsumeQueueStore(
             root, rules, file_system, clock, self._note_put, lambda: _set(log, RunningFlag.WRITE_LOGICS_QUEUE_ERROR),
-            can_write=lambda: flags.is_cq_writeable,
+            can_write=lambda: flags.is_cq_writeable, reads_rocksdb=reads_rocksdb,
         )  # fmt: skip
         self.index = IndexService(
             root / INDEX_DIRECTORY, rules, file_system, clock,

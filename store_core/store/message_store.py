@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_kind import StoreUse
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.store.checked_config import check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
@@ -138,7 +139,8 @@ class DefaultMessageStore:
         InvalidOptionError
             If the path is not a store root, or a configured size contradicts the files.
         UnsupportedStoreError
-            If it is a DLedger store, or its queues are in RocksDB.
+            If it is a DLedger store, or its queues are in RocksDB and it is opened for writing, or the library that
+            reads RocksDB is not installed.
         SegmentLayoutError
             If the log's files are not what the configuration and release expect.
         OSError
@@ -147,7 +149,8 @@ class DefaultMessageStore:
         root, file_system = Path(path), file_system or OsFileSystem()
         if read_only:
             check_is_there(root, config, file_system)
-        config = checked_config(root, config, file_system)
+        use = StoreUse.READ_QUEUES if read_only else StoreUse.OPEN_QUEUES
+        config = checked_config(root, config, file_system, use)
         setup = StoreSetup(
             root, config, read_only, broker or BrokerConfig(), broker_hooks, frozenset(batch_topics), replicas,
             clock or SystemClock(), file_system, cleans, filter_bit_map,

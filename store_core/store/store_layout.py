@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from store_core.errors import UnsupportedStoreError
 from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
-from store_core.files.store_kind import check_log_place, check_store_kind
+from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root, check_parts
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.store.clean.disk_space import DiskSpace
@@ -45,7 +45,9 @@ def log_paths(
     return SegmentPaths.parse(paths, config.read_only_commit_log_store_paths or "", full_paths)
 
 
-def check_root(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
+def check_root(
+    root: Path, config: MessageStoreConfig, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES
+) -> None:
     """Raise if a store can't be opened or created at a path, or is of an unsupported kind; nothing is written.
 
     Raises
@@ -60,7 +62,7 @@ def check_root(root: Path, config: MessageStoreConfig, file_system: FileSystem) 
     paths = log_paths(root, config).all_paths
     check_is_root(root, file_system, paths)
     check_parts(root, file_system)
-    check_store_kind(root, file_system)
+    check_store_kind(root, file_system, use)
     for path in paths:
         if path.parent != root:
             check_log_place(path, file_system)

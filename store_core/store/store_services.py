@@ -65,6 +65,7 @@ class StoreServices:
             is_master=setup.broker.broker_id == 0,
             notifies=setup.notifies,
             filter_bit_map=setup.filter_bit_map if setup.broker.enable_calc_filter_bit_map else None,
+            reads_rocksdb=setup.is_read_only,
         )
         self.clean = CleanServices(config, self.commit_log, space, self.derived.queues, self.derived.index, clock)
 

@@ -74,6 +74,9 @@ class ConsumeQueueStore:
         How many queues there may be; units of further ones are refused.
     most_gathered : int
         Most units that `gather_batch` holds back.
+    reads_rocksdb : bool
+        Whether queues may be in a RocksDB: they are read, and the units of records that it lacks are put in memory, so
+        the file system has to be an overlay.
 
     Attributes
     ----------
@@ -98,6 +101,7 @@ class ConsumeQueueStore:
         writable: bool = True,
         max_queues: int = MAX_QUEUES,
         most_gathered: int = _MOST_GATHERED,
+        reads_rocksdb: bool = False,
     ) -> None:
         self.notes: list[str] = []
         self.refused: list[RefusedUnit] = []
@@ -108,6 +112,7 @@ class ConsumeQueueStore:
         self._table = ConsumeQueueTable(
             root, rules, file_system, clock,
             can_write=can_write, on_error=on_error, writable=writable, max_queues=max_queues,
+            reads_rocksdb=reads_rocksdb,
         )  # fmt: skip
 
         has_further = bool(rules.batch_topics) or rules.is_multi_dispatch_enabled
@@ -116,6 +121,11 @@ class ConsumeQueueStore:
         self._new_queues = 0
 
     # ---- the table
+
+    @property
+    def is_in_rocksdb(self) -> bool:
+        """Whether the queues are in a RocksDB."""
+        return self._table.is_in_rocksdb
 
     def __len__(self) -> int:
         """Count the queues."""
@@ -415,8 +425,7 @@ class ConsumeQueueStore:
 
     def close(self) -> None:
         """Release all files without flushing; they stay on disk."""
-        for queue in self._table.snapshot():
-            queue.close()
+        self._table.close()
 
 
 def _full(queue: Queue) -> str | None:

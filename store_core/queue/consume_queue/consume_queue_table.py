@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import names_in
 from store_core.files.overlay_file_system import OverlayFileSystem
-from store_core.files.store_kind import check_store_kind
+from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.open_queues import MAX_OPEN_QUEUES, OpenQueues
+from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
 from store_core.queue.queue_path import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
@@ -22,6 +23,7 @@ from store_core.queue.queue_path import (
     queue_path,
     refusal_of,
 )
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,6 +64,8 @@ class ConsumeQueueTable:
         Whether anything on disk may be changed.
     max_queues : int
         How many queues there may be.
+    reads_rocksdb : bool
+        Whether queues may be in a RocksDB: the file system is then an overlay.
 
     Attributes
     ----------
@@ -80,6 +84,7 @@ class ConsumeQueueTable:
         on_error: Callable[[], None],
         writable: bool,
         max_queues: int,
+        reads_rocksdb: bool = False,
     ) -> None:
         self.in_use = OpenQueues(MAX_OPEN_QUEUES // 2 if rules.is_ext_enabled else MAX_OPEN_QUEUES)
         self._root = root
@@ -90,8 +95,15 @@ class ConsumeQueueTable:
         self._on_error = on_error
         self._writable = writable
         self._max_queues = max_queues
+        self._reads_rocksdb = reads_rocksdb
+        self._stored: RocksdbQueues | None = None
         self._lock = RLock()
         self._queues: dict[tuple[str, int], Queue] = {}
+
+    @property
+    def is_in_rocksdb(self) -> bool:
+        """Whether the queues are in a RocksDB."""
+        return self._stored is not None
 
     def __len__(self) -> int:
         """Count the queues."""
@@ -170,6 +182,9 @@ class ConsumeQueueTable:
 
     def _make(self, topic: str, queue_id: int) -> Queue:
         rules, files, clock = self._rules, self._file_system, self._clock
+        if self._stored is not None:
+            directory = queue_path(self._root / CONSUME_QUEUE, topic, queue_id)
+            return RocksdbConsumeQueue(topic, queue_id, directory, rules, files, clock, self._stored)
         if topic in rules.batch_topics:
             return BatchConsumeQueue(
                 topic, queue_id, queue_path(self._root / BATCH_CONSUME_QUEUE, topic, queue_id), rules, files, clock,
@@ -204,11 +219,30 @@ class ConsumeQueueTable:
         OSError
             As raised by the system.
         """
-        notes = list(check_store_kind(self._root, self._file_system))
+        use = StoreUse.READ_QUEUES if self._reads_rocksdb else StoreUse.OPEN_QUEUES
+        notes = list(check_store_kind(self._root, self._file_system, use))
+        database = queue_database(self._root, self._file_system)
+        if database is not None:
+            return (*notes, *self._load_from(database))
         notes += self._load_below(CONSUME_QUEUE, is_batch=False)
         if self._rules.features.has_batch_queues:
             notes += self._load_below(BATCH_CONSUME_QUEUE, is_batch=True)
         return tuple(notes)
+
+    def _load_from(self, database: Path) -> Iterator[str]:
+        """Load the queues in a RocksDB, and yield notes on what was skipped."""
+        self._stored = RocksdbQueues.open(database)
+        for topic, queue_id in self._stored.names:
+            queue = self.obtain(topic, queue_id)
+            if isinstance(queue, str):
+                yield f"skipped queue {queue_id} of {topic[:255]!r} in {database}: {queue}"
+
+    def close(self) -> None:
+        """Close the files of all queues, and the database if they are in one."""
+        for queue in self.snapshot():
+            queue.close()
+        if self._stored is not None:
+            self._stored.close()
 
     def _load_below(self, kind: str, *, is_batch: bool) -> Iterator[str]:
         """Load the queues of one kind, and yield notes on what was skipped."""

@@ -18,7 +18,7 @@ do not increase, or records can't be read, the result depends on which units are
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     StoreTime = Callable[[int, int], int]
     from store_core.format.releases.release_rules import ReleaseRules
 
-__all__ = ["BoundaryType", "TimeSearch"]
+__all__ = ["BoundaryType", "SearchedUnits", "TimeSearch", "search_bounded"]
 
 
 class BoundaryType(Enum):
@@ -151,6 +151,33 @@ def _note_time(
             times[file] = time
 
 
+class SearchedUnits(Protocol):
+    """What a search asks of the units of a file, or of a queue that is not in files."""
+
+    def of(self, index: int) -> int:
+        """Return the store time of a unit; -1 if its record can't be read."""
+        ...
+
+    def is_gone(self, index: int) -> bool:
+        """Return whether a unit points below the log's start."""
+        ...
+
+
+def search_bounded(first: int, last: int, times: SearchedUnits, timestamp: int, boundary: BoundaryType) -> int:
+    """Search units that are not in files, by the rules of 5.3.
+
+    Parameters
+    ----------
+    first, last : int
+        Index in the queue of the first and the last unit.
+    times : SearchedUnits
+    timestamp : int
+        Ms since 1970.
+    boundary : BoundaryType
+    """
+    return _bounded(_Range(0, first, last), times, timestamp, boundary)
+
+
 class _Times:
     """Store times of a file's units."""
 
@@ -189,7 +216,7 @@ class _Around(NamedTuple):
     right_time: int = -1
 
 
-def _bisect(searched: _Range, times: _Times, timestamp: int) -> _Around | None:
+def _bisect(searched: _Range, times: SearchedUnits, timestamp: int) -> _Around | None:
     """Bisect one file until a unit has the time, or the range is empty; None at a record that can't be read."""
     low, high = searched.floor, searched.ceiling
     left = left_time = right = right_time = -1
@@ -210,7 +237,7 @@ def _bisect(searched: _Range, times: _Times, timestamp: int) -> _Around | None:
     return _Around(-1, left, left_time, right, right_time)
 
 
-def _nearest(searched: _Range, times: _Times, timestamp: int) -> int:
+def _nearest(searched: _Range, times: SearchedUnits, timestamp: int) -> int:
     """Search one file by the rules before 5.1.1."""
     around = _bisect(searched, times, timestamp)
     if around is None:
@@ -223,7 +250,7 @@ def _nearest(searched: _Range, times: _Times, timestamp: int) -> int:
     return searched.queue_offset(around.left)
 
 
-def _bounded(searched: _Range, times: _Times, timestamp: int, boundary: BoundaryType) -> int:
+def _bounded(searched: _Range, times: SearchedUnits, timestamp: int, boundary: BoundaryType) -> int:
     """Search one file by the rules of 5.3; times outside the file's range are handled first."""
     is_lower = boundary is BoundaryType.LOWER
     if searched.floor > searched.ceiling:
@@ -240,7 +267,7 @@ def _bounded(searched: _Range, times: _Times, timestamp: int, boundary: Boundary
     return searched.queue_offset_or_nowhere(around.right if is_lower else around.left)
 
 
-def _last_equal(searched: _Range, times: _Times, index: int, timestamp: int, step: int) -> int:
+def _last_equal(searched: _Range, times: SearchedUnits, index: int, timestamp: int, step: int) -> int:
     """Move over neighbours with the same time, in direction `step`, within the range."""
     while searched.floor <= index + step <= searched.ceiling and times.of(index + step) == timestamp:
         index += step

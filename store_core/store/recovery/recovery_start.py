@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 
-__all__ = ["StartFile", "abnormal_start", "normal_start"]
+__all__ = ["StartFile", "abnormal_start", "normal_start", "stored_start"]
 
 _LAST_FILES: Final = 3
 _RECOVER_MAX_NUM: Final = 10
@@ -62,6 +62,16 @@ def normal_start(
 
         otherwise = f"{covered}, and no later file begins with a sound record at or before that"
         return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
+    return stored_start(files, queues_cover)
+
+
+def stored_start(files: Sequence[MappedFile], queues_cover: int) -> StartFile:
+    """Choose the file from which to check a log by its queues alone, as where these are in a RocksDB.
+
+    A broker that ends abnormally loses what it had not flushed of such queues, whatever the checkpoint says. RocketMQ:
+    ``CommitLog.isMappedFileMatchedRecover``. Parameters are those of `normal_start`.
+    """
+    covered = f"the queues cover the log up to {queues_cover}"
     for index in range(len(files) - 1, 0, -1):
         if files[index].file_from_offset <= queues_cover:
             return StartFile(index, f"{covered}, and it is the file of that offset")

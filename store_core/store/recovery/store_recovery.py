@@ -40,7 +40,7 @@ from store_core.store.dispatch.dispatcher import select_rows
 from store_core.store.recovery.log_recovery import FollowedLog, find_end_of_files, follow_log_for_recovery
 from store_core.store.recovery.recovery_gate import RecoveryGate
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
-from store_core.store.recovery.recovery_start import abnormal_start, normal_start
+from store_core.store.recovery.recovery_start import StartFile, abnormal_start, normal_start, stored_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -277,6 +277,8 @@ class StoreRecovery:
             self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
 
     def _start_file(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> StartFile:
+        if self._queues.is_in_rocksdb:
+            return stored_start(files, cover)
         max_num = self._log.config.commit_log_recover_max_num
         if last_exit_ok:
             return normal_start(files, self._rules, self._checkpoint, cover, max_num)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError, read_messages
-from store_core.errors import InvalidOptionError
+from store_core.errors import CorruptDatabaseError, InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.sink.commit import SinkCommit
 from tests.golden_stores import newer_store, unpack
@@ -107,12 +107,16 @@ def test_a_part_of_a_store_is_not_opened_and_the_root_is_named(root: Path, entra
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
-def test_queues_in_a_rocksdb_alone_are_refused_before_anything_is_written(root: Path, entrance: str) -> None:
+def test_queues_in_a_rocksdb_alone_are_read_or_refused_before_anything_is_written(root: Path, entrance: str) -> None:
     shutil.rmtree(root / "consumequeue")
     add_rocksdb(root / "consumequeue")
     before = every_file(root)
 
-    with pytest.raises(UnsupportedStoreError, match="has its queues in a RocksDB"):
+    is_read = entrance == "to read"
+    with pytest.raises(
+        CorruptDatabaseError if is_read else UnsupportedStoreError,
+        match="damaged" if is_read else "has its queues in a RocksDB",
+    ):
         ENTRANCES[entrance](root)
 
     assert before == every_file(root)
