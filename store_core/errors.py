@@ -19,6 +19,8 @@
     ├── LostWorkerError                 a worker process ended early (RuntimeError)
     ├── InvalidOptionError              an option, column or argument that can't be used (ValueError)
     ├── FilterError                     a filter that does not compile, or can't be evaluated (ValueError)
+    ├── RepairRefusedError              a repair that could lose something, or whose plan is for another state
+    │                                   of the store (RuntimeError)
     └── UnsupportedStoreError           a legitimate request that is not supported (NotImplementedError)
 
 Expected outcomes (a full file, a message refused, the end of the log) are values, not exceptions; see
@@ -39,6 +41,7 @@ __all__ = [
     "FilterError",
     "InvalidOptionError",
     "LostWorkerError",
+    "RepairRefusedError",
     "ReplacedStoreError",
     "SegmentLayoutError",
     "SegmentVanishedError",
@@ -189,6 +192,10 @@ class FilterError(StoreError, ValueError):
         cut = begin or len(shown) < len(self.expression)
         where = f"at character {self.position} of " if self.position >= 0 else ""
         return f"{self.problem}, {where}filter {shown!r}{' (cut)' if cut else ''}"
+
+
+class RepairRefusedError(StoreError, RuntimeError):
+    """A repair could lose something, or its plan was made for another state of the store; nothing was changed."""
 
 
 class UnsupportedStoreError(StoreError, NotImplementedError):

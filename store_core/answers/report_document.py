@@ -7,6 +7,8 @@ from typing import Final
 
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
+from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
+from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.salvage_report import SALVAGE_SCHEMA
 
 __all__ = ["markdown_document"]
@@ -29,5 +31,6 @@ _INTRODUCTION: Final = (
 
 def markdown_document() -> str:
     """Return the text of ``docs/reports.md``."""
-    sections = [line for schema in (CHECK_SCHEMA, DIFF_SCHEMA, SALVAGE_SCHEMA) for line in schema.markdown_lines()]
+    schemas = (CHECK_SCHEMA, DIFF_SCHEMA, REPAIR_PLAN_SCHEMA, REPAIR_SCHEMA, SALVAGE_SCHEMA)
+    sections = [line for schema in schemas for line in schema.markdown_lines()]
     return "\n".join([*_INTRODUCTION, *sections])

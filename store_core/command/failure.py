@@ -12,6 +12,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.errors import (
     FilterError,
     InvalidOptionError,
+    RepairRefusedError,
     StoreError,
     StoreLockedError,
     StoreNotFoundError,
@@ -29,6 +30,7 @@ ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
     StoreNotFoundError: ExitCode.USAGE,
     UnsupportedStoreError: ExitCode.REFUSED,
     StoreLockedError: ExitCode.REFUSED,
+    RepairRefusedError: ExitCode.REFUSED,
 }
 """Exit codes by error; all other errors mean that the command could not read the store."""
 

@@ -52,6 +52,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),
     _Entry(_STORE, "check", "checking", "check log, queues and index against each other"),
     _Entry(_STORE, "diff", "differences", "compare the logs of two stores"),
+    _Entry(_STORE, "repair", "repairing", "make wrong queues and index files again from the log"),
     _Entry(_STORE, "salvage", "salvaging", "take what is sound out of a damaged log"),
     _Entry(_STORE, "recover", "recovery", "show what opening the store for writing would change"),
 )
@@ -120,7 +121,8 @@ class _Program(click.Group):
 def program() -> None:
     """Look into the store of an Apache RocketMQ broker: a copy, a snapshot, or the disk of one that is running.
 
-    Nothing is written to a store, and no lock is taken. Each command has a --help with examples.
+    Nothing is written to a store, and no lock is taken, except by `repair --apply`. Each command has a --help with
+    examples.
     """
 
 

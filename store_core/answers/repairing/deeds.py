@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a repair does to a store, as follows from a check of it: the least that makes queues and index right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from store_core.answers.checking.finding import FindingKind
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem, names_in
+from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.store.rebuild.kept_index import KeptIndex
+from store_core.store.state.store_checkpoint import StoreCheckpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from store_core.answers.checking.tally import Tally
+    from store_core.answers.store_check import CheckedStore
+
+__all__ = ["Deed", "Deeds", "IndexDeed", "QueueDeed", "is_of_index", "is_of_queues"]
+
+_QUEUE_KINDS: Final = ("unit_", "queue_", "unknown_")
+_INDEX_KINDS: Final = ("index_",)
+_BEHIND: Final = "behind the log"
+"""Why a queue is rebuilt that only lags, as after a crash: see `Deeds.of`."""
+
+
+class Deed(StrEnum):
+    """What is done with a queue."""
+
+    REBUILD = "rebuild"
+    """It is made again from the log."""
+
+    CUT = "cut"
+    """Units of deleted records stay, so that offsets go on after them; the others are taken away."""
+
+    REMOVE = "remove"
+    """Its directories are moved away: the log has no record of it."""
+
+
+class QueueDeed(NamedTuple):
+    """What is done with a queue, and why: the kinds of findings."""
+
+    topic: str
+    queue_id: int
+    deed: Deed
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDeed:
+    """What is done with the index: files from the first wrong one on are made again from the log.
+
+    How many records an index file covers follows from the one before it, so that one alone can't be replaced.
+
+    Attributes
+    ----------
+    kept, replaced : tuple of str
+        Names of its files.
+    end_physical_offset : int
+        Offset of the record at which the kept files end; 0 if none is kept.
+    why : dict of str to tuple of str
+        Kinds of findings by name of a file; by an empty name those that are about no certain file.
+    """
+
+    kept: tuple[str, ...]
+    replaced: tuple[str, ...]
+    end_physical_offset: int
+    why: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Deeds:
+    """What a repair does.
+
+    Attributes
+    ----------
+    queues : tuple of QueueDeed
+        By topic and id.
+    index : IndexDeed or None
+    checkpoint : tuple of str
+        Names of the times that are later than the log's last record, so that a recovery could begin too late.
+    """
+
+    queues: tuple[QueueDeed, ...]
+    index: IndexDeed | None
+    checkpoint: tuple[str, ...]
+
+    @classmethod
+    def of(cls, checked: CheckedStore) -> Deeds:
+        """Derive what has to be done.
+
+        In a store that was not closed, units may be missing at the log's end, and a restart adds them: it goes on where
+        the last queue ends. When a queue is rebuilt up to the log's end, those that lag are therefore rebuilt with it.
+        """
+        queues = tuple(_queues(checked))
+        if any(each.deed is Deed.REBUILD for each in queues):
+            named = {(each.topic, each.queue_id) for each in queues}
+            lagging = ((each.topic, each.queue_id) for each in checked.compared.judged if each.missing_from >= 0)
+            behind = [QueueDeed(*queue, Deed.REBUILD, (_BEHIND,)) for queue in lagging if queue not in named]
+            queues = tuple(sorted([*queues, *behind]))
+        return cls(queues, _index(checked), tuple(_late_times(checked)))
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.index or self.checkpoint)
+
+
+def is_of_queues(kind: FindingKind) -> bool:
+    """Return whether findings of a kind are about consume queues."""
+    return kind.startswith(_QUEUE_KINDS)
+
+
+def is_of_index(kind: FindingKind) -> bool:
+    """Return whether findings of a kind are about the key index."""
+    return kind.startswith(_INDEX_KINDS)
+
+
+def _queues(checked: CheckedStore) -> Iterable[QueueDeed]:
+    why: dict[tuple[str, int], list[str]] = {}
+    for place in checked.tally.places:
+        if is_of_queues(place.kind) and place.topic is not None and place.queue_id is not None:
+            why.setdefault((place.topic, place.queue_id), []).append(place.kind.value)
+    logged = {(queue.topic, queue.queue_id) for queue in checked.compared.queues}
+    for queue, kinds in sorted(why.items()):
+        is_readable = FindingKind.QUEUE_UNREADABLE not in kinds
+        without_records = Deed.CUT if checked.plan.min_offset and is_readable else Deed.REMOVE
+        yield QueueDeed(*queue, Deed.REBUILD if queue in logged else without_records, tuple(sorted(kinds)))
+
+
+# ---- the index
+
+
+def _index(checked: CheckedStore) -> IndexDeed | None:
+    places = {place: begin for place, begin in checked.tally.places.items() if is_of_index(place.kind)}
+    if not places:
+        return None
+    directory = checked.plan.store / INDEX_DIRECTORY
+    names = names_in(directory, OsFileSystem())
+    why: dict[str, list[str]] = {}
+    for place in places:
+        name = Path(place.where).name
+        why.setdefault(name if name in names else "", []).append(place.kind.value)
+    rules = checked.plan.rules.queue_rules
+    last_offset = _sound_end(checked, checked.tally)
+    kept = KeptIndex.find(checked.plan.store, rules, last_offset, OsFileSystem(), SystemClock())
+    kept_names = tuple(path.name for path in kept.paths)
+    replaced = tuple(name for name in names if name not in kept_names)
+    found = {name: tuple(sorted(set(kinds))) for name, kinds in why.items()}
+    return IndexDeed(kept_names, replaced, kept.end_physical_offset, found)
+
+
+def _sound_end(checked: CheckedStore, tally: Tally) -> int:
+    """Return an offset up to which the index is right; 0 if there is none.
+
+    An entry that is missing or extra says which records are concerned; any other finding is about a whole file, and
+    then what is right ends with the file before it.
+    """
+    wrong: list[int] = []
+    by_entry = (FindingKind.INDEX_MISSING, FindingKind.INDEX_EXTRA)
+    paths = {place.where for place in tally.places if is_of_index(place.kind) and place.kind not in by_entry}
+    before = 0
+    for file in checked.index:
+        if str(file.path) in paths:
+            wrong.append(min(before, file.end_physical_offset - 1))
+            break
+        before = file.end_physical_offset
+    unloaded = paths - {str(file.path) for file in checked.index}
+    wrong += [_end_before(path, checked) for path in unloaded]
+    wrong += [begin - 1 for place, begin in tally.places.items() if place.kind in by_entry and begin is not None]
+    return max(min(wrong, default=0), 0)
+
+
+def _end_before(path: str, checked: CheckedStore) -> int:
+    """Return where the index ends before a file that the release does not load."""
+    ends = (file.end_physical_offset for file in checked.index if file.path.name < Path(path).name)
+    return max(ends, default=0)
+
+
+# ---- the checkpoint
+
+
+def _late_times(checked: CheckedStore) -> Iterable[str]:
+    """Yield the times of the checkpoint that are later than the log's last record."""
+    store, release = checked.plan.store, checked.plan.rules.queue_rules.release
+    checkpoint = StoreCheckpoint(store, OsFileSystem(), release).load()
+    last = checked.compared.last_store_timestamp
+    for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp"):
+        if getattr(checkpoint, name) > last:
+            yield name

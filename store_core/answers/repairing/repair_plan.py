@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a repair: what is wrong, what would be made again, and digests of what it was made from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import pyarrow as pa
+
+from store_core.answers.repairing.deeds import is_of_index, is_of_queues
+from store_core.answers.repairing.looked_at import looked_at
+from store_core.answers.report import Report
+from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.repairing.deeds import Deeds
+    from store_core.answers.store_check import CheckedStore
+
+__all__ = ["REPAIR_PLAN_SCHEMA", "RepairPlan", "RepairPlanFacts", "plan_digest"]
+
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_WHY: Final = ReportColumn("why", _TEXT, "kinds of the findings, separated by blanks")
+
+REPAIR_PLAN_SCHEMA: Final = ReportSchema(
+    "repair-plan",
+    1,
+    (
+        Fact("store", "the store root"),
+        Fact("release", "the RocketMQ release whose rules are followed"),
+        Fact("broker_config", "the broker's configuration file; null if sizes are inferred from the store's files"),
+        Fact("check_crc", "whether bodies are checked against their checksums"),
+        Fact("batch_topic", "topics that were said to be batch topics"),
+        Fact("max_queues", "most queues of a log that is not refused; null for the default"),
+        Fact("was_closed", "whether the store was closed: there is no file `abort`"),
+        Fact("records", "records in the log"),
+        Fact("min_offset", "physical offset at which the log begins"),
+        Fact("end_offset", "physical offset one past the last sound record"),
+        Fact("right_queues", "queues that are right and are not touched"),
+        Fact("checkpoint", "times of the checkpoint that are later than the last record, and will be lowered to it"),
+        Fact("notes", "what an operator should know"),
+        Fact(
+            "digest", "SHA-256 of this plan with an empty `digest`, as JSON with sorted keys; a plan is used unchanged"
+        ),
+    ),
+    (
+        ReportTable(
+            "queues",
+            "Queues",
+            (
+                ReportColumn("topic", _TEXT, "name of the topic"),
+                ReportColumn("queue_id", _LONG, "queue of the topic"),
+                ReportColumn(
+                    "deed",
+                    _TEXT,
+                    "`rebuild` from the log; `cut`: keep only units of deleted records, as the log has none of this "
+                    "queue; `remove`: as `cut`, and there is nothing to keep",
+                ),
+                _WHY,
+            ),
+        ),
+        ReportTable(
+            "index_files",
+            "Files of the index",
+            (
+                ReportColumn("file", _TEXT, "its name; null for what has no file"),
+                ReportColumn("deed", _TEXT, "`keep`; or `replace` by files made from the log"),
+                _WHY,
+            ),
+        ),
+        ReportTable(
+            "left",
+            "Findings that no repair of queues and index mends",
+            (
+                ReportColumn("kind", _TEXT, "what is wrong"),
+                ReportColumn("count", _LONG, "how many there are"),
+                ReportColumn("meaning", _TEXT, "the kind in words"),
+            ),
+        ),
+        ReportTable(
+            "looked_at",
+            "What the plan depends on",
+            (
+                ReportColumn("what", _TEXT, "path in the store"),
+                ReportColumn(
+                    "digest", _TEXT, "SHA-256; of the log, of its records and their places; or `absent`", in_text=False
+                ),
+            ),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlanFacts:
+    """The facts of a plan, as `REPAIR_PLAN_SCHEMA` explains them."""
+
+    store: str
+    release: str
+    broker_config: str | None
+    check_crc: bool
+    batch_topic: tuple[str, ...]
+    max_queues: int | None
+    was_closed: bool
+    records: int
+    min_offset: int
+    end_offset: int
+    right_queues: int
+    checkpoint: tuple[str, ...]
+    notes: tuple[str, ...]
+    digest: str = ""
+
+
+class RepairPlan(Report[RepairPlanFacts]):
+    """The plan of a repair, as `REPAIR_PLAN_SCHEMA` explains it."""
+
+    SCHEMA: ClassVar[ReportSchema] = REPAIR_PLAN_SCHEMA
+
+    @classmethod
+    def of_deeds(cls, checked: CheckedStore, deeds: Deeds, options: CheckOptions) -> Self:
+        """Make the plan of what has to be done."""
+        facts = checked.report.found
+        found = RepairPlanFacts(
+            store=facts.store,
+            release=facts.release,
+            broker_config=None if options.broker_config is None else str(options.broker_config),
+            check_crc=options.check_crc,
+            batch_topic=tuple(options.batch_topic),
+            max_queues=options.max_queues,
+            was_closed=facts.was_closed,
+            records=facts.records,
+            min_offset=facts.min_offset,
+            end_offset=facts.end_offset,
+            right_queues=facts.queues - sum(1 for each in deeds.queues if each.deed == "rebuild"),
+            checkpoint=deeds.checkpoint,
+            notes=facts.notes,
+        )
+        plan = cls.of(found, _rows(checked, deeds))
+        return cls(replace(found, digest=plan_digest(plan.to_json())), plan.tables)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.found.checkpoint or self.tables["queues"].num_rows or self.tables["index_files"].num_rows)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if there is anything to do, or left."""
+        return Verdict.FINDINGS if self.is_needed or self.tables["left"].num_rows else Verdict.CLEAN
+
+    @property
+    def subject(self) -> str:
+        """The store root."""
+        return self.found.store
+
+    def _lines(self) -> Iterator[str]:
+        found, queues, files = self.found, self.tables["queues"], self.tables["index_files"]
+        yield found.store
+        yield f"by the rules of RocketMQ {found.release}; {found.records:,} records up to offset {found.end_offset}"
+        if not self.is_needed:
+            yield "queues and index are right: there is nothing to repair"
+        else:
+            yield f"queues: {queues.num_rows} to replace, {found.right_queues} are right and stay"
+            deeds = [each["deed"] for each in files.to_pylist() if each["file"] is not None]
+            kept, replaced = deeds.count("keep"), deeds.count("replace")
+            yield f"index: {replaced} files to replace, {kept} stay" if files.num_rows else "index: right, and stays"
+        if found.checkpoint:
+            yield f"checkpoint: to lower {', '.join(found.checkpoint)} to the time of the last record"
+        yield from (f"note: {text}" for text in found.notes)
+        yield f"digest of this plan: {found.digest}"
+
+
+def plan_digest(plan: Mapping[str, Any]) -> str:
+    """Return the digest of a plan in JSON, as `REPAIR_PLAN_SCHEMA` explains it."""
+    return sha256(json.dumps({**plan, "digest": ""}, sort_keys=True).encode()).hexdigest()
+
+
+def _rows(checked: CheckedStore, deeds: Deeds) -> dict[str, list[dict[str, Any]]]:
+    left = [
+        (kind, count) for kind, count in checked.tally.counts if not (is_of_queues(kind) or is_of_index(kind))
+    ]  # of log and configuration
+    return {
+        "queues": [{**each._asdict(), "why": " ".join(each.why)} for each in deeds.queues],
+        "index_files": list(_index_rows(deeds)),
+        "left": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in left],
+        "looked_at": [each._asdict() for each in looked_at(checked, deeds)],
+    }
+
+
+def _index_rows(deeds: Deeds) -> Iterator[dict[str, Any]]:
+    index = deeds.index
+    if index is None:
+        return
+    for name in index.kept:
+        yield {"file": name, "deed": "keep", "why": " ".join(index.why.get(name, ()))}
+    for name in index.replaced:
+        yield {"file": name, "deed": "replace", "why": " ".join(index.why.get(name, ()))}
+    if "" in index.why:
+        yield {"file": None, "deed": "replace", "why": " ".join(index.why[""])}

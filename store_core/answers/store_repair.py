@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Repairing a store: a plan from a check, and the least deed that makes its queues and index right again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from store_core.answers.checking.check_options import CheckOptions
+from store_core.answers.checking.finding import FindingKind
+from store_core.answers.local_engine import local_engine
+from store_core.answers.repairing.deeds import Deeds
+from store_core.answers.repairing.repair_plan import RepairPlan
+from store_core.answers.repairing.repair_report import RepairFacts, RepairReport
+from store_core.answers.repairing.replacement import REPAIRED, Replacement
+from store_core.answers.repairing.signed_plan import SignedPlan
+from store_core.answers.store_check import checked_by
+from store_core.errors import RepairRefusedError, StoreLockedError
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import is_lock_held
+from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.store.rebuild.checkpoint import update_checkpoint
+from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.output_directory import OutputDirectory
+from store_core.store.rebuild.swap import JOURNAL, locked_for_swap
+
+if TYPE_CHECKING:
+    import os
+
+    from store_core.answers.store_check import CheckedStore
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.rebuild.swap import RebuildSwap
+
+__all__ = ["plan_repair", "plan_repair_by", "repair", "repair_by"]
+
+_LOG_KINDS: Final = (FindingKind.LOG_LAYOUT, FindingKind.LOG_DAMAGE, FindingKind.LOG_CRC)
+
+
+def plan_repair(
+    path: str | os.PathLike[str],
+    options: CheckOptions | None = None,
+    *,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
+    clock: Clock | None = None,
+) -> RepairPlan:
+    """Check a store, and plan the least that makes its queues and index right; nothing is written.
+
+    Parameters
+    ----------
+    path : path
+        The store root.
+    options : CheckOptions, optional
+        Without `topic`: a repair is of the whole store.
+    processes : int
+        As for `store_core.rebuild_consume_queue`.
+    on_progress : callable, optional
+        Called with a `store_core.store.parts.PartsDone` after each part.
+    clock : Clock, optional
+
+    Raises
+    ------
+    StoreLockedError
+        If a broker holds the store: it would be another one when the plan is carried out.
+    RepairRefusedError
+        If the log is damaged where no recovery would end it, or an earlier replacement was interrupted.
+    StoreError
+        As for `store_core.answers.check`.
+    OSError
+        As raised by the system.
+
+    Examples
+    --------
+    >>> from store_core.answers import plan_repair
+    >>> plan = plan_repair(store)  # doctest: +SKIP
+    >>> print(plan.to_text())  # doctest: +SKIP
+    """
+    with local_engine(processes, on_progress) as engine:
+        return plan_repair_by(engine, path, options, clock=clock)
+
+
+def plan_repair_by(
+    engine: Engine, path: str | os.PathLike[str], options: CheckOptions | None = None, *, clock: Clock | None = None
+) -> RepairPlan:
+    """Plan a repair as `plan_repair` does, with an engine that runs the parts."""
+    store = Path(path)
+    if is_lock_held(store):
+        raise StoreLockedError(
+            f"{store} is held by a broker, and changes while a plan is made: stop the broker first. commitlog check "
+            f"looks at a running store"
+        )
+    if (store / JOURNAL).exists():
+        raise RepairRefusedError(
+            f"{store / JOURNAL} tells of a replacement that was interrupted: finish it first, by running what was "
+            f"interrupted once more (commitlog repair --apply with its plan, or the rebuild)"
+        )
+    return _planned(engine, store, options or CheckOptions(), clock, is_ours=False)[2]
+
+
+def repair(  # noqa: PLR0913 -- what is repaired, by which plan, by how many processes, and who is informed
+    path: str | os.PathLike[str],
+    plan: str | os.PathLike[str],
+    *,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
+    clock: Clock | None = None,
+    file_system: FileSystem | None = None,
+) -> RepairReport:
+    """Carry out the plan of a repair, if the store is still what the plan was made for.
+
+    Steps: 1. the store is locked, and a replacement that was interrupted is finished; 2. the store is checked again,
+    and compared with the plan; 3. the queues and index files that are wrong are made again from the log, beside the
+    store's, and compared with it; 4. they are put in place, and the old ones kept; 5. the checkpoint is written. A
+    crash before step 4 leaves the old store; after it, the next run finishes the new one.
+
+    Parameters
+    ----------
+    path : path
+        The store root.
+    plan : path
+        File with what `plan_repair` returned, as JSON.
+    processes, on_progress, clock
+        As for `plan_repair`.
+    file_system : FileSystem, optional
+        Used for what changes the store.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the file is not a plan of this version.
+    RepairRefusedError
+        If the plan was changed, or is for another state of the store; or as for `plan_repair`.
+    StoreLockedError
+        If a broker, or another writer, holds the store.
+    StoreError
+        As for `store_core.rebuild_consume_queue`.
+    OSError
+        As raised by the system.
+    """
+    with local_engine(processes, on_progress) as engine:
+        return repair_by(engine, path, plan, clock=clock, file_system=file_system)
+
+
+def repair_by(
+    engine: Engine,
+    path: str | os.PathLike[str],
+    plan: str | os.PathLike[str],
+    *,
+    clock: Clock | None = None,
+    file_system: FileSystem | None = None,
+) -> RepairReport:
+    """Carry out a plan as `repair` does, with an engine that runs the parts, all of whose workers see the store."""
+    store, signed = Path(path).absolute(), SignedPlan.read(plan)
+    files, clock = file_system or OsFileSystem(), clock or SystemClock()
+    with locked_for_swap(store, files) as resumed:
+        checked, deeds, now = _planned(engine, store, signed.options, clock, is_ours=True)
+        swap = None
+        if deeds.queues or deeds.index:
+            signed.check_is_of(now)
+            swap = Replacement(engine, checked, deeds, files, clock).run()
+        else:
+            OutputDirectory(store / REPAIRED, files).remove()
+        is_due = swap is not None or resumed is not None or bool(deeds.checkpoint)
+        if is_due:
+            is_index_new = deeds.index is not None or resumed is not None
+            _write_checkpoint(checked, files, clock, is_index_new=is_index_new)
+    return _report(signed, now, swap, resumed, is_checkpoint_written=is_due)
+
+
+def _planned(
+    engine: Engine, store: Path, options: CheckOptions, clock: Clock | None, *, is_ours: bool
+) -> tuple[CheckedStore, Deeds, RepairPlan]:
+    """Check the store, refuse what can't be repaired, and return what has to be done."""
+    checked = checked_by(engine, store, options, clock=clock, is_ours=is_ours)
+    _refuse_damage(checked)
+    _refuse_other_devices(checked.plan.store)
+    deeds = Deeds.of(checked)
+    return checked, deeds, RepairPlan.of_deeds(checked, deeds, options)
+
+
+def _refuse_damage(checked: CheckedStore) -> None:
+    """Refuse a log that is damaged anywhere but after its last sound record, where a recovery ends it.
+
+    Raises
+    ------
+    RepairRefusedError
+        With the place, and the commands to use.
+    """
+    end = checked.report.found.end_offset
+    for finding in checked.tally.first:
+        if finding.kind in _LOG_KINDS and (finding.begin is None or finding.begin < end):
+            where = f"{finding.where}, offset {finding.begin}" if finding.begin is not None else finding.where
+            raise RepairRefusedError(
+                f"the log is damaged ({where}: {finding.found}), and queues and index follow from it. commitlog "
+                f"recover {checked.plan.store} --dry-run says what a restart would cut off, commitlog salvage takes "
+                f"what is sound into a new store, and commitlog-rebuild-consume-queue --accept-damage rebuilds across "
+                f"the damage"
+            )
+
+
+def _refuse_other_devices(store: Path) -> None:
+    """Refuse queues or an index on another file system: new files are put in place by renaming."""
+    device = store.stat().st_dev
+    for name in (*QUEUE_KINDS, INDEX_DIRECTORY):
+        path = store / name
+        if path.exists() and path.stat().st_dev != device:
+            raise RepairRefusedError(
+                f"{path} is on another file system than {store}, so new files can't be renamed into place: rebuild "
+                f"with commitlog-rebuild-consume-queue --output"
+            )
+
+
+def _write_checkpoint(checked: CheckedStore, files: FileSystem, clock: Clock, *, is_index_new: bool) -> None:
+    """Lower the times that are later than the last record; the time of a new index is that of its last full file."""
+    rules = checked.plan.rules.queue_rules
+    index_timestamp = None
+    if is_index_new:
+        index = IndexFiles(checked.plan.store / INDEX_DIRECTORY, rules, files, clock, is_writable=False)
+        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        index_timestamp = max((file.end_timestamp for file in index.files if file.is_full), default=0)
+        index.close()
+    update_checkpoint(
+        checked.plan.store, files, rules.release,
+        last_store_timestamp=checked.compared.last_store_timestamp,
+        are_queues_whole=False,
+        index_timestamp=index_timestamp,
+    )  # fmt: skip
+
+
+def _report(
+    signed: SignedPlan,
+    now: RepairPlan,
+    swap: RebuildSwap | None,
+    resumed: RebuildSwap | None,
+    *,
+    is_checkpoint_written: bool,
+) -> RepairReport:
+    facts = RepairFacts(
+        store=now.found.store,
+        plan=signed.digest,
+        kept=None if swap is None else str(swap.kept),
+        resumed=None if resumed is None else str(resumed.kept),
+        is_checkpoint_written=is_checkpoint_written,
+        left=sum(now.tables["left"]["count"].to_pylist()),
+    )
+    new, removed = ((), ()) if swap is None else (swap.places, swap.removed)
+    places = [(place, True) for place in new] + [(place, False) for place in removed]
+    rows = [{"place": place, "is_new": is_new} for place, is_new in sorted(places)]
+    return RepairReport.of(facts, {"places": rows})

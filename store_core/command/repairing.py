@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that plans and carries out a repair."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from store_core.answers.checking.check_options import CheckOptions
+from store_core.answers.store_repair import plan_repair_by, repair_by
+from store_core.command.examples import examples
+from store_core.command.output.new_file import check_new, write_new
+from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+
+if TYPE_CHECKING:
+    from store_core.command.exit_code import ExitCode
+    from store_core.command.report_output import ReportOutput
+
+__all__ = ["repair"]
+
+
+@click.command(
+    epilog=examples(
+        "commitlog repair /data/store",
+        "commitlog repair /data/store --plan plan.json",
+        "commitlog repair /data/store --apply plan.json",
+    )
+)
+@click.argument("store", metavar="STORE")
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the plan to a new file, as JSON.",
+)
+@click.option(
+    "--apply",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Carry out the plan in this file.",
+)
+@click.option(
+    "--release",
+    type=click.Choice(list(RELEASES)),
+    help=f"RocketMQ that serves the store; goes with a new plan.  [default: {DEFAULT_RELEASE}]",
+)
+@click.option("--config", metavar="FILE", help="The broker's configuration, for a new plan.")
+@with_processes
+@with_report
+def repair(  # noqa: PLR0913 -- the command's own options
+    store: str,
+    plan: Path | None,
+    apply: Path | None,
+    release: str | None,
+    config: str | None,
+    processes: int,
+    output: ReportOutput,
+) -> ExitCode:
+    """Make queues and index right again: only those that are wrong, from the log.
+
+    Without --apply this only plans: it checks STORE, says which queues and index files are wrong and what would be
+    done, and changes nothing. With --apply it does what the plan says, if the store is still what the plan was made
+    for. New files are made beside the old ones, compared with the log, and put in place; the old ones are kept. No
+    broker may run.
+
+    The exit code of a plan is 1 if there is anything to do.
+    """
+    if apply is not None:
+        if plan is not None or release is not None or config is not None:
+            raise click.UsageError(
+                "--apply takes everything from its plan: it goes with no --plan, --release, --config"
+            )
+        with shown_engine(processes) as engine:
+            report = repair_by(engine, store, apply)
+        return output.put(report)
+    check_new("--plan", plan)
+    options = CheckOptions(release=release or DEFAULT_RELEASE, broker_config=config)
+    with shown_engine(processes) as engine:
+        made = plan_repair_by(engine, store, options)
+    if plan is not None:
+        write_new(plan, json.dumps(made.to_json(), indent=1) + "\n")
+    return output.put(made)

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A repair makes a store whole with the least deed, by a plan that is refused wherever it does not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import InvalidOptionError, RepairRefusedError, StoreLockedError
+from store_core.answers import CheckOptions, check, plan_repair, repair
+from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA, plan_digest
+from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
+from store_core.answers.repairing.replacement import Replacement
+from store_core.answers.store_repair import plan_repair_by
+from store_core.answers.verdict import Verdict
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.store.process_pool import ProcessPool
+from store_core.store.state.store_checkpoint import StoreCheckpoint
+from tests.store_core.answers.faults import FAULTS, Fault, IndexCopy, QueueCopy
+from tests.store_core.files.store_kinds import every_file
+from tests.store_core.rebuilt import index_files, queue_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store_core.answers import RepairReport
+    from tests.golden_stores import UnpackedStore
+
+REPAIRABLE = [
+    fault for fault in FAULTS if str(fault) not in {"broken_config", "body_changed", "magic_code_overwritten"}
+]
+BY_NAME = {str(fault): fault for fault in FAULTS}
+PLANTED = [("5.3.3/propcrc", fault) for fault in REPAIRABLE]
+PLANTED += [("4.9.7/lmq", BY_NAME[name]) for name in ("queue_missing", "unknown_queue", "index_after_the_log_s_end")]
+
+
+@pytest.fixture
+def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+    return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
+
+
+def written(root: Path, release: str = "5.3") -> Path:
+    """Write a plan as the command does."""
+    path = root.with_name(f"{root.name}-plan.json")
+    path.write_text(json.dumps(plan_repair(root, CheckOptions(release=release)).to_json()))
+    return path
+
+
+def repaired(root: Path, release: str = "5.3") -> RepairReport:
+    return repair(root, written(root, release))
+
+
+def sums(root: Path) -> dict[str, bytes | None]:
+    return {name: data for name, data in every_file(root).items() if name != "lock"}
+
+
+# ---- what is repaired
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(("name", "fault"), PLANTED, ids=str)
+def test_a_planted_fault_is_repaired_and_nothing_else_is_touched(
+    name: str, fault: Fault, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    source = golden(name)
+    root = shutil.copytree(source.root, tmp_path / "store")
+    fault.plant(root)
+    broken = sums(root)
+    report = repaired(root, source.golden.release)
+
+    assert Verdict.CLEAN is report.verdict
+    assert {} == check(root, CheckOptions(release=source.golden.release)).counts
+    assert (queue_files(source.root), index_files(source.root)) == (queue_files(root), index_files(root))
+    replaced = {row["place"] for row in report.tables["places"].to_pylist()}
+    now = sums(root)
+    assert replaced
+    for path, data in broken.items():
+        is_replaced = any(path == place or path.startswith(f"{place}/") for place in replaced)
+        assert data == now.get(f"replaced-1/{path}" if is_replaced else path) or path == "checkpoint"
+    assert not (root / "repaired").exists()
+    assert not (root / "rebuild-swap.json").exists()
+
+
+@pytest.mark.golden
+def test_only_the_queue_that_is_wrong_is_replaced(store: Path) -> None:
+    BY_NAME["wrong_size"].plant(store)
+    queue = QueueCopy(store).directory
+    report = repaired(store)
+
+    assert [str(queue.relative_to(store))] == report.tables["places"]["place"].to_pylist()
+    assert f"{store}/replaced-1" == report.found.kept
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["4.9.7/lmq", "5.3.3/propcrc", "4.3.0/tx", "5.3.3/aged", "5.3.3/bcq"])
+def test_a_sound_store_needs_no_repair(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    source = golden(name)
+    plan = plan_repair(source.root, CheckOptions(release=source.golden.release))
+
+    assert not plan.is_needed
+    assert Verdict.CLEAN is plan.verdict
+
+
+@pytest.mark.golden
+def test_index_files_before_the_first_wrong_one_stay(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+    source = golden("5.3.3/propcrc")
+    root = shutil.copytree(source.root, tmp_path / "store")
+    names = sorted(path.name for path in (root / "index").iterdir())
+    index = IndexCopy(root)
+    index.file = root / "index" / names[1]
+    place = index.used_slot()
+    data = bytearray(index.file.read_bytes())
+    data[place : place + 4] = bytes(4)
+    index.file.write_bytes(data)
+    report = repaired(root)
+
+    assert len(names) > 1
+    assert f"index/{names[0]}" not in report.tables["places"]["place"].to_pylist()
+    assert names[0] in {path.name for path in (root / "index").iterdir()}
+    assert index_files(source.root) == index_files(root)
+    assert {} == check(root).counts
+
+
+@pytest.mark.golden
+def test_queues_that_lag_after_a_crash_are_repaired_with_another_one(store: Path) -> None:
+    """A restart goes on where the last queue ends, so that it would not come by their records."""
+    (store / "abort").touch()
+    queues = sorted(store.glob("consumequeue/*/*"))
+    for path in queues:
+        file = max(path.iterdir())
+        units = file.read_bytes()
+        last = max((n for n in range(0, len(units), 20) if struct.unpack_from(">i", units, n + 8)[0] > 0), default=0)
+        file.write_bytes(units[:last] + bytes(20) + units[last + 20 :])
+    sound = check(store)
+    queue = QueueCopy(store)
+    offset, size, code = queue.unit(1)
+    queue.put(1, (offset, size + 1, code))
+    repaired(store)
+
+    assert any("records without a unit" in note for note in sound.facts["notes"])
+    report = check(store)
+    assert {} == report.counts
+    assert not any("records without a unit" in note for note in report.facts["notes"])
+
+
+@pytest.mark.golden
+def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+    source = golden("5.3.3/aged")
+    root = shutil.copytree(source.root, tmp_path / "store")
+    first = min(int(path.name) for path in (root / "commitlog").iterdir())
+    directory = root / "consumequeue" / "gone" / "0"
+    directory.mkdir(parents=True)
+    size = next(root.glob("consumequeue/*/*/*")).stat().st_size
+    units = b"".join(struct.pack(">qiq", max(first - 1000 + 100 * n, 0), 100, 0) for n in range(10))
+    units += struct.pack(">qiq", first + 1, 100, 0)
+    (directory / ("0" * 20)).write_bytes(units.ljust(size, b"\0"))
+    plan = plan_repair(root, CheckOptions())
+    repaired(root)
+
+    assert first > 0
+    assert ["cut"] == [row["deed"] for row in plan.tables["queues"].to_pylist()]
+    assert {} == check(root).counts
+    assert units[:200].ljust(size, b"\0") == (directory / ("0" * 20)).read_bytes()
+
+
+@pytest.mark.golden
+def test_a_checkpoint_that_is_later_than_the_log_is_lowered(store: Path) -> None:
+    checkpoint = StoreCheckpoint(store, OsFileSystem(), "5.3").load()
+    before = checkpoint.index_msg_timestamp
+    checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = 1 << 60
+    checkpoint.flush()
+    checkpoint.close()
+    plan = plan_repair(store)
+    report = repaired(store)
+    after = StoreCheckpoint(store, OsFileSystem(), "5.3").load()
+
+    assert ("physic_msg_timestamp", "logics_msg_timestamp") == plan.found.checkpoint
+    assert report.found.is_checkpoint_written
+    assert report.found.kept is None
+    assert 0 < after.physic_msg_timestamp == after.logics_msg_timestamp < 1 << 60
+    assert before == after.index_msg_timestamp
+    assert not plan_repair(store).is_needed
+
+
+@pytest.mark.golden
+def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
+    for name in ("wrong_size", "broken_config"):
+        BY_NAME[name].plant(store)
+    report = repaired(store)
+
+    assert Verdict.FINDINGS is report.verdict
+    assert 1 == report.found.left
+    assert {"config_unreadable": 1} == check(store).counts
+
+
+@pytest.mark.golden
+def test_several_processes_make_the_same_plan(store: Path) -> None:
+    BY_NAME["link_cut"].plant(store)
+    BY_NAME["unit_dropped"].plant(store)
+    with ProcessPool(2) as engine:
+        assert plan_repair(store).to_json() == plan_repair_by(engine, store).to_json()
+
+
+# ---- what is refused
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["body_changed", "magic_code_overwritten"])
+def test_a_damaged_log_is_refused_with_the_commands_for_it(name: str, store: Path) -> None:
+    BY_NAME[name].plant(store)
+    BY_NAME["wrong_size"].plant(store)
+    before = every_file(store)
+    with pytest.raises(RepairRefusedError, match=r"commitlog recover .* commitlog salvage"):
+        plan_repair(store)
+
+    assert before == every_file(store)
+
+
+@pytest.mark.golden
+def test_a_torn_last_record_is_for_recovery_and_hinders_no_repair(store: Path) -> None:
+    segments = sorted(path for path in (store / "commitlog").iterdir())
+    end = check(store).found.end_offset
+    torn = next(path for path in reversed(segments) if int(path.name) <= end)
+    with torn.open("r+b") as file:
+        file.seek(end - int(torn.name))
+        file.write(struct.pack(">iI", 200, 0xDAA320A7))
+    (store / "abort").touch()
+    BY_NAME["wrong_size"].plant(store)
+
+    assert repaired(store).found.kept
+    assert {} == check(store).counts
+
+
+@pytest.mark.golden
+def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
+    BY_NAME["wrong_size"].plant(store)
+    plan = written(store)
+    before = sums(store)
+    with StoreLock(store, OsFileSystem()):
+        with pytest.raises(StoreLockedError, match="stop the broker first"):
+            plan_repair(store)
+        with pytest.raises(StoreLockedError):
+            repair(store, plan)
+
+    assert before == sums(store)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("more", ["unit_dropped", "link_cut", "last_unit_missing"])
+def test_a_plan_for_another_state_of_the_store_is_refused_by_name(more: str, store: Path) -> None:
+    BY_NAME["wrong_size"].plant(store)
+    plan = written(store)
+    BY_NAME[more].plant(store)
+    before = sums(store)
+    name = "index/" if more == "link_cut" else str(QueueCopy(store).directory.relative_to(store))
+    with pytest.raises(RepairRefusedError, match=f"another state of the store: {name}"):
+        repair(store, plan)
+
+    assert before == sums(store)
+
+
+@pytest.mark.golden
+def test_a_plan_for_another_log_is_refused_by_name(
+    store: Path, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    other = shutil.copytree(golden("5.3.3/bcq").root, tmp_path / "other")
+    for root in (store, other):
+        BY_NAME["wrong_size"].plant(root)
+
+    with pytest.raises(RepairRefusedError, match="another state of the store: commitlog was"):
+        repair(other, written(store))
+
+
+@pytest.mark.golden
+def test_a_plan_that_was_changed_is_refused(store: Path) -> None:
+    BY_NAME["wrong_size"].plant(store)
+    path = written(store)
+    plan = json.loads(path.read_text())
+    plan["tables"]["queues"] = []
+    path.write_text(json.dumps(plan))
+
+    with pytest.raises(RepairRefusedError, match="was changed after it was made"):
+        repair(store, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "is not a plan of this version"),
+        ('{"schema": "commitlog-repair-plan/0"}', "found 'commitlog-repair-plan/0'"),
+        ('{"schema": "commitlog-repair-plan/1", "tables": {"queues": 1}}', "lacks tables"),
+    ],
+)
+def test_what_is_no_plan_is_refused(text: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    if "tables" in text:
+        plan = json.loads(text)
+        text = json.dumps({**plan, "digest": plan_digest(plan)})
+    path.write_text(text)
+
+    with pytest.raises(InvalidOptionError, match=expected):
+        repair(tmp_path, path)
+
+
+@pytest.mark.parametrize("wrong", [{"release": 5}, {"batch_topic": [1]}, {"max_queues": True}, {"check_crc": 1}])
+def test_options_of_a_plan_have_their_types(wrong: dict[str, Any], tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "release": "5.3",
+        "broker_config": None,
+        "check_crc": True,
+        "batch_topic": [],
+        "max_queues": None,
+    }
+    tables: dict[str, list[Any]] = {table.name: [] for table in REPAIR_PLAN_SCHEMA.tables}
+    plan = {"schema": REPAIR_PLAN_SCHEMA.name, **options, **wrong, "tables": tables}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**plan, "digest": plan_digest(plan)}))
+
+    with pytest.raises(InvalidOptionError, match=next(iter(wrong))):
+        repair(tmp_path, path)
+
+
+@pytest.mark.golden
+def test_new_files_that_differ_from_the_log_are_not_put_in_place(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    BY_NAME["wrong_size"].plant(store)
+    plan, before = written(store), sums(store)
+    make = Replacement._make
+
+    def make_wrong(replacement: Replacement) -> None:
+        make(replacement)
+        file = next((store / "repaired").glob("consumequeue/*/*/*"))
+        data = bytearray(file.read_bytes())
+        data[11] ^= 1  # of a size
+        file.write_bytes(data)
+
+    monkeypatch.setattr(Replacement, "_make", make_wrong)
+
+    with pytest.raises(RepairRefusedError, match=r"differ from the log in \d+ places"):
+        repair(store, plan)
+    assert before == sums(store)
+
+
+# ---- the reports
+
+
+@pytest.mark.golden
+def test_plan_and_report_have_what_their_schemas_say(store: Path) -> None:
+    BY_NAME["wrong_size"].plant(store)
+    plan = json.loads(written(store).read_text())
+    report = json.loads(json.dumps(repaired(store).to_json()))
+
+    for schema, found in ((REPAIR_PLAN_SCHEMA, plan), (REPAIR_SCHEMA, report)):
+        assert ["schema", "verdict", *(fact.name for fact in schema.facts), "tables"] == list(found)
+        assert [table.name for table in schema.tables] == list(found["tables"])
+    assert plan["digest"] == report["plan"]
+    assert [("unit_wrong_size", "rebuild")] == [(row["why"], row["deed"]) for row in plan["tables"]["queues"]]
