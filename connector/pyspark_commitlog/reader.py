@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.partitions import CommitLogPartition
+from pyspark_commitlog.worker_objects import keep_old_objects
 from store_core.errors import StoreError
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_plan import plan_ranges
@@ -91,6 +92,7 @@ class CommitLogReader(DataSourceReader):
         """
         if not isinstance(partition, CommitLogPartition):
             return
+        keep_old_objects()
         try:
             options = self._task_options()
             for part in partition.ranges:

@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["with_old_objects_kept"]
+__all__ = ["keep_old_objects", "with_old_objects_kept"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def with_old_objects_kept(task: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a task's function, so that the worker spends no time on collecting objects that stay anyway.
+def keep_old_objects() -> None:
+    """Exempt the objects that a worker has now from later collections, so that these do not take longer than a task.
 
-    Called on the driver; the wrapper runs in workers. A worker that is reused collects garbage after each task
-    (``pyspark.daemon``, 4.x). With NumPy, Arrow and PySpark imported that takes 29 ms, longer than some tasks. So the
-    first task in a worker freezes the existing objects, once, and later collections look only at newer ones.
+    Called in tasks, at their start; only the first in a worker does anything. A worker that is reused collects garbage
+    after each task (``pyspark.daemon``, 4.x), which takes 16 to 29 ms with NumPy, Arrow and PySpark imported.
     """
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+
+
+def with_old_objects_kept(task: Callable[P, T]) -> Callable[P, T]:
+    """Wrap a task's function, so that it calls `keep_old_objects` first. Called on the driver."""
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not gc.get_freeze_count():
-            gc.collect()
-            gc.freeze()
+        keep_old_objects()
         return task(*args, **kwargs)
 
     return run

@@ -1,53 +1,127 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a stream of what is available, in one batch and in fifty, with a batch that reads the same store."""
+"""Compares a stream of what is available, in one batch and in fifty, with a batch that reads the same store.
+
+The store has 4.3 million messages in 1.5 GiB, so that a batch of fifty has 87,000. What Spark itself needs for as many
+batches is measured beside: a source in Python with the same partitions, but without rows, and without planning.
+"""
 
 from __future__ import annotations
 
 import shutil
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from pyspark_commitlog.stream.spark_api import ReadMaxRows, SupportsTriggerAvailableNow
 from tests.benchmarks.measure import measure, report
+from tests.benchmarks.segments import make_log
 from tests.benchmarks.spark import bench_session, drain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["bench_stream"]
+
+_GIBIBYTE: Final = 1 << 30
+_LOG_BYTES: Final = 3 * _GIBIBYTE // 2
+_BODY: Final = 200
+_LONGEST: Final = 1024
+"""No record is longer: a batch ends up to one record before its limit."""
 
 _TARGET: Final = 1 / 0.7
 """Of the batch's time: the stream is to reach 0.7 of its rate."""
 
 _BATCHES: Final = 50
+_PARTITIONS: Final = 2
+_OPTIONS: Final = {"minPartitions": str(_PARTITIONS)}
+_LIMITED: Final = _OPTIONS | {"maxBytesPerTrigger": str(-(-_LOG_BYTES // _BATCHES) + _LONGEST)}
 
 
-def bench_stream(store: Path, folder: Path, runs: int) -> list[dict[str, object]]:
+def bench_stream(folder: Path, runs: int) -> list[dict[str, object]]:
     """Time full reads of all default columns into a ``noop`` sink, with two task slots and checksums."""
+    store = str(make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY))
     spark = bench_session()
     try:
+        spark.dataSource.register(_source_without_rows())
         return _bench(spark, store, folder / "stream-checkpoint", runs)
     finally:
         spark.stop()
 
 
-def _bench(spark: SparkSession, store: Path, checkpoint: Path, runs: int) -> list[dict[str, object]]:
-    size = sum(path.stat().st_size for path in (store / "commitlog").iterdir())
-    options = {"minPartitions": "2"}
-    limited = options | {"maxBytesPerTrigger": str(-(-size // _BATCHES))}
+def _bench(spark: SparkSession, store: str, checkpoint: Path, runs: int) -> list[dict[str, object]]:
+    def stream(name: str, options: dict[str, str]) -> None:
+        _stream(spark, name, options | {"path": store}, checkpoint)
+
     functions = {
-        "batch, all columns, noop": lambda: drain(spark.read.format("commitlog").options(**options).load(str(store))),
-        "stream, one batch": lambda: _stream(spark, store, checkpoint, options),
-        f"stream, {_BATCHES} batches": lambda: _stream(spark, store, checkpoint, limited),
+        "batch, all columns, noop": lambda: drain(spark.read.format("commitlog").options(**_OPTIONS).load(store)),
+        "stream, one batch": lambda: stream("commitlog", _OPTIONS),
+        f"stream, {_BATCHES} batches": lambda: stream("commitlog", _LIMITED),
+        "Spark alone, one batch without rows": lambda: stream("norows", {"batches": "1"}),
+        f"Spark alone, {_BATCHES} batches without rows": lambda: stream("norows", {"batches": str(_BATCHES)}),
     }
-    base, *streams = measure(functions, runs, time.perf_counter).values()
-    return [report(base, base), *(report(stream, base, _TARGET) for stream in streams)]
+    base, one, many, *alone = measure(functions, runs, time.perf_counter).values()
+    rows = [report(base, base), report(one, base, _TARGET), report(many, base, _TARGET)]
+    return [*rows, *(report(each, base) for each in alone)]
 
 
-def _stream(spark: SparkSession, store: Path, checkpoint: Path, options: dict[str, str]) -> None:
-    """Read the whole store with a new checkpoint."""
+def _stream(spark: SparkSession, name: str, options: dict[str, str], checkpoint: Path) -> None:
+    """Read what is available with a new checkpoint."""
     shutil.rmtree(checkpoint, ignore_errors=True)
-    log = spark.readStream.format("commitlog").options(**options).load(str(store))
-    stream = log.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
-    stream.trigger(availableNow=True).start().awaitTermination()
+    stream = spark.readStream.format(name).options(**options).load().writeStream.format("noop")
+    stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+
+
+def _source_without_rows() -> type[DataSource]:
+    """Return a source whose offsets are numbers of batches.
+
+    Its classes are made in functions, so that they are pickled as they are: Spark's Python processes can't import this
+    module.
+    """
+    reader = _reader_without_rows()
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "norows"
+
+        def schema(self) -> str:
+            return "number INT"
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's name
+            return reader(int(self.options["batches"]))
+
+    return Source
+
+
+def _reader_without_rows() -> Callable[[int], DataSourceStreamReader]:
+    partitions = _PARTITIONS
+
+    class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        def __init__(self, batches: int) -> None:
+            self.batches = batches
+
+        def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+            return {"batch": 0}
+
+        def getDefaultReadLimit(self) -> ReadMaxRows:  # noqa: N802 -- Spark's name
+            return ReadMaxRows(1)
+
+        def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: ARG002, N802 -- Spark's
+            return {"batch": min(start["batch"] + 1, self.batches)}
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+            pass
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002
+            return [InputPartition(number) for number in range(partitions)]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+            return iter(())
+
+    return Reader

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -16,16 +17,27 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.follow.log_segments import LogSegments
+    from store_core.store.read.follow.waypoints import Waypoints
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["batch_ranges"]
 
 
-def batch_ranges(log: LogSegments, start: LogPosition, end: LogPosition, options: ReadOptions) -> list[ReadRange]:
+def batch_ranges(
+    log: LogSegments, start: LogPosition, end: LogPosition, options: ReadOptions, waypoints: Waypoints | None = None
+) -> list[ReadRange]:
     """Return the ranges between two positions, in log order.
 
     The segment that the batch ends in is read as if the log ended there, so that a batch has the same rows whatever
     was appended since.
+
+    Parameters
+    ----------
+    log : LogSegments
+    start, end : LogPosition
+    options : ReadOptions
+    waypoints : Waypoints, optional
+        Of a walk that began at `start`; they change where readers start to walk, and nothing else.
 
     Raises
     ------
@@ -40,7 +52,10 @@ def batch_ranges(log: LogSegments, start: LogPosition, end: LogPosition, options
     for problem in layout_problems(segments) if options.is_strict else ():
         raise problem
     usual = usual_size(log.segments)
-    return list(split_ranges(list(_whole(segments, start, end, usual)), options))
+    parts = split_ranges(list(_whole(segments, start, end, usual)), options)
+    return (
+        list(parts) if waypoints is None else [replace(part, walk_start=waypoints.walk_start(part)) for part in parts]
+    )
 
 
 def _whole(segments: list[Segment], start: LogPosition, end: LogPosition, usual: int) -> Iterator[ReadRange]:

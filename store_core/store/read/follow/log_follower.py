@@ -12,6 +12,7 @@ from store_core.store.read.follow.continuity import find_continuation
 from store_core.store.read.follow.log_position import RecordVanishedError
 from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.follow.read_limits import count_records, limited_end
+from store_core.store.read.follow.waypoints import Waypoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,8 @@ class LogFollower:
     """Follows the log at some paths.
 
     Between two calls it remembers only where the log ended last, so that its end is not searched for from the start of
-    a segment again, and which losses it has reported. All else follows from the positions that a caller passes.
+    a segment again; some records of the batch that it limited last, so that tasks need not walk to theirs; and which
+    losses it has reported. All else follows from the positions that a caller passes.
 
     Parameters
     ----------
@@ -50,6 +52,7 @@ class LogFollower:
         self._paths = paths
         self._options = options
         self._end: LogPosition | None = None
+        self._walked: tuple[LogPosition, LogPosition, Waypoints] | None = None
         self._reported: set[str] = set()
 
     @property
@@ -110,7 +113,7 @@ class LogFollower:
         def find(log: LogSegments) -> LogPosition:
             resumed = self._resumed(log, start)
             end = self._until(log, resumed, until)
-            return limited_end(log, resumed, end, limits) if _is_before(resumed, end) else resumed
+            return self._limited(log, resumed, end, limits) if _is_before(resumed, end) else resumed
 
         return self._retried(find)
 
@@ -138,9 +141,21 @@ class LogFollower:
             begin, stop = self._resumed(log, start), self._resumed(log, end)
             if not _is_before(begin, stop):
                 return []
-            return batch_ranges(log, begin, stop, self._options)
+            return batch_ranges(log, begin, stop, self._options, self._waypoints(begin, stop))
 
         return self._retried(plan)
+
+    def _limited(self, log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits) -> LogPosition:
+        waypoints = Waypoints(start.physical_offset)
+        found = limited_end(log, start, end, limits, waypoints)
+        self._walked = start, found, waypoints
+        return found
+
+    def _waypoints(self, start: LogPosition, end: LogPosition) -> Waypoints | None:
+        """Return those of a batch that was limited here: the records at both ends prove that it is still the same."""
+        if self._walked is None or self._walked[:2] != (start, end):
+            return None
+        return self._walked[2]
 
     def _until(self, log: LogSegments, start: LogPosition, until: LogPosition | None) -> LogPosition:
         if until is None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.follow.log_segments import LogSegments, Stretch
+    from store_core.store.read.follow.waypoints import Waypoints
 
 __all__ = ["NO_LIMITS", "ReadLimits", "count_records", "limited_end"]
 
@@ -44,16 +45,20 @@ _MOST_STEP: Final = 256 << 20
 NO_LIMITS: Final = ReadLimits()
 
 
-def limited_end(log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits) -> LogPosition:
+def limited_end(
+    log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits, waypoints: Waypoints
+) -> LogPosition:
     """Return where a batch ends that begins at a position: at a record's end, no later than `end`.
 
-    The records of the batch are walked, and no more than about twice as many bytes.
+    If there are limits, the records of the batch are walked, and no more than about twice as many bytes; those that
+    are passed are added to `waypoints`.
     """
     if limits == NO_LIMITS:
         return end
     taken = 0
     last: tuple[Stretch, int] | None = None
     for stretch in log.stretches(start, end, _first_step(limits)):
+        waypoints.add(stretch)
         count = _admitted(stretch, start, taken, limits)
         taken += count
         last = (stretch, count) if count else last

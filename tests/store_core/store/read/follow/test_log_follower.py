@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from store_core.errors import (
     TruncatedLogError,
 )
 from store_core.format.columnar import lockstep
-from store_core.store.read.follow import log_segments
+from store_core.store.read.follow import log_segments, waypoints
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.read_limits import ReadLimits
@@ -312,7 +313,9 @@ def test_batches_together_are_the_log(
     followed.restart(mode="PERMISSIVE", min_partitions=3)
     position, rows, turn = followed.first(), [], 0
     while (end := followed.restart().advance(position, ReadLimits(max_records=limits[turn % len(limits)]))) != position:
-        rows += followed.read(position, end)
+        found = followed.read(position, end)
+        assert followed.restart().read(position, end) == found
+        rows += found
         position, turn = end, turn + 1
     whole = read_messages(followed.root, mode="PERMISSIVE").read_all()
 
@@ -341,6 +344,37 @@ def test_a_batch_that_is_planned_again_has_the_same_rows(followed: Followed) -> 
     followed.restart()
 
     assert [followed.read(*pair) for pair in pairwise(ends)] == before
+
+
+def test_tasks_begin_at_records_that_limiting_the_batch_has_passed(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waypoints, "_STEP", 100)
+    followed.restart(min_partitions=8)
+    start = followed.first()
+    end = followed.advance(start, ReadLimits(max_records=len(followed.offsets) - 1))
+    parts = followed.follower.ranges(start, end)
+    again = followed.restart().follower.ranges(start, end)
+
+    assert [replace(part, walk_start=None) for part in parts] == [replace(part, walk_start=None) for part in again]
+    for part in parts:
+        before = [offset for offset in followed.offsets if part.segment.start_offset <= offset < part.begin]
+        assert part.walk_start in before[-2:] or not before
+
+
+def test_what_follows_damage_is_found_only_by_walking_through_it(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waypoints, "_STEP", 1)
+    followed.log.flip(followed.offsets[3] + MAGIC_AT)
+    followed.write()
+    followed.restart(min_partitions=8)
+    start = followed.first()
+    parts = followed.follower.ranges(start, followed.advance(start, TEN))
+    walked = {part.walk_start for part in parts if part.segment.start_offset == SIZE}
+
+    assert len(parts) > 4
+    assert walked <= {None, *followed.offsets[:3]}
 
 
 def test_damage_in_a_batch_ends_the_stream_when_it_is_read(followed: Followed) -> None:
