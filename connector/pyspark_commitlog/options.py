@@ -119,10 +119,6 @@ def _refuse_option(name: str) -> None:
         raise UnsupportedStoreError(
             f"option {name} configures an object store; this version reads local and mounted paths only"
         )
-    if name == "useindexfiles":
-        raise UnsupportedStoreError(
-            "option useIndexFiles has been removed: reads do not use index files yet. Leave it out"
-        )
     if name in _OF_STREAMS:
         raise InvalidOptionError(
             f"option {_OF_STREAMS[name]} belongs to spark.readStream: a batch reads all that is there"

@@ -17,8 +17,8 @@ from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java_hash import hash_code, positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
-from store_core.store.config.index_sizes import IndexSizes
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE
+from store_core.store.config.index_listing import ListedIndexFile, index_paths
 from store_core.views.config_table import without_file
 from store_core.views.store_root import root_of
 from store_core.views.view_part import make_batch, timestamps
@@ -146,41 +146,34 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[EntriesPart]:
 
 
 def _parts(directory: Path, options: ViewOptions) -> Iterator[EntriesPart]:
-    names = names_in(directory, OsFileSystem())
-    paths = [directory / name for name in names if name.isdecimal() and name.isascii()]
-    for other in sorted(set(names) - {path.name for path in paths}):
+    paths = index_paths(directory)
+    for other in sorted(set(names_in(directory, OsFileSystem())) - {path.name for path in paths}):
         _log.warning("ignored %s: the name of an index file is its time, in digits", directory / other)
     expected: tuple[int, int] | None = None
     for path in paths:
         found = _file_of(path, options, expected, is_full=path != paths[-1])
         if found is not None:
-            whole, sizes = found
-            expected = sizes.slots, sizes.entries
+            expected = found.slots, found.most_entries
+            file, begin, end = Segment(str(path), 0, found.size), found.header.begin_timestamp, found.header.index_count
             step = max((options.read.max_partition_bytes or _PART_BYTES) // INDEX_DTYPE.itemsize, 1)
-            for first in range(whole.first, whole.stop, step):
-                stop = min(first + step, whole.stop)
-                yield EntriesPart(whole.file, whole.slots, whole.begin_timestamp, first, stop)
+            for first in range(1, end, step):
+                yield EntriesPart(file, found.slots, begin, first, min(first + step, end))
 
 
 def _file_of(
     path: Path, options: ViewOptions, expected: tuple[int, int] | None, *, is_full: bool
-) -> tuple[EntriesPart, IndexSizes] | None:
-    """Return all entries of a file, and its sizes; None if it has no entries, or is left out."""
+) -> ListedIndexFile | None:
+    """Return a file with entries; None if it has none, or is left out."""
     if not path.is_file():
         _log.warning("ignored %s: expected an index file, found a directory or nothing", path)
         return None
-    file = Segment(str(path), 0, path.stat().st_size)
     try:
-        with open_segment(file) as opened:
-            header = IndexHeader.from_bytes(opened.raw[:INDEX_HEADER_SIZE].tobytes())
-    except SegmentVanishedError:
+        found = ListedIndexFile.read(path, expected, is_full=is_full)
+    except FileNotFoundError:
         return None  # deleted since the directory was listed
-    if not file.size or (file.size > INDEX_HEADER_SIZE and header.index_count <= 1):
-        return None  # made, and nothing was put yet
-    sizes = IndexSizes.of_file(path, OsFileSystem(), expected, is_full=is_full)
-    if sizes is not None and header.index_count <= sizes.entries:
-        return EntriesPart(file, sizes.slots, header.begin_timestamp, 1, header.index_count), sizes
-    error = _not_an_index(file, header)
+    if found.is_empty or found.is_sound:
+        return None if found.is_empty else found
+    error = _not_an_index(found)
     if options.read.fail_on_data_loss:
         raise error
     _log.warning("%s", error)
@@ -202,13 +195,13 @@ def _no_index(directory: Path) -> StoreNotFoundError:
     )
 
 
-def _not_an_index(file: Segment, header: IndexHeader) -> CorruptRecordError:
+def _not_an_index(file: ListedIndexFile) -> CorruptRecordError:
     return CorruptRecordError(
         "no index file",
-        file.path,
+        str(file.path),
         0,
         "slots that lead to the entries that the header counts",
-        f"{file.size} bytes, and a header that counts {header.index_count - 1} entries",
+        f"{file.size} bytes, and a header that counts {file.header.index_count - 1} entries",
         b"",
         "Move the file elsewhere, or make an index from the log with commitlog-rebuild-index; "
         "fail_on_data_loss=false (failOnDataLoss in Spark) leaves it out",

@@ -139,4 +139,11 @@ READ_OPTIONS: Final = (
         "`auto` reads `topic`, `topicsPattern` and `queueId` by the consume queues if that is faster and they prove "
         "complete; `never` scans the log. The rows are the same",
     ),
+    Option(
+        "useIndexFiles",
+        "auto",
+        "speed",
+        "`auto` reads `key` and `uniqueKey` by the index files if that is faster and they prove complete, for which "
+        "the consume queues are needed, too; `never` does not. The rows are the same",
+    ),
 )

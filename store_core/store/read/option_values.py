@@ -249,5 +249,6 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "decompress": _boolean,
     "fail_on_data_loss": _boolean,
     "use_consume_queues": _use,
+    "use_index_files": _use,
     "release": _one_of(*RELEASES),
 }

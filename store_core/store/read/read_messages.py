@@ -58,6 +58,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     decompress: bool | None = None,
     fail_on_data_loss: bool | None = None,
     use_consume_queues: Literal["auto", "never"] | None = None,
+    use_index_files: Literal["auto", "never"] | None = None,
     release: str | None = None,
     **unknown: Never,
 ) -> pa.RecordBatchReader:
@@ -111,6 +112,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         decompress=decompress,
         fail_on_data_loss=fail_on_data_loss,
         use_consume_queues=use_consume_queues,
+        use_index_files=use_index_files,
         release=release,
         **unknown,
     )

@@ -80,6 +80,8 @@ class ReadOptions:
     use_consume_queues : str
         ``"auto"`` reads topics and queues by their consume queues where that pays; ``"never"`` scans. The rows are the
         same.
+    use_index_files : str
+        ``"auto"`` reads keys by the index files where that pays; ``"never"`` does not. The rows are the same.
     release : str
         The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
         parses properties differently.
@@ -109,6 +111,7 @@ class ReadOptions:
     decompress: bool = False
     fail_on_data_loss: bool = True
     use_consume_queues: str = "auto"
+    use_index_files: str = "auto"
     release: str = DEFAULT_RELEASE
 
     @classmethod
@@ -164,6 +167,11 @@ class ReadOptions:
         """The only physical offset at which a row can be; None if there is no such restriction."""
         named = None if self.msg_id is None else position_of_message_id(self.msg_id)
         return named if self.physical_offset is None else self.physical_offset
+
+    @property
+    def names_queues(self) -> bool:
+        """Whether only some topics or queues are requested by their names."""
+        return bool(self.topic or self.topics_pattern is not None or self.queue_id)
 
     @property
     def selector(self) -> MessageSelector | None:

@@ -30,8 +30,7 @@ from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.found_end import FoundEnd, segment_end
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
-from store_core.store.read.lookup.position_look_up import PositionLookUp, plan_position_look_up
-from store_core.store.read.lookup.queue_look_up import QueueLookUp, Unsuitable, plan_queue_look_up
+from store_core.store.read.lookup.look_up import LookUp
 from store_core.store.read.ranges import ReadRange
 from store_core.store.read.release_evidence import release_note
 
@@ -140,7 +139,7 @@ class _Planner:
         whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
         self._look_up = self._planned_look_up(whole)
         known = self._up_to_log_end(whole)
-        found, explanation = self._looked_up(known)
+        found, explanation = self._look_up.looked_up(known, self._requested(known))
         ranges = tuple(self._with_walk_starts(list(_with_picks(found, self._options))))
         contradiction = release_note(self._segments, self._options.release) if ranges else None
         if contradiction is not None:
@@ -152,33 +151,19 @@ class _Planner:
     @property
     def mapped(self) -> dict[Segment, Chain]:
         """Segments that were mapped and, for the last one, walked."""
-        looked_up = {} if isinstance(self._look_up, Unsuitable) else self._look_up.mapped
-        return looked_up | self.walked
+        return self._look_up.mapped | self.walked
 
     def _requested(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
         clipped = (self._clip(part) for part in parts)
         return self._within_time([part for part in clipped if part.begin < part.end])
 
-    def _planned_look_up(self, whole: Sequence[ReadRange]) -> QueueLookUp | PositionLookUp | Unsuitable:
-        """Read the queues, if that may spare reading the log."""
-        options, position = self._options, self._options.position
-        if position is not None and options.is_failfast and options.use_consume_queues != "never":
-            return plan_position_look_up(self._paths, self._segments, position, self._costs)
+    def _planned_look_up(self, whole: Sequence[ReadRange]) -> LookUp:
+        """Read queues and index, if that may spare reading the log."""
+        options = self._options
         is_narrow = options.starting_timestamp is not None or options.ending_timestamp is not None
         asked = self._requested(whole) if not options.is_permissive or not is_narrow else whole
         size = sum(min(part.end - part.begin, size_on_disk(part.segment)) for part in asked)
-        return plan_queue_look_up(self._paths, self._segments, size, options, self._costs)
-
-    def _looked_up(self, known: list[ReadRange]) -> tuple[list[ReadRange], ReadExplanation]:
-        """Return what is asked for, or the records of it that a look-up leaves."""
-        look_up, parts = self._look_up, self._requested(known)
-        if isinstance(look_up, Unsuitable):
-            return parts, ReadExplanation(SCAN, look_up.reason, notes=look_up.notes)
-        found = look_up.narrowed(known, parts)
-        if isinstance(found, Unsuitable):
-            _log.warning("the log is scanned: %s", found.reason)
-            return parts, ReadExplanation(SCAN, found.reason, units=look_up.units, notes=found.notes)
-        return found, ReadExplanation(look_up.plan, look_up.why, units=look_up.units, notes=tuple(look_up.notes))
+        return LookUp(self._paths, self._segments, size, options, self._costs)
 
     def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
         """Set where readers start walking for ranges inside the segment that was walked here."""
@@ -222,7 +207,7 @@ class _Planner:
                 is_first=not parts,
                 verify_crc=self._options.verify_crc,
                 has_tail=self._options.is_permissive,
-                after=self._known_end(last),
+                after=self._look_up.known_end(last.segment),
                 open_bytes=open_segment,
             )
             self._ends.append(end)
@@ -234,12 +219,6 @@ class _Planner:
             if part.torn_end:
                 torn.insert(0, part)
         return torn
-
-    def _known_end(self, part: ReadRange) -> Place:
-        """Return up to where a segment's records are known without walking it."""
-        if isinstance(self._look_up, Unsuitable):
-            return Place()
-        return self._look_up.known_end(part.segment, verify_crc=self._options.verify_crc)
 
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""

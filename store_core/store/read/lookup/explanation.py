@@ -23,15 +23,15 @@ class ReadExplanation:
     Attributes
     ----------
     plan : str
-        ``"scan"``, ``"queues"`` or ``"position"``.
+        ``"scan"``, ``"queues"``, ``"index"`` or ``"position"``.
     why : str
         Why this one was chosen.
     files : int
         Segment files that will be read.
     bytes : int
         Bytes of the log in the records and ranges that will be read. A scan that needs few columns touches fewer.
-    units : int
-        Units of queues that were read to plan.
+    units, entries : int
+        Units of queues, and entries of the index, that were read to plan.
     records : int
         Records that were picked, by whose units they will be found; those of scanned ranges are not counted.
     notes : tuple of str
@@ -49,6 +49,7 @@ class ReadExplanation:
     files: int = 0
     bytes: int = 0
     units: int = 0
+    entries: int = 0
     records: int = 0
     notes: tuple[str, ...] = field(default=())
 
@@ -74,8 +75,10 @@ class ReadExplanation:
             f"{self.plan}: {self.why}",
             f"  reads {self.bytes:,} bytes of the log in {_counted(self.files, 'file')}",
         ]
-        if self.units:
-            lines.append(f"  of {self.units:,} units of queues, {self.records:,} records are read at their positions")
+        sources = [(self.units, "units of queues"), (self.entries, "entries of the index")]
+        read = " and ".join(f"{number:,} {name}" for number, name in sources if number)
+        if read:
+            lines.append(f"  of {read}, {self.records:,} records are read at their positions")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 

@@ -17,7 +17,7 @@ from store_core.format.record.scan import check_record
 from store_core.queue.queue_path import CONSUME_QUEUE, refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
 from store_core.store.read.lookup.queue_files import queue_directories
-from store_core.store.read.lookup.queue_tiling import QueueTiling, known_end
+from store_core.store.read.lookup.queue_tiling import QueueTiling, ask_nothing, known_end
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.queue_files import QueueDirectory
-    from store_core.store.read.lookup.survey import IndexBounds
     from store_core.store.read.ranges import ReadRange
 
 __all__ = ["PositionLookUp", "plan_position_look_up"]
@@ -107,16 +105,10 @@ def plan_position_look_up(
         if picked is None or home is not segments[-1]:
             return PositionLookUp(picked, units=int(picked is not None))
         queues = queue_directories(roots[0])
-        tiling = QueueTiling(queues, [home], _nothing, costs, most_asked=0)
+        tiling = QueueTiling(queues, [home], ask_nothing, costs, most_asked=0)
     except OSError:
         return PositionLookUp()
     return PositionLookUp(picked, tiling, units=sum(survey.count for survey in tiling.surveys))
-
-
-def _nothing(queue: QueueDirectory) -> IndexBounds | None:
-    """Ask for no record of a queue."""
-    del queue
-    return None
 
 
 def _proven(segment: Segment, position: int, root: Path) -> Picks | None:

@@ -167,7 +167,7 @@ def _refusal(options: ReadOptions) -> str | None:
         return "option use_consume_queues is never"
     if not options.is_failfast:
         return f"mode {options.mode.name} looks for damage everywhere"
-    if not (options.topic or options.topics_pattern is not None or options.queue_id):
+    if not options.names_queues:
         return "no option names topics or queues"
     return None
 

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.queue_files import QueueDirectory
+    from store_core.store.read.lookup.queue_files import QueueDirectory, UnitBlock
     from store_core.store.read.lookup.survey import IndexBounds, Span, Survey
 
-__all__ = ["THREADS", "PathEnd", "QueueTiling", "UnaccountedError", "known_end"]
+__all__ = ["THREADS", "PathEnd", "QueueTiling", "UnaccountedError", "ask_nothing", "known_end"]
 
 THREADS: Final = 2
 """More than one processor helps, because numpy converts and adds without the interpreter's lock."""
@@ -146,6 +146,11 @@ class QueueTiling:
 
     # -------------------------------------------------------------------------------------------------- what is covered
 
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where each segment's records can start."""
+        return tuple(self._spans)
+
     def path_end(self, segment: Segment) -> PathEnd | None:
         """Return where the units of a segment lead, if they are one path from its start; None if they are not."""
         if segment not in self.segments:
@@ -156,6 +161,15 @@ class QueueTiling:
             return None
         path = balance_of(np.array([begin], np.int64), np.array([share.last_end], np.int64))
         return PathEnd(share.last_end, share.last_start) if share.balance == path else None
+
+    def starts_digest(self, segment: Segment) -> int:
+        """Return the digest of where the records of all units of a segment start."""
+        return self._shares[self.segments.index(segment)].starts
+
+    def starts_in(self, segment: Segment, data_end: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield where the records of a segment's units start, up to where its records end, read again."""
+        for block in self._blocks(self.segments.index(segment), data_end):
+            yield block.starts
 
     def unqueued(self, segment: Segment, data_end: int | None) -> Picks | None:
         """Return the records of a segment that are in no queue, None if there are none: all others have a unit.
@@ -196,19 +210,24 @@ class QueueTiling:
     def _units_of(self, number: int, data_end: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return where the records of all units of a segment start and end, ascending."""
         pieces, count = [np.empty((2, 0), np.int64)], 0
+        for part in self._blocks(number, data_end):
+            pieces.append(np.stack([part.starts, part.ends]))
+            count += part.starts.size
+            if count > self._costs.most_units:
+                raise UnaccountedError(f"more than {count:,} units would have to be sorted")
+        starts, ends = np.concatenate(pieces, axis=1)
+        order = np.argsort(starts)
+        return starts[order], ends[order]
+
+    def _blocks(self, number: int, data_end: int) -> Iterator[UnitBlock]:
+        """Yield the units of a segment again, queue by queue."""
         begin, end = self._spans[number]
         for survey in self.surveys:
             share = survey.shares.get(number)
             for _, block in () if share is None else units_in(survey.queue, [(begin, end)]):
                 part = block.between(begin, min(data_end, share.last_end if share else begin))
                 if part is not None:
-                    pieces.append(np.stack([part.starts, part.ends]))
-                    count += part.starts.size
-                if count > self._costs.most_units:
-                    raise UnaccountedError(f"more than {count:,} units would have to be sorted")
-        starts, ends = np.concatenate(pieces, axis=1)
-        order = np.argsort(starts)
-        return starts[order], ends[order]
+                    yield part
 
     def _in_holes(self, segment: Segment, holes: Sequence[Span]) -> Picks | None:
         """Read the records that units leave out."""
@@ -244,6 +263,12 @@ class QueueTiling:
                     f"the record at offset {records.starts[row] + records.start_offset} is in place {offsets[row]} of "
                     f"queue {name[1]} of {name[0]!r}, where the queue's unit is that of another record"
                 )
+
+
+def ask_nothing(queue: QueueDirectory) -> IndexBounds | None:
+    """Ask for no record of a queue."""
+    del queue
+    return None
 
 
 def known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> Place:

@@ -56,17 +56,21 @@ class Share:
     ----------
     balance : int
         Of their records, see `balance_of`.
+    starts : int
+        Digest of where their records start.
     last_start, last_end : int
         Physical offsets of the last record.
     """
 
     balance: int = 0
+    starts: int = 0
     last_start: int = -1
     last_end: int = -1
 
     def add(self, other: Share) -> None:
         """Add what another queue says about the segment."""
         self.balance = (self.balance + other.balance) % _WORD
+        self.starts = (self.starts + other.starts) % _WORD
         if other.last_end > self.last_end:
             self.last_start, self.last_end = other.last_start, other.last_end
 
@@ -103,9 +107,10 @@ class Survey:
         return self.first is not None and self.first[2] <= queue_offset <= self.last_index
 
     def _take(self, number: int, block: UnitBlock) -> None:
-        balance = balance_of(block.starts, block.ends)
+        starts = digest(block.starts)
+        balance = (digest(block.ends) - starts) % _WORD
         edges = [(int(block.starts[at]), int(block.ends[at])) for at in (0, -1)]
-        self.shares.setdefault(number, Share()).add(Share(balance, *edges[1]))
+        self.shares.setdefault(number, Share()).add(Share(balance, starts, *edges[1]))
         sized = [(start, end - start) for start, end in edges]
         self.first = self.first or (*sized[0], block.first_index)
         self.last = *sized[1], block.index_at(block.starts.size - 1)

@@ -4,23 +4,26 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from store_core import CorruptRecordError, ReadOptions, read_range
+from store_core import CorruptRecordError, ReadOptions, StoreError, read_range
+from store_core.format.columns import arrow_schema
 from store_core.store.read.lookup.costs import LookUpCosts
+from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_plan import plan_and_walk
-from tests.builders import LogBuilder
+from tests.builders import MAGIC_BLANK, MAGIC_V1, LogBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from store_core.store.read.read_plan import ReadPlan
     from tests.builders import Record
 
-__all__ = ["ALWAYS", "UNIT", "same_as_scan", "small_store", "write_queues"]
+__all__ = ["ALWAYS", "UNIT", "same_as_damaged_scan", "same_as_scan", "small_store", "write_queues"]
 
 ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_record=1, most_share=1e9)
 """Look-ups are worth everything, so that they are used wherever they can be."""
@@ -28,6 +31,9 @@ ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_record=1, most_share=1e
 UNIT: Final = struct.Struct(">qiq")
 _ROLLBACK: Final = 0x0C
 _SEGMENT: Final = 1024
+_DAMAGED_SEGMENT: Final = 8192
+_BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
+_MAGIC: Final = MAGIC_V1.to_bytes(4, "big")
 
 
 def small_store(root: Path, *, segments: int = 4) -> LogBuilder:
@@ -79,3 +85,49 @@ def same_as_scan(root: Path, **options: Any) -> ReadPlan:  # noqa: ANN401 -- tho
     actual, plan = _read(root, ALWAYS, ReadOptions.parse(**options))
     assert expected is None or (actual is not None and expected.equals(actual)), plan.explanation
     return plan
+
+
+def same_as_damaged_scan(root: Path, **options: Any) -> str:  # noqa: ANN401 -- those of reading
+    """Check that a look-up in a damaged store returns the scan's rows, or its error; return the name of the plan.
+
+    Where the scan stops at damage that the look-up does not read, the rows are those of the sound records. A blank
+    record in the place of another one ends the scan of a segment; a look-up may find what is behind it.
+    """
+    asked = ReadOptions.parse(**options)
+    expected, _ = _outcome(root, replace(asked, use_consume_queues="never"))
+    actual, name = _outcome(root, asked)
+    if isinstance(expected, StoreError) and isinstance(actual, StoreError):
+        assert type(actual) is type(expected)
+        assert getattr(actual, "offset", 0) >= getattr(expected, "offset", 0)
+    elif isinstance(expected, StoreError):
+        sound, _ = _outcome(root, replace(asked, mode=ReadMode.DROPMALFORMED))
+        assert actual == sound
+    elif isinstance(actual, StoreError) or actual != expected:
+        assert not isinstance(actual, StoreError), actual
+        found, scanned = actual["physical_offset"].to_pylist(), expected["physical_offset"].to_pylist()
+        hidden = {place // _DAMAGED_SEGMENT for place in set(found) - set(scanned)}
+        assert set(scanned) < set(found)
+        assert hidden <= set(_blanks_too_early(root)), options
+    return name
+
+
+def _blanks_too_early(root: Path) -> Iterator[int]:
+    """Yield the numbers of segments in which something that looks like a record follows the blank record."""
+    for number, path in enumerate(sorted(root.joinpath("commitlog").iterdir())):
+        data, at = path.read_bytes(), 0
+        while data[at + 4 : at + 8] not in {_BLANK, b""}:
+            at += max(int.from_bytes(data[at : at + 4], "big"), 4)
+        if _MAGIC in data[at + 8 :]:
+            yield number
+
+
+def _outcome(root: Path, options: ReadOptions) -> tuple[pa.Table | StoreError, str]:
+    """Return the rows or the error of a read, and the name of its plan."""
+    name = ""
+    try:
+        plan, mapped = plan_and_walk(root, options, ALWAYS)
+        name = plan.explanation.plan
+        batches = [batch for part in plan.ranges for batch in read_range(part, options, mapped)]
+    except StoreError as error:
+        return error, name
+    return pa.Table.from_batches(batches, arrow_schema(options.columns)), name

@@ -155,7 +155,8 @@ def test_lying_queues_change_no_row(
 
 
 def _questions(root: Path, random: random.Random) -> list[dict[str, Any]]:
-    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "msg_id", "unique_key", "store_timestamp"]
+    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "msg_id", "unique_key", "keys"]
+    columns.append("store_timestamp")
     rows = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
     found: list[dict[str, Any]] = []
     for row in random.sample(rows, min(1, len(rows))):
@@ -171,6 +172,7 @@ def _questions(root: Path, random: random.Random) -> list[dict[str, Any]]:
             {"msg_id": row["msg_id"].lower(), "topic": topic},
         ]
         found += [{"unique_key": row["unique_key"], "topic": topic}] if row["unique_key"] else []
+        found += [{"key": row["keys"][-1]}] if row["keys"] else []
     return found
 
 

@@ -80,7 +80,6 @@ def test_right_calls_are_typed(call: Callable[[Path], pa.RecordBatchReader], tmp
     ("call", "says"),
     [
         (lambda: read_messages("/store", topics="a"), "unknown option 'topics'; did you mean 'topic'?"),  # type: ignore[arg-type]
-        (lambda: read_messages("/store", use_index_files="never"), "unknown option 'use_index_files'"),  # type: ignore[arg-type]
         (lambda: read_messages("/store", topic=5), "option topic: expected names"),  # type: ignore[arg-type]
         (lambda: read_messages("/store", mode="IGNORE"), "option mode: expected one of FAILFAST"),  # type: ignore[arg-type]
         (lambda: read_messages("/store", verify_crc=2), "option verify_crc (verifyCrc in Spark)"),  # type: ignore[arg-type]

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-ups of keys return the rows of a scan, whatever index files hold."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core import ReadOptions, explain, plan_ranges, read_messages
+from store_core.store.read.lookup.index_cover import unnamed_starts
+from tests.budgets import budget
+from tests.builders import LogBuilder
+from tests.store_core.store.read.index_stores import keyed_store, questions, write_index
+from tests.store_core.store.read.lookup_stores import ALWAYS, same_as_scan, write_queues
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+_HEADER, _SLOTS, _ENTRIES = 40, 16, 24
+_ENTRY = struct.Struct(">iqii")
+_FIRST = _HEADER + 4 * _SLOTS + _ENTRY.size
+_COUNT = struct.Struct(">i")
+_COUNT_AT = 36
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LogBuilder, Path]:
+    """Return a store, its log, and a store with records in the same places that have other keys."""
+    root = tmp_path_factory.mktemp("keys")
+    keyed_store(root / "other", version=1)
+    return root / "store", keyed_store(root / "store"), root / "other"
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted((root / "index").iterdir())
+
+
+def test_keys_of_a_sound_store_are_looked_up(stores: tuple[Path, LogBuilder, Path]) -> None:
+    root, log, _ = stores
+
+    for options in questions(log):
+        explained = same_as_scan(root, **options).explanation
+        assert explained.plan == "index", explained
+        assert explained.entries > explained.units > explained.records
+
+
+def test_a_look_up_reads_only_records_that_may_have_the_key(stores: tuple[Path, LogBuilder, Path]) -> None:
+    root, log, _ = stores
+    named = [record for record in log.records if b"U21" in record.encode()]
+
+    plan = same_as_scan(root, unique_key="U21")
+
+    assert len(named) == 1
+    assert plan.explanation.bytes < explain(root, use_index_files="never").bytes
+    assert all(part.picks is not None for part in plan.ranges)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"key": "k11", "use_index_files": "never"}, "option use_index_files is never"),
+        ({"key": "k11", "mode": "PERMISSIVE"}, "mode PERMISSIVE looks for damage everywhere"),
+        ({"key": "k\ufffd"}, "releases read such a key or topic in different ways"),
+        ({"tag": "Tag1"}, "no option names topics or queues"),
+    ],
+)
+def test_a_read_that_has_no_use_for_the_index_scans(
+    stores: tuple[Path, LogBuilder, Path], options: dict[str, Any], why: str
+) -> None:
+    assert same_as_scan(stores[0], **options).explanation.why == why
+
+
+def test_a_small_log_is_scanned(stores: tuple[Path, LogBuilder, Path]) -> None:
+    assert explain(stores[0], key="k11").why == "a scan reads less than 64 MiB"
+
+
+@pytest.mark.parametrize("missing", ["index", "consumequeue"])
+def test_without_index_or_queues_a_key_is_searched_in_the_log(tmp_path: Path, missing: str) -> None:
+    keyed_store(tmp_path)
+    shutil.rmtree(tmp_path / missing)
+
+    explained = same_as_scan(tmp_path, key="k11").explanation
+
+    assert explained.plan == "scan"
+    assert explained.why.startswith("there are no" if missing == "consumequeue" else "there is no index")
+
+
+def test_records_that_no_entry_names_are_read(tmp_path: Path) -> None:
+    """A message is stored and in its queue, but not in the index, as messages of the last moments are."""
+    log = keyed_store(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue")
+    log.append(b"new", topic="t0", queue_id=1, properties={"KEYS": "newest"})
+    log.write(tmp_path)
+    write_queues(tmp_path, log.records)
+
+    assert same_as_scan(tmp_path, key="newest").explanation.plan == "index"
+    assert read_messages(tmp_path, key="newest").read_all().num_rows == 1
+
+
+def test_a_topic_that_lost_its_queues_is_found(tmp_path: Path) -> None:
+    log = keyed_store(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue" / "t1")
+
+    for options in questions(log)[::3]:
+        assert same_as_scan(tmp_path, **options).explanation.plan == "index"
+
+
+def test_only_segments_of_which_the_index_says_too_little_are_scanned(tmp_path: Path) -> None:
+    """The oldest index file is gone, as after its retention, and records cost so much that a segment is scanned."""
+    log = keyed_store(tmp_path, segments=6)
+    for path in _files(tmp_path)[:3]:
+        path.unlink()
+    options = ReadOptions.parse(key="shared1")
+
+    plan = plan_ranges(tmp_path, options, replace(ALWAYS, per_record=500, most_share=1.0))
+
+    assert plan.explanation.plan == "index"
+    scanned = [part.segment.name for part in plan.ranges if part.picks is None]
+    assert scanned
+    assert len(scanned) < 6
+    assert all(any(name in note for note in plan.explanation.notes) for name in scanned)
+    for asked in questions(log)[::4]:
+        same_as_scan(tmp_path, **asked)
+
+
+@pytest.mark.parametrize("topic", [None, "t0"])
+def test_the_index_of_another_store_is_found_out(
+    tmp_path: Path, stores: tuple[Path, LogBuilder, Path], topic: str | None
+) -> None:
+    """All positions are right, so that only a look at records shows that the keys are others'."""
+    shutil.copytree(stores[0], tmp_path / "store")
+    shutil.rmtree(tmp_path / "store" / "index")
+    shutil.copytree(stores[2] / "index", tmp_path / "store" / "index")
+
+    explained = same_as_scan(tmp_path / "store", key="k11", topic=topic).explanation
+
+    assert explained.plan == ("scan" if topic is None else "queues")
+    assert any("other keys than its entries say" in each for each in (explained.why, *explained.notes))
+
+
+def test_an_entry_that_names_a_record_in_its_place_twice_is_found_out(tmp_path: Path) -> None:
+    """Two records after one another have the same key, and the entry of the first names the second."""
+    log = LogBuilder(2048)
+    for number in range(8):
+        log.append(b"", topic="t0", properties={"UNIQ_KEY": f"U{number}", "KEYS": "same"})
+    log.write(tmp_path)
+    write_queues(tmp_path, log.records)
+    write_index(tmp_path, log.records)
+    data = bytearray(_files(tmp_path)[0].read_bytes())
+    at = _FIRST + 3 * _ENTRY.size
+    key_hash, _, seconds, previous = _ENTRY.unpack_from(data, at)
+    _ENTRY.pack_into(data, at, key_hash, log.records[2].physical_offset, seconds, previous)
+    _files(tmp_path)[0].write_bytes(data)
+
+    assert same_as_scan(tmp_path, key="same").explanation.plan == "scan"
+
+
+def _change_entry(data: bytearray, count: int, random: random.Random) -> None:
+    """Change a field of an entry, or swap two entries."""
+    one, two = (_FIRST + _ENTRY.size * random.randrange(min(count, _ENTRIES) - 1) for _ in range(2))
+    entry, second = list(_ENTRY.unpack_from(data, one)), _ENTRY.unpack_from(data, two)
+    values = {
+        0: [0, entry[0] ^ 1 << random.randrange(31), second[0]],
+        1: [0, -1, 2**62, entry[1] + random.choice([-1, 1, 100]), second[1]],
+        3: [0, -1, entry[3] + 1, second[3], 2**31 - 1],
+    }
+    field = random.choice([0, 1, 3, None])
+    if field is None:
+        _ENTRY.pack_into(data, two, *entry)
+        entry = list(second)
+    else:
+        entry[field] = random.choice(values[field])
+    _ENTRY.pack_into(data, one, *entry)
+
+
+def _change_bytes(data: bytearray, count: int, random: random.Random) -> None:
+    """Change the header, a slot, or bytes of entries."""
+    at = _FIRST + _ENTRY.size * random.randrange(min(count, _ENTRIES) - 1)
+    kind = random.randrange(6)
+    if kind == 0:
+        _COUNT.pack_into(data, _COUNT_AT, random.choice([0, 1, count - 1, count + 1, -1, 2**31 - 1]))
+    elif kind == 1:
+        _COUNT.pack_into(data, _HEADER + 4 * random.randrange(_SLOTS), random.choice([0, -1, 1, count - 1, count, 99]))
+    elif kind == 2:
+        data[at:] = data[at + _ENTRY.size :] + bytes(_ENTRY.size)
+    elif kind == 3:
+        del data[random.randrange(len(data)) :]
+    elif kind == 4:
+        data[at : at + 4 * _ENTRY.size] = bytes(4 * _ENTRY.size)
+    else:
+        data[random.randrange(_HEADER, len(data))] ^= 1 << random.randrange(8)
+
+
+def _change_files(root: Path, other: Path, path: Path, random: random.Random) -> None:
+    """Remove a file, rename it, or put another in its place."""
+    kind = random.randrange(4)
+    if kind == 0:
+        path.unlink()
+    elif kind == 1:
+        path.rename(path.with_name(f"{random.randrange(10**17):017d}"))
+    else:
+        path.write_bytes(random.choice(_files(root) if kind == 2 else _files(other)).read_bytes())
+
+
+def _lie(root: Path, other: Path, random: random.Random) -> None:
+    """Change an index file, or the files, in one place."""
+    path = random.choice([*_files(root), root])
+    if path == root:
+        return
+    data = bytearray(path.read_bytes())
+    if random.randrange(4) == 0 or len(data) < _FIRST + _ENTRIES * _ENTRY.size:
+        _change_files(root, other, path, random)
+        return
+    count = max(_COUNT.unpack_from(data, _COUNT_AT)[0], 2)
+    random.choice([_change_entry, _change_bytes])(data, count, random)
+    path.write_bytes(data)
+
+
+@budget(0.3)
+@given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
+def test_lying_index_files_change_no_row(
+    tmp_path_factory: pytest.TempPathFactory, stores: tuple[Path, LogBuilder, Path], seed: int, lies: int
+) -> None:
+    sound, log, other = stores
+    root = tmp_path_factory.getbasetemp() / "lying-index"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(sound, root)
+    drawn = random.Random(seed)  # noqa: S311 -- reproducible
+    for _ in range(lies):
+        _lie(root, other, drawn)
+
+    for options in drawn.sample(questions(log), 3):
+        same_as_scan(root, **options)
+
+
+@given(st.data())
+def test_what_is_not_named_is_the_difference_of_two_sets(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(91, 300), min_size=1, max_size=30))
+    begin = data.draw(st.integers(0, 2**40))
+    starts = begin + np.cumsum([0, *sizes])[:-1]
+    end = begin + sum(sizes)
+    chosen = data.draw(st.lists(st.sampled_from(starts.tolist()), max_size=40))
+    named = sorted([*chosen, *data.draw(st.lists(st.integers(begin - 5, end + 5), max_size=1))])
+
+    found = unnamed_starts([starts[::2], starts[1::2]], [np.array(named, np.int64)], (begin, end))
+
+    inside = {place for place in named if begin <= place < end}
+    if inside <= set(starts.tolist()):
+        assert found is not None
+        assert found.tolist() == sorted(set(starts.tolist()) - inside)
+    else:
+        assert found is None
