@@ -33,7 +33,6 @@ from store_core.store.rebuild.inferred import inference_notes
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.stored_names import stored_queue_names
 from store_core.store.rebuild.unit_verdicts import UnitVerdict
 from store_core.store.rebuild.wanted import check_wanted
 
@@ -230,21 +229,21 @@ class _Check:
     ) -> None:
         """Add queues that have units, though the log has no record of them."""
         rules, files = self.plan.rules, OsFileSystem()
-        stored = StoredQueues(self.plan.store, rules.queue_rules, files, self.clock)
         nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, self.clock)
         lost = self._lost(compared)
         known = {(queue.topic, queue.queue_id) for queue in compared.queues}
         logged = {topic for topic, _ in known} | topics
-        for topic, queue_id in sorted(stored_queue_names(self.plan.store, files) - known):
-            if bounds.is_live or not rules.wants(topic, queue_id):
-                continue
-            judged = judge_queue(topic, queue_id, nothing, stored, bounds, lost)
-            wrong = [each for each in judged.first if not (is_open and each.verdict is UnitVerdict.AFTER_END)]
-            if wrong:
-                kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
-                if wrong[0].verdict is UnitVerdict.UNREADABLE:
-                    kind = FindingKind.QUEUE_UNREADABLE
-                tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
+        with StoredQueues(self.plan.store, rules.queue_rules, files, self.clock) as stored:
+            for topic, queue_id in sorted(stored.names() - known):
+                if bounds.is_live or not rules.wants(topic, queue_id):
+                    continue
+                judged = judge_queue(topic, queue_id, nothing, stored, bounds, lost)
+                wrong = [each for each in judged.first if not (is_open and each.verdict is UnitVerdict.AFTER_END)]
+                if wrong:
+                    kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
+                    if wrong[0].verdict is UnitVerdict.UNREADABLE:
+                        kind = FindingKind.QUEUE_UNREADABLE
+                    tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
 
     def _lost(self, compared: RebuildReport) -> LostBytes:
         """Return what is lost of the log: damaged ranges, and missing segments."""

@@ -18,6 +18,7 @@ from store_core.answers.store_check import checked_by
 from store_core.errors import RepairRefusedError, StoreLockedError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_kind import check_store_kind
 from store_core.files.store_lock import is_lock_held
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
@@ -174,6 +175,7 @@ def _planned(
     engine: Engine, store: Path, options: CheckOptions, clock: Clock | None, *, is_ours: bool
 ) -> tuple[CheckedStore, Deeds, RepairPlan]:
     """Check the store, refuse what can't be repaired, and return what has to be done."""
+    check_store_kind(store, OsFileSystem())  # a check reads more kinds than can be repaired
     checked = checked_by(engine, store, options, clock=clock, is_ours=is_ours)
     _refuse_damage(checked)
     _refuse_other_devices(checked.plan.store)

@@ -4,24 +4,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
+from store_core.files.store_kind import queue_database
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.queue.units.batch_consume_queue_unit import readable_units
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
 from store_core.store.rebuild.queue_side import Compared, Side
+from store_core.store.rebuild.stored_names import stored_queue_names
 from store_core.store.rebuild.unit_verdicts import digest_of, judge_units, unreadable_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -112,6 +116,8 @@ class QueueDifferences:
 class StoredQueues:
     """Reads the queues of a directory as a broker finds them at its start; nothing is written.
 
+    Queues in a RocksDB are read from there; `close` closes it.
+
     Parameters
     ----------
     root : Path
@@ -123,6 +129,33 @@ class StoredQueues:
         self._rules = rules
         self._file_system = file_system
         self._clock = clock
+        self._database = queue_database(root, file_system)
+        self._opened: RocksdbQueues | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the RocksDB, if it was opened."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def names(self) -> set[tuple[str, int]]:
+        """Return topic and id of the queues."""
+        if self._database is None:
+            return stored_queue_names(self._root, self._file_system)
+        return set(self._in_rocksdb(self._database).names)
+
+    def _in_rocksdb(self, database: Path) -> RocksdbQueues:
+        if self._opened is None:
+            self._opened = RocksdbQueues.open(database)
+        return self._opened
 
     def units(self, topic: str, queue_id: int, min_offset: int) -> Iterator[tuple[npt.NDArray[np.int64], Compared]]:
         """Yield the units that point at or after an offset of the log, file by file, with their indexes.
@@ -132,6 +165,10 @@ class StoredQueues:
         SegmentLayoutError
             If the release would not load the queue.
         """
+        if self._database is not None:
+            for offsets, units in self._in_rocksdb(self._database).units(topic, queue_id):
+                yield _live(offsets, _plain_columns(units), min_offset)
+            return
         queue = self._open(topic, queue_id)
         try:
             queue.load()
@@ -162,10 +199,7 @@ class StoredQueues:
 
 def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> Compared:
     """Make units comparable: values in an extension are taken from there, as their addresses may differ."""
-    compared = np.zeros(len(units), _COMPARED)
-    compared["physical_offset"] = units["physical_offset"]
-    compared["size"] = units["store_size"]
-    compared["tags_code"] = units["tags_code"]
+    compared = _plain_columns(units)
     if isinstance(queue.ext, ConsumeQueueExt):
         for place in np.flatnonzero(compared["tags_code"] <= LAST_EXT_ADDRESS).tolist():
             unit = queue.ext.get(int(compared["tags_code"][place]))
@@ -174,11 +208,16 @@ def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> Compared:
     return compared
 
 
-def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], Compared]:
+def _plain_columns(units: npt.NDArray[np.void]) -> Compared:
     compared = np.zeros(len(units), _COMPARED)
     compared["physical_offset"] = units["physical_offset"]
     compared["size"] = units["store_size"]
     compared["tags_code"] = units["tags_code"]
+    return compared
+
+
+def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], Compared]:
+    compared = _plain_columns(units)
     compared["count"] = units["batch_size"]
     return units["msg_base_offset"].astype(np.int64), compared
 

@@ -273,7 +273,11 @@ class RebuildJob:
     # ---- comparing
 
     def _compare_all(self, runs: Iterable[_ReadRun], bounds: LogBounds, budget: FillBudget | None) -> Iterator[Finding]:
-        with tempfile.TemporaryDirectory(prefix="commitlog-compared-", dir=self.scratch_root) as scratch:
+        store_root, rules = self.stored_root or self.store_root, self.rules.queue_rules
+        with (
+            tempfile.TemporaryDirectory(prefix="commitlog-compared-", dir=self.scratch_root) as scratch,
+            StoredQueues(store_root, rules, OsFileSystem(), self.clock) as stored,
+        ):
             roots = (Path(scratch, str(number)) for number in count())
             for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
                 if kind == RunKind.OUTCOME:
@@ -281,22 +285,9 @@ class RebuildJob:
                     continue
                 root = next(roots)
                 yield self._write_queue(topic, queue_id, _payloads(group), root, budget)
-                yield from self._compare(topic, queue_id, root, bounds, budget)
+                rebuilt = StoredQueues(root, rules, OsFileSystem(), self.clock)
+                yield from _compare(topic, queue_id, rebuilt, stored, bounds, budget)
                 shutil.rmtree(root, ignore_errors=True)
-
-    def _compare(
-        self, topic: str, queue_id: int, root: Path, bounds: LogBounds, budget: FillBudget | None
-    ) -> Iterator[QueueDifferences | QueueJudgement]:
-        rules, files = self.rules.queue_rules, OsFileSystem()
-        rebuilt = StoredQueues(root, rules, files, self.clock)
-        stored = StoredQueues(self.stored_root or self.store_root, rules, files, self.clock)
-        if bounds.log_end is not None:
-            lost = budget.lost if budget is not None else None
-            yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)
-            return
-        differences = compare_queues(topic, queue_id, rebuilt, stored, bounds)
-        if differences:
-            yield differences
 
 
 def _payloads(runs: Iterable[_ReadRun]) -> Iterator[bytes]:
@@ -305,3 +296,20 @@ def _payloads(runs: Iterable[_ReadRun]) -> Iterator[bytes]:
 
 def _outcomes(runs: Iterable[_ReadRun]) -> Iterator[PartOutcome]:
     return (run for _, run in runs if isinstance(run, PartOutcome))
+
+
+def _compare(  # noqa: PLR0913 -- the queue, the two sides, and what is known of the log
+    topic: str,
+    queue_id: int,
+    rebuilt: StoredQueues,
+    stored: StoredQueues,
+    bounds: LogBounds,
+    budget: FillBudget | None,
+) -> Iterator[QueueDifferences | QueueJudgement]:
+    if bounds.log_end is not None:
+        lost = budget.lost if budget is not None else None
+        yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)
+        return
+    differences = compare_queues(topic, queue_id, rebuilt, stored, bounds)
+    if differences:
+        yield differences

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_kind import StoreUse, check_store_kind
+from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
 from store_core.files.store_path import list_segments
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
@@ -95,7 +95,7 @@ class RebuildPlan:
         StoreNotFoundError
             If the store has no log.
         UnsupportedStoreError
-            If the store is of an unsupported kind, see `store_core.files.store_kind`.
+            If the store is of an unsupported kind for that use, see `store_core.files.store_kind`.
         """
         store = Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links
         check_is_root(store, OsFileSystem())
@@ -112,7 +112,7 @@ class RebuildPlan:
         return cls(
             store, output, rules, sum(segment.size for segment in behind), segments[0].start_offset,
             options.replace, options.discard_old, options.verify, options.accept_damage,
-            _light_source(options, found), tuple(_assumptions(options, found)),
+            _light_source(options, found), tuple(_assumptions(store, options, found)),
         )  # fmt: skip
 
     def describe(self) -> list[str]:
@@ -141,8 +141,9 @@ def _use_of(options: RebuildOptions) -> StoreUse:
     is_whole = options.topic is None and options.queue_id is None
     if options.with_queues and options.replace and is_whole:
         return StoreUse.REPLACE_QUEUES
-    is_used = options.replace or options.verify or options.discard_old or options.since_offset > 0
-    return StoreUse.OPEN_QUEUES if options.with_queues and is_used else StoreUse.READ_LOG
+    if options.with_queues and (options.replace or options.discard_old or options.since_offset > 0):
+        return StoreUse.OPEN_QUEUES
+    return StoreUse.READ_QUEUES if options.with_queues and options.verify else StoreUse.READ_LOG
 
 
 def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
@@ -212,8 +213,10 @@ def _light_source(options: RebuildOptions, found: DerivedSizes) -> str:
     return "a directory" if found.has_light else ""
 
 
-def _assumptions(options: RebuildOptions, found: DerivedSizes) -> Iterator[str]:
+def _assumptions(store: Path, options: RebuildOptions, found: DerivedSizes) -> Iterator[str]:
     """Yield assumptions about what a store without queues does not show."""
+    if options.verify and queue_database(store, OsFileSystem()) is not None:
+        return
     if options.broker_config is not None or found.consume_queue_file_size is not None:
         return
     if not options.ext and not found.has_ext:

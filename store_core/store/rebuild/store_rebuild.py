@@ -249,13 +249,13 @@ class StoreRebuild:
         rules, files, clock = self.plan.rules, OsFileSystem(), self._clock
         if not rules.has_queues or bounds.is_live:
             return
-        stored = StoredQueues(self.plan.store, rules.queue_rules, files, clock)
         nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, clock)
-        for topic, queue_id in sorted(stored_queue_names(self.plan.store, files) - known):
-            if rules.wants(topic, queue_id):
-                found = compare_queues(topic, queue_id, nothing, stored, bounds)
-                if found:
-                    yield found
+        with StoredQueues(self.plan.store, rules.queue_rules, files, clock) as stored:
+            for topic, queue_id in sorted(stored.names() - known):
+                if rules.wants(topic, queue_id):
+                    found = compare_queues(topic, queue_id, nothing, stored, bounds)
+                    if found:
+                        yield found
 
     def _excess_index(self, end_offset: int) -> int:
         """Count the index files that point at or past the log's end."""

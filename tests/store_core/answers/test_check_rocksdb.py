@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A check compares the units in a RocksDB with the log, as it does those in files."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from rocksdict import Options, Rdict
+
+from store_core.answers import check, plan_repair
+from store_core.answers.checking.check_options import CheckOptions
+from store_core.errors import UnsupportedStoreError
+from store_core.queue.rocksdb.queue_key import unit_key
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+from tests.golden_stores import newer_store, unpack
+from tests.store_core.queue.test_rocksdb_queues import STORES, unit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.golden
+
+IN_REPOSITORY = "5.5.0/rocksdb-crash"
+OPTIONS = CheckOptions(release="5.5")
+
+
+def stored(name: str, directory: Path) -> Path:
+    golden = newer_store(name)
+    assert golden is not None
+    return unpack(golden, directory).root
+
+
+@pytest.fixture
+def root(golden_directory: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(stored(IN_REPOSITORY, golden_directory), tmp_path / "store")
+
+
+def change(root: Path, put: dict[bytes, bytes], deleted: tuple[bytes, ...] = ()) -> None:
+    """Write to the database of a copy, as no broker would."""
+    families = {name: Options(raw_mode=True) for name in ("default", "offset")}
+    database = Rdict(str(root / "consumequeue"), options=Options(raw_mode=True), column_families=families)
+    for key, value in put.items():
+        database[key] = value
+    for key in deleted:
+        del database[key]
+    database.close()
+
+
+@pytest.mark.parametrize("name", [name for name in STORES if "5.5.0" in name])
+def test_stores_of_rocketmq_have_no_findings(name: str, golden_directory: Path) -> None:
+    report = check(stored(name, golden_directory), OPTIONS)
+
+    assert {} == report.counts
+    assert report.found.queues == report.found.complete_queues > 20
+
+
+def test_each_wrong_unit_is_found(root: Path) -> None:
+    with RocksdbQueues.open(root / "consumequeue") as queues:
+        (right,) = (some.units[0] for some in queues.units("orders", 0, 3, 4))
+    position, size = int(right["physical_offset"]), int(right["store_size"])
+    wrong = {unit_key("orders", 0, 3): unit(position, size + 1), unit_key("orders", 1, 5): unit(position, size)}
+    change(root, wrong, (unit_key("orders", 2, 7),))
+
+    found = {(row["queue_id"], row["queue_offset"]) for row in check(root, OPTIONS).tables["findings"].to_pylist()}
+    assert {(0, 3), (1, 5), (2, 7)} <= found
+
+
+def test_a_repair_of_such_a_store_is_refused(root: Path) -> None:
+    with pytest.raises(UnsupportedStoreError, match="is read and never written"):
+        plan_repair(root, OPTIONS)
