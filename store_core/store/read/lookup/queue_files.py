@@ -124,14 +124,15 @@ def queue_directories(root: Path) -> list[QueueDirectory]:
         for topic in names_in(root / kind, files):
             if topic.startswith(LMQ_PREFIX):
                 continue
-            for name in names_in(root / kind / topic, files):
+            directory = root / kind / topic
+            for name in names_in(directory, files):
                 queue_id = parse_queue_id(name)
                 if queue_id is not None and str(queue_id) == name and refusal_of(topic, queue_id) is None:
-                    found.append(_directory(root / kind / topic / name, topic, queue_id, kind))
+                    found.append(_directory(f"{directory}/{name}", topic, queue_id, kind))
     return [queue for queue in found if queue.files]
 
 
-def _directory(path: Path, topic: str, queue_id: int, kind: str) -> QueueDirectory:
+def _directory(path: str, topic: str, queue_id: int, kind: str) -> QueueDirectory:
     files, size = [], 0
     with os.scandir(path) as entries:
         for entry in entries:
