@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.log_diff import diff
     from store_core.answers.log_salvage import salvage
+    from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_check import check
+    from store_core.answers.store_recover import recover
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
@@ -29,12 +31,14 @@ __all__ = [
     "DiffBy",
     "DiffOptions",
     "DiffReport",
+    "RecoverReport",
     "RepairPlan",
     "RepairReport",
     "SalvageReport",
     "check",
     "diff",
     "plan_repair",
+    "recover",
     "repair",
     "salvage",
 ]
@@ -45,12 +49,14 @@ _HOMES: Final = {
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
+    "RecoverReport": "store_core.answers.recover_report",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
     "SalvageReport": "store_core.answers.salvage_report",
     "check": "store_core.answers.store_check",
     "diff": "store_core.answers.log_diff",
     "plan_repair": "store_core.answers.store_repair",
+    "recover": "store_core.answers.store_recover",
     "repair": "store_core.answers.store_repair",
     "salvage": "store_core.answers.log_salvage",
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from store_core.answers.html.report_page import PageContent, report_page, report_part
-from store_core.answers.text.report_text import report_text
+from store_core.answers.text.report_text import MOST_ROWS, report_text
 from store_core.answers.text.row_values import rows_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,11 @@ class Report(ABC, Generic[Facts]):
         return report_text(self.lines, shown, width)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
-        """Return what the text for a terminal shows of a table, at most."""
+        """Return what the text for a terminal shows of a table; nothing if that has no rows."""
+        return self._shown_columns(table).slice(0, MOST_ROWS)
+
+    def _shown_columns(self, table: ReportTable) -> pa.Table:
+        """Return a table with the columns that the text shows."""
         return self.tables[table.name].select([each.name for each in table.columns if each.in_text])
 
     def to_html(self) -> str:

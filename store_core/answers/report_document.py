@@ -7,6 +7,7 @@ from typing import Final
 
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
+from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.salvage_report import SALVAGE_SCHEMA
@@ -21,7 +22,7 @@ _INTRODUCTION: Final = (
     "",
     "- `schema`: the name and the version below. A version grows when something is removed or gets another meaning;",
     "  additions leave it, so ignore what you don't know.",
-    "- `verdict`: `clean`, `findings` or `damaged`; the [exit codes](exit-codes.md) 0, 1 and 5.",
+    "- `verdict`: `clean`, `findings`, `refused` or `damaged`; the [exit codes](exit-codes.md) 0, 1, 4 and 5.",
     "- The facts, by name.",
     "- `tables`: a list of objects for each table. Any value can be null. Times are in ISO 8601, bytes in hexadecimal",
     "  digits. In Python, `report.tables` has the same as Arrow tables.",
@@ -31,6 +32,6 @@ _INTRODUCTION: Final = (
 
 def markdown_document() -> str:
     """Return the text of ``docs/reports.md``."""
-    schemas = (CHECK_SCHEMA, DIFF_SCHEMA, REPAIR_PLAN_SCHEMA, REPAIR_SCHEMA, SALVAGE_SCHEMA)
+    schemas = (CHECK_SCHEMA, DIFF_SCHEMA, RECOVER_SCHEMA, REPAIR_PLAN_SCHEMA, REPAIR_SCHEMA, SALVAGE_SCHEMA)
     sections = [line for schema in schemas for line in schema.markdown_lines()]
     return "\n".join([*_INTRODUCTION, *sections])

@@ -19,8 +19,11 @@ class Verdict(Enum):
         Something differs or is wrong; the tables list it.
     DAMAGED
         The work is done, but the log is damaged.
+    REFUSED
+        Nothing is done: a broker would refuse the store.
     """
 
     CLEAN = "clean"
     FINDINGS = "findings"
     DAMAGED = "damaged"
+    REFUSED = "refused"

@@ -52,6 +52,7 @@ _CODES: Final = {
     Verdict.CLEAN: ExitCode.DONE,
     Verdict.FINDINGS: ExitCode.FINDINGS,
     Verdict.DAMAGED: ExitCode.DAMAGED,
+    Verdict.REFUSED: ExitCode.REFUSED,
 }
 
 

@@ -36,7 +36,12 @@ _SHORT: Final = 24
 _LONG: Final = 40
 """Characters up to which a value stays on one line, and from which its column is wide."""
 
-_TONES: Final = {Verdict.CLEAN: Tone.GOOD, Verdict.FINDINGS: Tone.WARNING, Verdict.DAMAGED: Tone.BAD}
+_TONES: Final = {
+    Verdict.CLEAN: Tone.GOOD,
+    Verdict.FINDINGS: Tone.WARNING,
+    Verdict.DAMAGED: Tone.BAD,
+    Verdict.REFUSED: Tone.BAD,
+}
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 """A browser loads and runs nothing for this page, whatever a store's text may say."""
 

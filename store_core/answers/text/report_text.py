@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["filled_columns", "report_text"]
+__all__ = ["MOST_ROWS", "filled_columns", "report_text"]
 
-_MOST_ROWS: Final = 20
+MOST_ROWS: Final = 20
+"""Rows of a table that a report shows by default."""
+
 _INDENT: Final = "  "
 
 
@@ -28,13 +30,13 @@ def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]
     ----------
     lines : iterable of str
     tables : iterable of (str, pyarrow.Table, int)
-        Heading, rows to show, of which only the first are, and how many there are in all. One without rows is left out.
+        Heading, rows to show, and how many there are in all. One without rows is left out.
     width : int
         Columns of the terminal.
     """
     parts = [_wrapped(escape_text(line), width) for line in lines]
     for heading, table, count in tables:
-        if count:
+        if table.num_rows:
             parts += ["", f"{heading}:", *_table_lines(table, count, width)]
     return "\n".join(parts)
 
@@ -49,8 +51,8 @@ def _wrapped(line: str, width: int) -> str:
 
 
 def _table_lines(table: pa.Table, count: int, width: int) -> Iterator[str]:
-    """Yield the first rows of a table."""
-    shown = filled_columns(table.slice(0, _MOST_ROWS))
+    """Yield the rows of a table, and how many more there are."""
+    shown = filled_columns(table)
     stream = io.StringIO()
     writer = TableWriter(shown.schema, stream, width=width)
     writer.write(shown.combine_chunks().to_batches()[0])

@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
+from store_core.answers.store_recover import MOST_MESSAGES
 from store_core.command.exit_code import ExitCode
 from store_core.format.releases.release import RELEASES
+from tests.builders import LogBuilder
 from tests.store_core.command.calls import call
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+MESSAGES = 150
 
 
 @pytest.fixture
@@ -25,6 +28,18 @@ def closed(tmp_path: Path, config: Path) -> Path:
     with DefaultMessageStore.open(root, MessageStoreConfig.from_properties(config)) as store:
         for number in range(5):
             store.put_message(Message("orders", b"body-%d" % number))
+    return root
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """Make a crashed store whose second record has another magic code: the log ends before it."""
+    log = LogBuilder()
+    for number in range(MESSAGES + 1):
+        log.append(b"body", properties=b"KEYS\x01key-%d\x02" % (number - 1))
+    log.patch(log.records[1].physical_offset + 4, b"\0\0\0\0")
+    root = log.write(tmp_path / "torn")
+    (root / "abort").touch()
     return root
 
 
@@ -51,15 +66,46 @@ def test_a_store_that_was_not_closed_is_a_finding_and_stays_as_it_is(closed: Pat
 
     (report,) = called.rows
     assert ExitCode.FINDINGS == called.code
-    assert ("commitlog-recover/1", False, None) == (report["schema"], report["was_closed"], report["refusal"])
-    assert report["changes"]
+    assert ("commitlog-recover/2", "findings", False) == (report["schema"], report["verdict"], report["was_closed"])
+    assert report["tables"]["changes"]
     assert before == contents(closed)
 
 
-def test_all_releases_are_shown_one_after_the_other(closed: Path, config: Path) -> None:
-    called = call("recover", closed, "--dry-run", "--config", config, "--release=all", "--json")
+def test_all_releases_are_shown_side_by_side(closed: Path, config: Path) -> None:
+    words = ("recover", closed, "--dry-run", "--config", config, "--release=all")
+    (report,) = call(*words, "--json").rows
+    lines = call(*words).lines
 
-    assert list(RELEASES) == [json.loads(line)["release"] for line in called.lines]
+    assert list(RELEASES) == [row["release"] for row in report["tables"]["releases"]]
+    assert "What each release would do:" in lines
+    assert [*RELEASES] == [line.split()[0] for line in lines[-len(RELEASES) :]]
+
+
+def test_messages_that_would_be_truncated_are_listed(torn: Path, config: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("recover", torn, "--dry-run", "--config", config)
+    (few,) = call(*words, "--json", "--html", page).rows
+    (everything,) = call(*words, "--json", "--messages").rows
+
+    assert MESSAGES - 1 == few["truncated_messages"] == everything["truncated_messages"]
+    assert MOST_MESSAGES == len(few["tables"]["messages"])
+    assert [f"key-{number}" for number in range(1, MESSAGES)] == [
+        row["keys"][0] for row in everything["tables"]["messages"]
+    ]
+    assert f"{MESSAGES - 1} sound messages would be truncated" in page.read_text()
+    assert any(line.endswith("more, which the JSON has") for line in call(*words).lines)
+    assert MESSAGES - 1 == sum("key-" in line for line in call(*words, "--messages").lines)
+
+
+def test_a_message_says_which_releases_truncate_it(torn: Path, config: Path) -> None:
+    (report,) = call("recover", torn, "--dry-run", "--config", config, "--json", "--release=all").rows
+    tables = report["tables"]
+    counts = {row["release"]: row["truncated_messages"] for row in tables["releases"]}
+
+    assert MESSAGES - 1 == max(counts.values())
+    for row in tables["messages"]:
+        ends = {each["release"]: each["log_end"] for each in tables["releases"]}
+        assert [name for name in RELEASES if row["physical_offset"] >= ends[name]] == row["truncated_by"]
 
 
 def test_without_dry_run_it_is_wrong_usage(closed: Path) -> None:

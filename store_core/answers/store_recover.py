@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would a restart do? Dry runs of a store's recovery by one release or several, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.answers.recover_report import RecoverFacts, RecoverReport
+from store_core.answers.verdict import Verdict
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store import DefaultMessageStore
+from store_core.store.read.read_messages import read_messages
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from store_core.format.releases.release import Release
+    from store_core.store.recovery.recovery_report import RecoveryReport
+
+__all__ = ["MOST_MESSAGES", "recover"]
+
+MOST_MESSAGES: Final = 100
+"""How many truncated messages are listed, if not all are asked for."""
+
+_COLUMNS: Final = (
+    "physical_offset", "topic", "queue_id", "queue_offset", "keys", "store_size", "msg_id", "unique_key",
+    "store_timestamp",
+)  # fmt: skip
+
+
+class _Truncated(NamedTuple):
+    """Messages that are truncated: how many by which release, and the first of them."""
+
+    counts: dict[str, int]
+    total: int
+    rows: list[dict[str, Any]]
+
+
+def recover(
+    path: str | os.PathLike[str],
+    config: MessageStoreConfig | None = None,
+    *,
+    releases: Sequence[Release] = (DEFAULT_RELEASE,),
+    most_messages: int | None = MOST_MESSAGES,
+) -> RecoverReport:
+    """Say what opening a store for writing, as a broker does at its start, would truncate, rebuild or refuse.
+
+    Nothing in the store changes, and no lock is taken.
+
+    Parameters
+    ----------
+    path : path
+        The store root.
+    config : MessageStoreConfig, optional
+        Its release does not count.
+    releases : sequence of str
+        RocketMQ releases that would open the store, each as if it were the only one.
+    most_messages : int or None
+        How many of the messages that would be truncated are listed; None for all. All are counted.
+
+    Raises
+    ------
+    StoreError
+        As for `store_core.DefaultMessageStore.dry_run`.
+
+    Examples
+    --------
+    >>> from store_core.answers import recover
+    >>> from store_core.format.releases.release import RELEASES
+    >>> print(recover(store, releases=RELEASES).to_text())  # doctest: +SKIP
+    """
+    base = config or MessageStoreConfig()
+    runs = [DefaultMessageStore.dry_run(path, replace(base, release=name)) for name in releases]
+    truncated = _truncated(path, runs, most_messages)
+    opened = [run for run in runs if not run.is_refused]
+    facts = RecoverFacts(
+        store=str(path),
+        was_closed=all(run.last_exit_ok for run in runs),
+        end_offset=max((run.end_offset for run in opened), default=0),
+        truncated_messages=truncated.total,
+        are_all_messages_listed=truncated.total == len(truncated.rows),
+        checked={run.release: run.coverage.as_json()["checked"] for run in runs},
+        not_checked={run.release: run.coverage.as_json()["not_checked"] for run in runs},
+        words=str(runs[0]) if len(runs) == 1 else "",
+    )
+    rows = {
+        "releases": [_release_row(run, truncated.counts.get(run.release)) for run in runs],
+        "messages": truncated.rows,
+        "decisions": [
+            {"release": run.release, "what": each.what, "where": each.where, "why": each.why}
+            for run in runs
+            for each in run.decisions
+        ],
+        "notes": [{"release": run.release, "note": note} for run in runs for note in run.notes],
+        "changes": list(chain.from_iterable(map(_change_rows, runs))),
+    }
+    return RecoverReport.of(facts, rows)
+
+
+def _release_row(run: RecoveryReport, truncated: int | None) -> dict[str, Any]:
+    verdict = _verdict(run).value
+    if run.is_refused:
+        return {"release": run.release, "verdict": verdict, "refusal": run.refusal}
+    return {
+        "release": run.release,
+        "verdict": verdict,
+        "log_end": run.recovery_end_offset,
+        "truncated_messages": truncated or 0,
+        "truncated_files": run.truncated_files,
+        "changes": len(run.changes),
+        "min_offset": run.min_offset,
+        "max_offset": run.max_offset,
+        "records": run.records,
+    }
+
+
+def _verdict(run: RecoveryReport) -> Verdict:
+    if run.is_refused:
+        return Verdict.REFUSED
+    if run.changes:
+        return Verdict.FINDINGS
+    return Verdict.DAMAGED if run.end.tails else Verdict.CLEAN
+
+
+def _change_rows(run: RecoveryReport) -> Iterator[dict[str, Any]]:
+    for change in run.changes:
+        yield {
+            "release": run.release,
+            "path": str(change.path),
+            "kind": change.kind,
+            "first_changed": change.first_changed,
+            "size": change.size,
+            "is_directory": change.is_directory,
+        }
+
+
+# ---- messages
+
+
+def _truncated(path: str | os.PathLike[str], runs: Iterable[RecoveryReport], most: int | None) -> _Truncated:
+    """Read the sound messages behind the end that the first release to end the log keeps."""
+    ends = {run.release: run.recovery_end_offset for run in runs if not run.is_refused}
+    begin, last = min(ends.values(), default=0), max((run.end_offset for run in runs), default=0)
+    if begin >= last:
+        return _Truncated({}, 0, [])
+    counts = dict.fromkeys(ends, 0)
+    rows: list[dict[str, Any]] = []
+    total = 0
+    with read_messages(
+        path, columns=_COLUMNS, mode="DROPMALFORMED", starting_offsets=begin, ending_offsets=last
+    ) as batches:
+        for batch in batches:
+            total += batch.num_rows
+            for name, end in ends.items():
+                counts[name] += pc.sum(pc.greater_equal(batch["physical_offset"], end)).as_py() or 0
+            room = batch.num_rows if most is None else max(most - len(rows), 0)
+            rows += map(dict, islice(_rows(batch, ends), room))
+    return _Truncated(counts, total, rows)
+
+
+def _rows(batch: pa.RecordBatch, ends: dict[str, int]) -> Iterator[dict[str, Any]]:
+    times = batch.column("store_timestamp").cast(pa.int64()).to_pylist()
+    names = [name for name in _COLUMNS if name != "store_timestamp"]
+    for row, time in zip(batch.select(names).to_pylist(), times, strict=True):
+        truncated_by = [name for name, end in ends.items() if row["physical_offset"] >= end]
+        yield {**row, "store_timestamp": time, "truncated_by": truncated_by}
