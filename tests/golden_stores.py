@@ -29,6 +29,7 @@ __all__ = [
     "golden_stores",
     "has_stores_beside",
     "newer_store",
+    "stores_of_kind",
     "unpack",
 ]
 
@@ -74,11 +75,17 @@ class GoldenStore:
 
 
 def golden_stores() -> tuple[GoldenStore, ...]:
-    """Return all golden stores that exist here, by name."""
+    """Return all golden stores that exist here, by name, without those of other kinds."""
     beside = [*_BESIDE_REPOSITORY.glob("[0-9]*/*.tar.xz"), *_NEWER.glob(f"{_NEWEST}/*.tar.xz")]
     archives = [*beside, *_IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")]
     found = (_golden_store(archive) for archive in archives if not archive.name.startswith(_OTHER_KINDS))
     return tuple(sorted({store.name: store for store in found}.values()))
+
+
+def stores_of_kind(kind: str) -> tuple[GoldenStore, ...]:
+    """Return the stores of another kind that exist here, such as ``"dledger"``, by name."""
+    archives = [*_NEWER.glob(f"[0-9]*/{kind}*.tar.xz"), *_IN_REPOSITORY.glob(f"rocketmq-*/{kind}*.tar.xz")]
+    return tuple(sorted({store.name: store for store in map(_golden_store, archives)}.values()))
 
 
 def _golden_store(archive: Path) -> GoldenStore:
@@ -118,7 +125,8 @@ class UnpackedStore:
     @property
     def segments(self) -> list[Path]:
         """The commit log's files in order."""
-        return sorted(self.root.joinpath("commitlog").iterdir())
+        directories = (self.root / "commitlog", *self.root.glob("dledger-*/data"))
+        return sorted((path for each in directories if each.is_dir() for path in each.iterdir()), key=_by_name)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -170,6 +178,10 @@ def _expected(store: UnpackedStore, decompress: bool) -> list[Row]:
     codes = {line["properties"].get("TAGS"): line["dispatch"]["tagsCode"] for line in lines if not _is_delayed(line)}
     size = store.segments[0].stat().st_size
     return [_row(line, codes, size, decompress=decompress) for line in lines]
+
+
+def _by_name(path: Path) -> str:
+    return path.name
 
 
 def _is_delayed(line: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import options_document
-from store_core.format import layout
+from store_core.format import layout_document
 from store_core.format.releases import release_document
 from tests.documents.blocks import documents
 
@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 @pytest.mark.parametrize(
     ("document", "generate"),
     [
-        ("FORMAT.md", layout.markdown_document),
+        ("FORMAT.md", layout_document.markdown_document),
         ("options.md", options_document.markdown_document),
         ("releases.md", release_document.markdown_document),
     ],

@@ -25,7 +25,7 @@ SITE: Final = SOURCE / "_build" / "html"
 
 # Document -> the function without arguments that returns its whole text.
 DOCUMENTS: Final = {
-    "docs/FORMAT.md": "store_core.format.layout:markdown_document",
+    "docs/FORMAT.md": "store_core.format.layout_document:markdown_document",
     "docs/options.md": "pyspark_commitlog.options_document:markdown_document",
     "docs/views.md": "pyspark_commitlog.views_document:markdown_document",
     "docs/releases.md": "store_core.format.releases.release_document:markdown_document",

@@ -105,7 +105,8 @@ def _check_paths(options: argparse.Namespace, source: AppendSource, writes: Writ
     """Refuse paths that can't be read or written, before the seconds that starting Spark takes."""
     check_report("--report", options.report)
     if source.format == "store":
-        list_segments(CommitLogOptions.from_spark({**source.read_options, "path": source.path}).paths)
+        paths = CommitLogOptions.from_spark({**source.read_options, "path": source.path}).paths
+        list_segments(paths, reads_entries=True)
     else:
         check_source(f"--{source.format}", source.path)
     if not writes.dry_run:

@@ -14,6 +14,7 @@ import numpy as np
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
+from store_core.format.record.framing import Framing
 from store_core.format.segment_view import SegmentView
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     import numpy.typing as npt
+
+    from store_core.format.columnar.entries import EntryLog
 
 __all__ = ["MappedSegment", "Segment", "SegmentBytes", "SparseBytes", "open_segment", "size_on_disk"]
 
@@ -43,11 +46,14 @@ class Segment:
         Physical offset of its first byte, taken from its name.
     size : int
         Bytes in the file when it was listed.
+    entries : EntryLog or None
+        The DLedger log that it belongs to, whose records lie in entries; None in an ordinary log.
     """
 
     path: str
     start_offset: int
     size: int
+    entries: EntryLog | None = None
 
     @property
     def name(self) -> str:
@@ -59,9 +65,14 @@ class Segment:
         """Physical offset one past its last byte."""
         return self.start_offset + self.size
 
+    @property
+    def framing(self) -> Framing:
+        """What the file is made of."""
+        return Framing.RECORDS if self.entries is None else Framing.ENTRIES
+
     def view(self, opened: SegmentBytes) -> SegmentView:
         """Return the view of this segment that walks work on."""
-        return SegmentView(opened.raw, self.start_offset, opened.next_data)
+        return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing)
 
 
 class SegmentBytes(Protocol):

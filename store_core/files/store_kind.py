@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks for what an ordinary store does not hold: a DLedger log, queues in RocksDB, tiered storage.
 
-Everything that reads, opens, rebuilds or writes a store calls `check_store_kind` first.
+Everything that reads, opens, rebuilds or writes a store calls `check_store_kind` first. Readers of rows that can read
+DLedger's entries say so; ``dledger-*/data`` is then no reason to refuse.
 
 ==========================================  =============  ================  ================  ===================
 found below the root                        reads the log  reads the queues  opens the queues  replaces the queues
@@ -28,8 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
+from store_core.files.dledger_log import dledger_error, dledger_logs
 from store_core.files.file_system import names_in
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, INDEX_DIRECTORY
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StoreUse", "check_log_place", "check_store_kind", "queue_database"]
 
-_DLEDGER: Final = "dledger-"
-"""Prefix of a member's directory, ``dledger-SELFID`` (``DLedgerConfig.getDataStorePath``, DLedger 0.3)."""
-
-_DLEDGER_DATA: Final = "data"
 _ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
 """``useSeparateStorePathForRocksdbCQ``, RocketMQ 5.5."""
 
@@ -59,7 +57,9 @@ class StoreUse(Enum):
     REPLACE_QUEUES = "put other directories in the place of those with queues"
 
 
-def check_store_kind(root: Path, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES) -> tuple[str, ...]:
+def check_store_kind(
+    root: Path, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES, *, reads_entries: bool = False
+) -> tuple[str, ...]:
     """Refuse a store that would be misread or harmed, and return notes on what else is ignored.
 
     Nothing is written. A root that does not exist, or is empty, is fine.
@@ -70,6 +70,8 @@ def check_store_kind(root: Path, file_system: FileSystem, use: StoreUse = StoreU
         The store's root.
     file_system : FileSystem
     use : StoreUse
+    reads_entries : bool
+        Whether the caller only reads, and reads the entries of a DLedger log, too.
 
     Returns
     -------
@@ -83,8 +85,8 @@ def check_store_kind(root: Path, file_system: FileSystem, use: StoreUse = StoreU
     OSError
         As the system reports.
     """
-    for data in _dledger_logs(root, file_system):
-        raise _dledger_error(root, data, file_system)
+    for data in () if reads_entries else dledger_logs(root, file_system):
+        raise dledger_error(root, data, file_system)
     notes = list(_log_notes(root, file_system))
     if use is StoreUse.READ_LOG:
         return tuple(notes)
@@ -111,7 +113,7 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     """Refuse to read a directory of segments that is not the whole log, because its root is that of a DLedger store.
 
     A single segment given by its own name is read, whatever is in the root: the caller wants only that part. But
-    nothing below ``dledger-*`` is read, where records are wrapped in entries.
+    nothing below ``dledger-*`` is: readers of entries find those by `store_core.files.dledger_log`.
 
     Parameters
     ----------
@@ -127,38 +129,9 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     for path in dict.fromkeys((place, Path(os.path.realpath(place)))):
         for level, root in enumerate(path.parents[:_DEEPEST]):
             is_directory_of_it = level == 0 and _is_directory(path, file_system)
-            for data in _dledger_logs(root, file_system):
+            for data in dledger_logs(root, file_system):
                 if is_directory_of_it or data.parent in (path, *path.parents):
-                    raise _dledger_error(root, data, file_system)
-
-
-# ---- DLedger
-
-
-def _dledger_logs(root: Path, file_system: FileSystem) -> Iterator[Path]:
-    """Yield the directories of a DLedger log; none in a root that may not be listed."""
-    try:
-        names = names_in(root, file_system)
-    except PermissionError:
-        return
-    members = (root / name / _DLEDGER_DATA for name in names if name.startswith(_DLEDGER))
-    yield from (data for data in members if _is_directory(data, file_system))
-
-
-def _dledger_error(root: Path, data: Path, file_system: FileSystem) -> UnsupportedStoreError:
-    log = root / COMMIT_LOG
-    if _is_directory(log, file_system):
-        meaning = f"{log} holds only what is older, and would be taken for the whole log"
-        advice = f" The older records can be read: give the files in {log}, each by its own name."
-    else:
-        meaning = "without it the log would be taken for empty, and the queues for stale"
-        advice = ""
-    return UnsupportedStoreError(
-        f"{root} is a DLedger store (enableDLegerCommitLog), which is not supported: found {data}, which holds the log "
-        f"in another form, each record in an entry of its own; {meaning}. Expected {log}, and no directory "
-        f"{_DLEDGER}*/{_DLEDGER_DATA}. Nothing was changed. Read its messages through its broker; or, if no broker "
-        f"uses that directory any more, move it elsewhere.{advice}"
-    )
+                    raise dledger_error(root, data, file_system)
 
 
 # ---- queues in RocksDB

@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,6 +16,13 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
+from store_core.files.dledger_log import (
+    data_directory,
+    dledger_logs,
+    entry_log_of,
+    root_of_member,
+    several_members_error,
+)
 from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
@@ -62,7 +70,7 @@ class SegmentListing(NamedTuple):
     notes: tuple[str, ...]
 
 
-def list_segments(paths: StorePaths) -> SegmentListing:
+def list_segments(paths: StorePaths, *, reads_entries: bool = False) -> SegmentListing:
     """Return the segment files that one path or several stand for.
 
     Parameters
@@ -71,6 +79,8 @@ def list_segments(paths: StorePaths) -> SegmentListing:
         A store root, a ``commitlog`` directory, a segment file, or several of these that form one log together, as in a
         store with several commit log paths (RocketMQ 4.9.2 and later: ``MultiPathMappedFileQueue``). Also RocketMQ's
         notation for these, ``/a/commitlog,/b/commitlog``, if no file has that name; and ``file://`` URLs.
+    reads_entries : bool
+        Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``, or what is in it.
 
     Returns
     -------
@@ -91,7 +101,8 @@ def list_segments(paths: StorePaths) -> SegmentListing:
     places = places_of(paths)
     notes: list[str] = []
     with explained_access(places[0]):
-        found = sorted((segment for place in places for segment in _segments_at(place, notes)), key=_order)
+        listed = (segment for place in places for segment in _segments_at(place, notes, reads_entries=reads_entries))
+        found = sorted(listed, key=_order)
     if not found:
         raise _nothing_at(places, notes)
     segments = _without_empty_tail(_without_twins(found, notes), notes)
@@ -109,7 +120,13 @@ def store_roots(paths: StorePaths) -> tuple[Path, ...]:
         If nothing exists at a path.
     """
     directories = [place if place.is_dir() else place.parent for place in places_of(paths)]
-    return tuple(dict.fromkeys(path if (path / COMMIT_LOG).is_dir() else path.parent for path in directories))
+    return tuple(dict.fromkeys(map(_root_at, directories)))
+
+
+def _root_at(directory: Path) -> Path:
+    """Return the root that a directory is, or is a log of."""
+    is_root = (directory / COMMIT_LOG).is_dir() or any(dledger_logs(directory, OsFileSystem()))
+    return directory if is_root else root_of_member(directory) or directory.parent
 
 
 def places_of(paths: StorePaths) -> list[Path]:
@@ -209,14 +226,23 @@ def _without_scheme(text: str) -> str:
     )
 
 
-def _segments_at(place: Path, notes: list[str]) -> list[Segment]:
+def _segments_at(place: Path, notes: list[str], *, reads_entries: bool) -> list[Segment]:
+    data = data_directory(place, OsFileSystem()) if reads_entries else None
+    if data is not None:
+        entries = entry_log_of(data, notes)
+        found = [_single_file(place)] if place.parent == data and not place.is_dir() else segments_in(data, notes)
+        return [replace(segment, entries=entries) for segment in found]
     if not place.is_dir():
         check_log_place(place, OsFileSystem())
         return [_single_file(place)]
-    notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG)
+    notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
+    logs = list(dledger_logs(place, OsFileSystem()))
+    if len(logs) > 1:
+        raise several_members_error(place, logs)
     below = place / COMMIT_LOG
-    if below.is_dir():
-        return list(segments_in(below, notes))
+    if below.is_dir() or logs:
+        ordinary = list(segments_in(below, notes)) if below.is_dir() else []
+        return ordinary + [part for log in logs for part in _segments_at(log, notes, reads_entries=True)]
     check_log_place(place, OsFileSystem())
     return list(segments_in(place, notes))
 

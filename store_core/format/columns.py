@@ -107,6 +107,28 @@ COLUMNS: Final = (
     _column("transaction_type", pa.string(), "NOT_TYPE, PREPARED_TYPE, COMMIT_TYPE or ROLLBACK_TYPE", default=False),
     _column("compression", pa.string(), "how the stored body is compressed: NONE, LZ4, ZSTD or ZLIB", default=False),
     _column(
+        "dledger_index",
+        pa.int64(),
+        "in a DLedger log: number of the entry that holds the record; else null",
+        nullable=True,
+        default=False,
+    ),
+    _column(
+        "dledger_term",
+        pa.int64(),
+        "in a DLedger log: term of the leader that appended the entry; else null",
+        nullable=True,
+        default=False,
+    ),
+    _column(
+        "dledger_committed",
+        pa.bool_(),
+        "in a DLedger log: whether its checkpoint calls the entry committed; another leader may still replace those "
+        "after it. Null if there is no checkpoint, and in other logs",
+        nullable=True,
+        default=False,
+    ),
+    _column(
         CORRUPT_RECORD,
         pa.binary(),
         "with `mode=PERMISSIVE`: the bytes of a damaged range, else null",

@@ -23,6 +23,7 @@ __all__ = [
     "CHECKPOINT",
     "CONSUME_QUEUE_EXT_UNIT",
     "CONSUME_QUEUE_UNIT",
+    "DLEDGER_ENTRY_HEAD",
     "HOST_V4",
     "HOST_V6",
     "INDEX_HEADER",
@@ -42,7 +43,6 @@ __all__ = [
     "field_position",
     "head_dtype",
     "head_size",
-    "markdown_document",
     "unit_dtype",
 ]
 
@@ -248,6 +248,25 @@ ROCKSDB_QUEUE_BOUND: Final = Unit(
     ),
 )
 
+DLEDGER_ENTRY_HEAD: Final = Unit(
+    "dledger_entry_head",
+    "DLedgerEntry",
+    "What precedes each record in a DLedger log, dledger-MEMBER/data/ (RocketMQ 4.5 and later). A magic of -1 ends "
+    "the file, and the size is then that of the rest of the file.",
+    (
+        Field("magic", "magic", ">i4", "1; -1 if the rest of the file holds nothing"),
+        Field("size", "size", ">i4", "bytes of the entry: this head, and the record"),
+        Field("index", "index", ">i8", "number of the entry in the log, without gaps"),
+        Field("term", "term", ">i8", "term of the leader that appended it; never less than that of the entry before"),
+        Field("position", "pos", ">i8", "position of the entry's first byte in the log"),
+        Field("channel", "channel", ">i4", "0, ignored"),
+        Field("chain_crc", "chainCrc", ">i4", "0, ignored"),
+        Field("body_crc", "bodyCrc", ">i4", "0, ignored"),
+        Field("body_length", "bodyLength", ">i4", "bytes of the record that follows"),
+    ),
+    tail="the record, whose physical_offset is its own position: 48 bytes after the entry's",
+)
+
 INDEX_HEADER: Final = Unit(
     "index_header",
     "IndexHeader",
@@ -308,6 +327,7 @@ UNITS: Final = (
     INDEX_HEADER,
     INDEX_UNIT,
     CHECKPOINT,
+    DLEDGER_ENTRY_HEAD,
 )
 
 
@@ -357,37 +377,3 @@ MIN_RECORD_SIZE: Final = MIN_HEAD_SIZE + 1 + 2
 
 BLANK_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
 """Bytes of a blank record's head, for which a writer leaves room at the end of every segment."""
-
-
-def _rows(unit: Unit, sys_flag: int) -> list[str]:
-    dtype = _dtype(unit, sys_flag & _V6_BITS)
-    rows = ["| position | bytes | type | name | RocketMQ | |", "|---:|---:|---|---|---|---|"]
-    for field in unit.fields:
-        kind, position = dtype[field.name], field_position(dtype, field.name)
-        shown = "address, i4 port" if field.v6_flag else field.type.lstrip(">")
-        rows.append(f"| {position} | {kind.itemsize} | {shown} | `{field.name}` | {field.java_name} | {field.doc} |")
-    return rows
-
-
-def _section(unit: Unit) -> list[str]:
-    lines = [f"## {unit.name} ({unit_dtype(unit).itemsize} bytes)", "", f"{unit.doc} RocketMQ: `{unit.java_name}`.", ""]
-    lines += _rows(unit, 0)
-    if unit is MESSAGE_HEAD:
-        lines += ["", f"With both hosts IPv6 ({MAX_HEAD_SIZE} bytes):", "", *_rows(unit, _V6_BITS)]
-    if unit.tail:
-        lines += ["", f"Then: {unit.tail}."]
-    return [*lines, ""]
-
-
-def markdown_document() -> str:
-    """Return the text of ``docs/FORMAT.md``: every unit as a table of positions."""
-    lines = [
-        "<!-- Generated from store_core/format/layout.py by `make docs`; do not edit. -->",
-        "# The bytes of RocketMQ's store",
-        "",
-        "All integers are big-endian and signed. Positions and sizes are in bytes.",
-        "",
-    ]
-    for unit in UNITS:
-        lines += _section(unit)
-    return "\n".join(lines).rstrip() + "\n"

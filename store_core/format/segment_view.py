@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from store_core.format.record.framing import Framing
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,11 +33,14 @@ class SegmentView:
         Physical offset of the first byte.
     next_data : callable
         Returns the first position at or after another that may hold anything but zeros.
+    framing : Framing
+        What it is made of.
     """
 
     raw: npt.NDArray[np.uint8]
     start_offset: int = 0
     next_data: Callable[[int], int] = _no_holes
+    framing: Framing = Framing.RECORDS
 
     @property
     def size(self) -> int:
@@ -45,3 +50,10 @@ class SegmentView:
     def up_to(self, end: int) -> Self:
         """Return the same segment without the bytes at and after a position."""
         return replace(self, raw=self.raw[:end])
+
+    def of_records(self) -> SegmentView:
+        """Return the view in which each frame's position is that of its record: without the lead of the first."""
+        lead = self.framing.lead
+        if not lead:
+            return self
+        return SegmentView(self.raw[lead:], self.start_offset + lead, lambda at: self.next_data(at + lead) - lead)

@@ -14,7 +14,7 @@ from store_core.files.segment_source import open_segment
 from store_core.files.store_path import layout_problems, list_segments
 from store_core.format.columnar.lockstep import scan
 from store_core.format.damage.salvage import store_timestamps
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.framing import check_frame
 from store_core.store.read.found_end import segment_end
 from store_core.views.view_part import name_text, row_batches, timestamps
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.format.record.scan import StopReason
+    from store_core.format.segment_view import SegmentView
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view_options import ViewOptions
 
@@ -93,14 +95,14 @@ class SegmentsPart:
 
     def _walked(self, segment: Segment, options: ViewOptions, *, is_first: bool) -> dict[str, object]:
         with open_segment(segment) as opened:
-            walk = _walk(opened.raw, segment)
+            walk = _walk(segment.view(opened))
             if segment.path == self.last:
                 walk = _up_to_log_end(walk, segment, options.read, is_first=is_first)
             return {
                 "data_end": segment.start_offset + walk.stop,
                 "stop_reason": walk.reason.name,
                 "messages": len(walk.starts),
-                "last_store_timestamp": _time_of(opened.raw, walk.starts[-1:]),
+                "last_store_timestamp": _time_of(segment.view(opened), walk.starts[-1:]),
             }
 
 
@@ -112,7 +114,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
     StoreNotFoundError
         If there is no segment.
     """
-    segments = list_segments(paths).segments
+    segments = list_segments(paths, reads_entries=True).segments
     for problem in layout_problems(segments):
         _log.warning("%s", problem)
     is_walked = options.asks_for(*_WALKED)
@@ -136,18 +138,23 @@ def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
     for number in reversed(range(len(segments))):
         segment = segments[number]
         with open_segment(segment) as opened:
-            is_sound = check_record(opened.raw.data, 0, segment.start_offset, verify_crc=read.verify_crc).spans
-        if is_sound is not None or not number:
+            is_sound = _begins_sound(segment.view(opened), verify_crc=read.verify_crc)
+        if is_sound or not number:
             return segment.path
         if segment_end(segment, is_first=False, verify_crc=read.verify_crc, has_tail=False).found.position:
             return segment.path
     raise AssertionError("there is a first segment")
 
 
-def _walk(raw: npt.NDArray[np.uint8], segment: Segment) -> _Walk:
-    """Follow the records from a segment's first byte, as `store_core.format.record.scan.follow_chain` defines."""
-    found = scan(raw, 0, None, segment.start_offset)
+def _walk(segment: SegmentView) -> _Walk:
+    """Follow the records from a segment's first byte, as `store_core.format.record.framing.follow_frames` defines."""
+    found = scan(segment.raw, 0, None, segment.start_offset, segment.framing)
     return _Walk(found.starts, found.stop, found.reason)
+
+
+def _begins_sound(segment: SegmentView, *, verify_crc: bool = False) -> bool:
+    check = check_frame(segment.raw.data, 0, segment.start_offset, segment.framing, verify_crc=verify_crc)
+    return check.spans is not None
 
 
 def _up_to_log_end(walk: _Walk, segment: Segment, read: ReadOptions, *, is_first: bool) -> _Walk:
@@ -161,10 +168,10 @@ def _up_to_log_end(walk: _Walk, segment: Segment, read: ReadOptions, *, is_first
 
 def _first_time(segment: Segment) -> pa.Scalar | None:
     with open_segment(segment) as opened:
-        is_record = check_record(opened.raw.data, 0, segment.start_offset).spans is not None
-        return _time_of(opened.raw, np.zeros(1, np.int64)) if is_record else None
+        view = segment.view(opened)
+        return _time_of(view, np.zeros(1, np.int64)) if _begins_sound(view) else None
 
 
-def _time_of(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> pa.Scalar | None:
+def _time_of(segment: SegmentView, starts: npt.NDArray[np.int64]) -> pa.Scalar | None:
     """Return the store time of a record; None without one."""
-    return timestamps(store_timestamps(raw, starts))[0] if starts.size else None
+    return timestamps(store_timestamps(segment.raw, starts + segment.framing.lead))[0] if starts.size else None

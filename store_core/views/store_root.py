@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
+from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, is_root
@@ -26,7 +27,7 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
     Parameters
     ----------
     paths : path or sequence of paths
-        A store's root, its ``commitlog`` directory, or a segment.
+        A store's root, its ``commitlog`` directory, that of a DLedger log, or a segment.
     use : StoreUse
         What is going to be read.
 
@@ -46,13 +47,16 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
             f"below one root (storePathRootDir), wherever the segments are. Give that"
         )
     check_is_root(roots[0], OsFileSystem())
-    check_store_kind(roots[0], OsFileSystem(), use)
+    check_store_kind(roots[0], OsFileSystem(), use, reads_entries=True)
     return roots[0]
 
 
 def _root_at(place: Path) -> Path:
     """Return the root that a path stands for: itself, unless it is a log's directory or in one."""
     directory = place if place.is_dir() else place.parent
+    member_root = root_of_member(directory)
+    if member_root is not None:
+        return member_root
     if is_root(directory, OsFileSystem()):
         return directory
     is_log = directory != place or directory.name == COMMIT_LOG or is_root(directory.parent, OsFileSystem())
@@ -70,6 +74,7 @@ def whole_log(root: Path, paths: StorePaths) -> tuple[Segment, ...]:
         Where the segments are if not below the root.
     """
     try:
-        return list_segments(root if (root / COMMIT_LOG).is_dir() else paths).segments
+        is_there = (root / COMMIT_LOG).is_dir() or any(dledger_logs(root, OsFileSystem()))
+        return list_segments(root if is_there else paths, reads_entries=True).segments
     except StoreNotFoundError:
         return ()

@@ -135,7 +135,8 @@ _SEGMENTS: Final = View(
             "stop_reason",
             _TEXT,
             "why no record follows there: `END_OF_FILE` and `UNWRITTEN` are regular; `TORN`, `BAD_MAGIC`, `BAD_SIZE`, "
-            "`SIZE_MISMATCH`, `WRONG_OFFSET` and `BAD_CRC` are damage",
+            "`SIZE_MISMATCH`, `WRONG_OFFSET` and `BAD_CRC` are damage, and in a DLedger log `WRONG_INDEX` and "
+            "`EARLIER_TERM`",
         ),
         _maybe("first_store_timestamp", TIMESTAMP_TYPE, "store time of the first record; null without one"),
         _maybe("last_store_timestamp", TIMESTAMP_TYPE, "store time of the last record before `data_end`"),

@@ -56,13 +56,14 @@ def test_writing_is_refused_before_anything_is_staged(root: Path, way: str, kind
     assert before == every_file(root)
 
 
-def test_the_demo_refuses_a_dledger_store_before_spark_is_started(
+def test_the_demo_refuses_the_logs_of_two_members_before_spark_is_started(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = add_dledger(root)
+    members = [add_dledger(root, name).parent for name in ("n0", "n1")]
 
     assert 4 == demo.main([str(root)])
-    assert str(data) in capsys.readouterr().err.replace("\n", " ")
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert all(str(member) in told for member in members)
 
 
 @pytest.mark.parametrize("name", ["index", "consumequeue"])

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from store_core import DefaultMessageStore
 from tests.builders import SIZE_AT, LogBuilder, Record
+from tests.dledger_logs import DLedgerLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["copy_world", "make_world"]
 
 _SEGMENT: Final = 1 << 30
+_SMALL_SEGMENT: Final = 4096
 _MESSAGES: Final = 600
 _PAUSE_MS: Final = 500
 _BEGIN_MS: Final = 1_700_000_000_000
@@ -43,6 +45,7 @@ def make_world(world: Path) -> None:
         copy_world(sound, world / copy)
     _damage(world / "data/damaged/store", log)
     _crash(world / "data/crashed/store", log)
+    _write_dledger(world / "data/dledger/store")
     _write_files(world)
 
 
@@ -51,6 +54,18 @@ def copy_world(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     cp = shutil.which("cp") or "/bin/cp"
     subprocess.run([cp, "-a", "--sparse=always", source, target], check=True)  # noqa: S603 -- our own directories
+
+
+def _write_dledger(root: Path) -> None:
+    """Write a DLedger log behind an older one, whose last entry is not committed."""
+    old = LogBuilder(_SMALL_SEGMENT)
+    old.append_all(b"placed", b"paid")
+    old.roll()
+    old.write(root)
+    log = DLedgerLog(_SMALL_SEGMENT, start_offset=_SMALL_SEGMENT)
+    for number in range(7):
+        log.append(b"shipped", term=number // 4, queue_offset=len(old.records) + number)
+    log.write(root, committed=5)
 
 
 def _log() -> LogBuilder:

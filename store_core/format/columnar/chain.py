@@ -51,12 +51,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Records that follow one another.
+    """Records, or entries that hold them, that follow one another.
 
     Attributes
     ----------
     starts : numpy.ndarray
-        int64, shape (n,), n >= 1, ascending: positions in the segment.
+        int64, shape (n,), n >= 1, ascending: positions in the segment; those of entries in a DLedger log.
     stop : int
         Where the last one ends.
     """
@@ -154,7 +154,7 @@ class Chain:
             position = run.stop
         while position < limit:
             goal = min(position + length, limit)
-            found = chain(self.segment.raw, position, goal, self.segment.start_offset)
+            found = chain(self.segment.raw, position, goal, self.segment.start_offset, self.segment.framing)
             if found.starts.size:
                 yield Run(found.starts, found.stop)
             position, length = found.stop, min(2 * length, _WINDOW)
@@ -176,10 +176,12 @@ class Chain:
     def sound_part(self) -> Self:
         """Return the chain with only the kept records before the first that is not sound."""
         sound: list[Run] = []
+        segment, previous = self.segment, self.begin.last_sound
         for run in self.kept:
-            count = count_sound(self.segment.raw, run.starts, self.segment.start_offset)
+            count = count_sound(segment.raw, run.starts, segment.start_offset, segment.framing, previous=previous)
             if count < run.starts.size:
                 part = run.between(0, int(run.starts[count]))
                 return replace(self, kept=(*sound, *([part] if part else [])))
             sound.append(run)
+            previous = run.place.last_sound
         return self

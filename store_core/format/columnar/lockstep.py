@@ -17,15 +17,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.format.columnar.entries import sound_entries
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
+from store_core.format.record.framing import Framing, check_frame
 from store_core.format.record.record_head import head_reader, read_frame
-from store_core.format.record.scan import Scan, StopReason, check_record
+from store_core.format.record.scan import Scan, StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
-__all__ = ["chain", "count_sound", "scan"]
+    from store_core.format.segment_view import SegmentView
+
+__all__ = ["chain", "count_sound", "count_sound_leads", "scan"]
 
 _MAX_LANES: Final = 4096
 _LANE_BYTES: Final = 128 << 10
@@ -56,75 +62,133 @@ _V1_STORED: Final = _as_stored(MagicCode.MESSAGE_V1)
 _V2_STORED: Final = _as_stored(MagicCode.MESSAGE_V2)
 
 
-def scan(
+def scan(  # noqa: PLR0913 -- where to look, and for what
     raw: npt.NDArray[np.uint8],
     begin: int = 0,
     end: int | None = None,
     start_offset: int | None = 0,
+    framing: Framing = Framing.RECORDS,
     *,
     lanes: int | None = None,
+    previous: int = -1,
 ) -> Scan:
-    """Return the records of a segment that the chain from `begin` leads to.
+    """Return the frames of a segment that the chain from `begin` leads to.
 
     Parameters
     ----------
     raw : numpy.ndarray
         uint8, shape (m,), contiguous: the whole segment.
     begin : int
-        Position where a record is known to start, in bytes.
+        Position where a frame is known to start, in bytes.
     end : int, optional
-        Records that start at or after it are omitted.
+        Frames that start at or after it are omitted.
     start_offset : int or None
         Physical offset of the segment's first byte, which records must agree with; None leaves it unchecked, as
         RocketMQ does.
+    framing : Framing
+        What the segment is made of.
+    previous : int
+        Position of the last sound frame before `begin`, which an entry has to continue; -1 if there is none.
     lanes : int, optional
         Most cursors to use; affects only speed.
 
     Returns
     -------
     Scan
-        Equal to ``follow_chain(memoryview(raw), begin, end, start_offset)``. Bodies are not read.
+        Equal to ``follow_frames(memoryview(raw), begin, end, start_offset, framing)``. Bodies are not read.
     """
-    found = chain(raw, begin, end, start_offset, lanes=lanes)
-    count = count_sound(raw, found.starts, start_offset)
+    found = chain(raw, begin, end, start_offset, framing, lanes=lanes)
+    count = count_sound(raw, found.starts, start_offset, framing, previous=previous)
     if count == found.starts.size:
         return found
-    return _stopped(raw, found.starts[:count], int(found.starts[count]), start_offset)
+    before = int(found.starts[count - 1]) if count else previous
+    return _stopped(raw, found.starts[:count], int(found.starts[count]), start_offset, framing, before)
 
 
-def count_sound(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], start_offset: int | None) -> int:
-    """Return how many records of a chain (`starts` as from `chain`) precede the first whose parts do not add up."""
+def count_sound(
+    raw: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    start_offset: int | None,
+    framing: Framing = Framing.RECORDS,
+    *,
+    previous: int = -1,
+) -> int:
+    """Return how many frames of a chain (`starts` as from `chain`) precede the first that is not sound.
+
+    That is one whose parts do not add up, or, among entries, one that does not continue the `previous` sound one.
+    """
+    records = raw[framing.lead :]
+    offset = None if start_offset is None else start_offset + framing.lead
+
+    def is_sound(some: npt.NDArray[np.int64], before: int) -> npt.NDArray[np.bool_]:
+        sound = measure(Heads(records, some), offset).sound
+        return sound if framing is Framing.RECORDS else sound & sound_entries(raw, some, start_offset, before)
+
+    return _count_leading(starts, previous, is_sound)
+
+
+def count_sound_leads(segment: SegmentView, starts: npt.NDArray[np.int64], previous: int) -> int:
+    """Return how many frames of a chain precede the first whose lead is not sound; for those who measure the records.
+
+    Parameters as of `count_sound`.
+    """
+    if segment.framing is Framing.RECORDS:
+        return starts.size
+    raw, start_offset = segment.raw, segment.start_offset
+    return _count_leading(starts, previous, lambda some, before: sound_entries(raw, some, start_offset, before))
+
+
+def _count_leading(
+    starts: npt.NDArray[np.int64],
+    previous: int,
+    is_sound: Callable[[npt.NDArray[np.int64], int], npt.NDArray[np.bool_]],
+) -> int:
+    """Return how many frames precede the first that is not sound, by a check of some and the start of the one before.
+
+    Each window of frames is checked at once.
+    """
     for first in range(0, starts.size, _PROOF_WINDOW):
-        sound = measure(Heads(raw, starts[first : first + _PROOF_WINDOW]), start_offset).sound
+        some = starts[first : first + _PROOF_WINDOW]
+        sound = is_sound(some, int(starts[first - 1]) if first else previous)
         if not sound.all():
             return first + int(sound.argmin())
     return starts.size
 
 
-def chain(
+def chain(  # noqa: PLR0913 -- as of `scan`
     raw: npt.NDArray[np.uint8],
     begin: int = 0,
     end: int | None = None,
     start_offset: int | None = 0,
+    framing: Framing = Framing.RECORDS,
     *,
     lanes: int | None = None,
 ) -> Scan:
-    """Return record starts by sizes and magic codes alone, without checking that a record's parts add up to its size.
+    """Return frames by the records' sizes and magic codes alone, without checking that their parts add up to the size.
 
     For readers that measure the parts anyway, see `store_core.format.columnar.spans.measure`: the chain is that of
     `scan` up to the first record whose parts do not add up.
     """
     limit = raw.size if end is None else min(end, raw.size)
-    walked = _walk(raw, _choose_lanes(raw, begin, limit, start_offset, lanes), limit)
-    starts, stop = _stitch(raw, walked, begin, limit)
+    records, lead = raw[framing.lead :], framing.lead
+    offset = None if start_offset is None else start_offset + lead
+    walked = _walk(records, _choose_lanes(records, begin, limit, offset, lanes), limit, lead)
+    starts, stop = _stitch(records, walked, begin, limit, lead)
     if stop >= (limit if end is None else end):
         return Scan(starts, stop, StopReason.LIMIT)
-    return _stopped(raw, starts, stop, start_offset)
+    return _stopped(raw, starts, stop, start_offset, framing)
 
 
-def _stopped(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stop: int, start_offset: int | None) -> Scan:
-    """Return the chain up to `stop`, with the definition's reason why no record is there."""
-    reason = check_record(raw.data, stop, start_offset).reason
+def _stopped(  # noqa: PLR0913 -- what the definition needs
+    raw: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    stop: int,
+    start_offset: int | None,
+    framing: Framing,
+    previous: int = -1,
+) -> Scan:
+    """Return the chain up to `stop`, with the definition's reason why no frame is there."""
+    reason = check_frame(raw.data, stop, start_offset, framing, previous=previous).reason
     return Scan(starts, stop, reason or StopReason.LIMIT)
 
 
@@ -212,8 +276,11 @@ class _Words:
         return low
 
 
-def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) -> _Walked:
-    """Make every lane follow its chain to the next lane's start, or to where the chain breaks."""
+def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int, lead: int) -> _Walked:
+    """Make every lane follow its chain to the next lane's start, or to where the chain breaks.
+
+    Here and below `raw` begins with a record, and `lead` bytes are between one record and the next.
+    """
     words = _Words(raw, lanes.size)
     stops = np.minimum(np.append(lanes[1:], limit), words.limit)
     lane = np.flatnonzero((lanes >= words.begin) & (lanes < stops))
@@ -222,14 +289,14 @@ def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int) 
     steps: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
     while lane.size > _FEW_LANES:
         size, magic = _frames(words, position)
-        following = position + size
+        following = position + size + lead if lead else position + size
         going = (magic == _V1_STORED) & (size >= MIN_RECORD_SIZE) & (following < stop)
         if going.all():
             steps.append((lane, position))
             position = following
             continue
         is_record = (
-            ((magic == _V1_STORED) | (magic == _V2_STORED)) & (size >= MIN_RECORD_SIZE) & (following <= raw.size)
+            ((magic == _V1_STORED) | (magic == _V2_STORED)) & (size >= MIN_RECORD_SIZE) & (following <= raw.size + lead)
         )
         counts[lane] = len(steps) + is_record
         arrival[lane] = np.where(is_record, following, position)
@@ -266,7 +333,9 @@ def _collect(
     return _Walked(lanes, starts, first, arrival)
 
 
-def _stitch(raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int) -> tuple[npt.NDArray[np.int64], int]:
+def _stitch(
+    raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int, lead: int
+) -> tuple[npt.NDArray[np.int64], int]:
     """Follow the chain over the lanes that start where it arrives; bridge the rest by single steps."""
     data = raw.data
     breaks = np.append(np.flatnonzero(walked.arrival[:-1] != walked.lanes[1:]), walked.lanes.size - 1)
@@ -279,7 +348,7 @@ def _stitch(raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int)
             pieces.append(walked.starts[walked.first[lane] : walked.first[last + 1]])
             position, lane = int(walked.arrival[last]), last + 1
         following = min(int(walked.lanes[lane]), limit) if lane < walked.lanes.size else limit
-        single, arrived = _single_steps(data, position, following)
+        single, arrived = _single_steps(data, position, following, lead)
         pieces.append(np.array(single, np.int64))
         position = arrived
         if arrived < following:
@@ -294,7 +363,7 @@ def _joined(pieces: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     return np.concatenate(filled) if filled else np.empty(0, np.int64)
 
 
-def _single_steps(data: memoryview, position: int, stop: int) -> tuple[list[int], int]:
+def _single_steps(data: memoryview, position: int, stop: int, lead: int) -> tuple[list[int], int]:
     """Follow the chain record by record until it reaches `stop` or breaks."""
     starts: list[int] = []
     last = len(data) - MIN_RECORD_SIZE
@@ -303,5 +372,5 @@ def _single_steps(data: memoryview, position: int, stop: int) -> tuple[list[int]
         if magic not in _MAGICS or size < MIN_RECORD_SIZE or position + size > len(data):
             break
         starts.append(position)
-        position += size
+        position += size + lead
     return starts, position

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.format.columnar.arrow_slices import as_text, fixed_array, repeat_text, take_slices
+from store_core.format.columnar.entries import entry_column
 from store_core.format.columnar.hosts import host_column, message_id_column
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
+
+    from store_core.format.columnar.entries import EntryLog
 
 __all__ = ["Records"]
 
@@ -50,21 +53,25 @@ class Records:
         Physical offset of the segment's first byte.
     parser : PropertyParser
         How properties that are not plain are parsed.
+    entries : EntryLog, optional
+        The DLedger log in whose entries the records lie.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- where records are, and how they are read
         self,
         raw: npt.NDArray[np.uint8],
         starts: npt.NDArray[np.int64],
         segment: str,
         start_offset: int,
         parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
+        entries: EntryLog | None = None,
     ) -> None:
         self.raw = raw
         self.starts = starts
         self.segment = segment
         self.start_offset = start_offset
         self.parser = parser
+        self.entries = entries
         self.expanded: list[bytes] | None = None
         """Bodies to return instead of the stored ones."""
 
@@ -76,7 +83,7 @@ class Records:
         """Return some of the records; this object itself if that is all."""
         if rows.all():
             return self
-        return Records(self.raw, self.starts[rows], self.segment, self.start_offset, self.parser)
+        return Records(self.raw, self.starts[rows], self.segment, self.start_offset, self.parser, self.entries)
 
     @cached_property
     def heads(self) -> Heads:
@@ -130,6 +137,18 @@ class Records:
         times *= _MICROSECONDS
         return fixed_array(times, TIMESTAMP_TYPE)
 
+    def entry_column(self, name: str) -> pa.Array:
+        """Return a field of the DLedger entries that hold the records; null in an ordinary log."""
+        if self.entries is None:
+            return pa.nulls(len(self), pa.int64())
+        return fixed_array(entry_column(self.raw, self.starts, name))
+
+    def is_committed(self) -> pa.BooleanArray:
+        """Return which records are in committed entries; null where that is unknown, and in an ordinary log."""
+        if self.entries is None or self.entries.committed_index is None:
+            return pa.nulls(len(self), pa.bool_())
+        return pa.array(entry_column(self.raw, self.starts, "index") <= self.entries.committed_index)
+
     def named(self, mask: int, names: dict[int, str]) -> pa.StringArray:
         """Return the name for some bits of each record's sys_flag."""
         bits = fixed_array(self.heads.leading("sys_flag") & mask).dictionary_encode()
@@ -169,5 +188,8 @@ _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
     "segment": lambda records: repeat_text(records.segment, len(records)),
     "transaction_type": lambda records: records.named(TRANSACTION_MASK, _TRANSACTION_NAMES),
     "compression": lambda records: records.named(_COMPRESSION_BITS, _COMPRESSION_NAMES),
+    "dledger_index": lambda records: records.entry_column("index"),
+    "dledger_term": lambda records: records.entry_column("term"),
+    "dledger_committed": Records.is_committed,
     "_corrupt_record": lambda records: pa.nulls(len(records), pa.binary()),
 }

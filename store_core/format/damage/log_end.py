@@ -7,15 +7,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from store_core.format.columnar.chain import Chain, Place, Run
-from store_core.format.columnar.spans import Heads, measure
+from store_core.format.columnar.lockstep import count_sound
 from store_core.format.damage.salvage import Damage, Salvage
-from store_core.format.record.scan import RecordCheck, StopReason, check_record
+from store_core.format.record.framing import check_frame
+from store_core.format.record.scan import RecordCheck, StopReason
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from store_core.format.segment_view import SegmentView
 
 __all__ = ["LogEnd", "find_log_end", "find_tail_end"]
@@ -82,7 +82,7 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
         sound = chain.sound_part()
         rest = rest if sound is chain else _Rest(sound)
         chain = sound
-    torn = _torn_tail(segment.raw, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
+    torn = _torn_tail(segment, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
     return LogEnd(*(torn or (rest.stop, rest.reason)), rest.stale, chain)
 
 
@@ -142,11 +142,11 @@ def _ends_sound(chain: Chain) -> bool:
 
     An earlier record whose parts do not add up has a size that led on to others, so it does not change the end.
     """
-    raw, start_offset = chain.segment.raw, chain.segment.start_offset
-    return all(measure(Heads(raw, run.starts[-_LAST_RECORDS:]), start_offset).sound.all() for run in chain.kept[-1:])
+    segment, starts = chain.segment, chain.kept[-1].starts[-_LAST_RECORDS:] if chain.kept else np.empty(0, np.int64)
+    return count_sound(segment.raw, starts, segment.start_offset, segment.framing) == starts.size
 
 
-def _torn_tail(raw: npt.NDArray[np.uint8], tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:
+def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:
     """Find the start of a tail of records that all have wrong bodies; damage between them is part of the tail."""
     torn: tuple[int, StopReason] | None = None
     while tail:
@@ -157,11 +157,11 @@ def _torn_tail(raw: npt.NDArray[np.uint8], tail: deque[Run | Damage]) -> tuple[i
             torn = part.begin, part.check.reason or StopReason.BAD_CRC
             continue
         for start in part.starts[::-1].tolist():
-            if _check_body(raw, start).reason is not StopReason.BAD_CRC:
+            if _check_body(segment, start).reason is not StopReason.BAD_CRC:
                 return torn
             torn = start, StopReason.BAD_CRC
     return torn
 
 
-def _check_body(raw: npt.NDArray[np.uint8], start: int) -> RecordCheck:
-    return check_record(raw.data, start, None, verify_crc=True)
+def _check_body(segment: SegmentView, start: int) -> RecordCheck:
+    return check_frame(segment.raw.data, start, None, segment.framing, verify_crc=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,8 +22,9 @@ from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.spans import Heads
 from store_core.format.damage.candidates import CandidateFinder
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
+from store_core.format.record.framing import check_frame, follow_frames, frame_size
 from store_core.format.record.record_head import head_reader, head_shape, read_frame, read_sys_flag, store_timestamp
-from store_core.format.record.scan import RecordCheck, Scan, StopReason, check_record, follow_chain
+from store_core.format.record.scan import RecordCheck, Scan, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,9 +111,10 @@ class Salvage:
         self._raw = segment.raw
         self._data = segment.raw.data
         self._start_offset = segment.start_offset
+        self._framing, self._lead = segment.framing, segment.framing.lead
         self._only_newer = only_newer
         self._is_growing = is_growing
-        self._candidates = CandidateFinder(segment)
+        self._candidates = CandidateFinder(segment.of_records())
         self._last_sound = -1
         self._unread = 2 * segment.size
         """Bytes of bodies that searching may still read. Sound candidates overlap only in a malicious file, whose cost
@@ -150,9 +153,9 @@ class Salvage:
             self.stop, window = damage.end, _SHORTEST_WINDOW
 
     def _scan(self, begin: int, end: int) -> Scan:
-        if end - begin <= _SHORTEST_WINDOW:
-            return follow_chain(self._data, begin, end, self._start_offset)
-        return scan(self._raw, begin, end, self._start_offset)
+        is_short = end - begin <= _SHORTEST_WINDOW
+        follow = partial(follow_frames, self._data) if is_short else partial(scan, self._raw)
+        return follow(begin, end, self._start_offset, self._framing, previous=self._last_sound)
 
     def _is_end(self, found: Scan) -> bool:
         """Return whether the segment ends here, with a blank record or with too few zeros for any record.
@@ -163,7 +166,7 @@ class Salvage:
         room = self._raw.size - found.stop
         if found.reason is StopReason.END_OF_FILE:
             return self._closes(found.stop) or self._search(found.stop + BLANK_SIZE, only_newer=True) is None
-        return found.reason is StopReason.UNWRITTEN and room < MIN_RECORD_SIZE and not self._raw[found.stop :].any()
+        return found.reason is StopReason.UNWRITTEN and room < self._framing.least and not self._raw[found.stop :].any()
 
     def _damage(self, begin: int) -> Damage | None:
         """Measure the damage at `begin`; None if a writer has completed the record meanwhile.
@@ -171,21 +174,26 @@ class Salvage:
         A record found after `begin` was written later than the one at `begin`. So if that one is still broken when the
         other exists, it stays broken.
         """
-        check = check_record(self._data, begin, self._start_offset)
+        check = self._check(begin, previous=self._last_sound)
         end = self._resume(begin)
         if self._is_growing:
-            check = check_record(self._data, begin, self._start_offset)
+            check = self._check(begin, previous=self._last_sound)
             if check.reason is None or (check.reason is StopReason.END_OF_FILE and self._closes(begin)):
                 return None
         if check.reason is StopReason.END_OF_FILE:
-            room, size = self._raw.size - begin, read_frame(self._data, begin)[0]
+            room, size = self._raw.size - begin, frame_size(self._data, begin, self._framing)
             check = RecordCheck(0, check.reason, expected=f"a size of {room}, the rest of the file", found=f"{size}")
         return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
 
+    def _check(self, position: int, *, verify_crc: bool = False, previous: int = -1) -> RecordCheck:
+        """Check for a frame; after damage it need not continue one before it."""
+        return check_frame(
+            self._data, position, self._start_offset, self._framing, verify_crc=verify_crc, previous=previous
+        )
+
     def _closes(self, position: int) -> bool:
-        """Return whether the blank record at a position has the size of the rest of the file."""
-        size, _ = read_frame(self._data, position)
-        return bool(size == self._raw.size - position)
+        """Return whether the blank frame at a position has the size of the rest of the file."""
+        return frame_size(self._data, position, self._framing) == self._raw.size - position
 
     def _resume(self, begin: int) -> int | None:
         """Find where the log continues after damage."""
@@ -198,11 +206,11 @@ class Salvage:
         """Return the end by the size field, 0 if that is not a size."""
         if begin + BLANK_SIZE > self._raw.size:
             return 0
-        size: int = read_frame(self._data, begin)[0]
+        size = frame_size(self._data, begin, self._framing)
         return begin + size if size >= BLANK_SIZE else 0
 
     def _head_end(self, begin: int) -> int:
-        """Return the end of the head if it has a message's magic code and is in its place, else 0."""
+        """Return the end of a record's head if it has a message's magic code and is in its place, else 0."""
         if begin + MIN_RECORD_SIZE > self._raw.size or not self._is_in_place(begin):
             return 0
         end = begin + self._shape(begin).size
@@ -224,6 +232,7 @@ class Salvage:
 
     def _measured_end(self, begin: int) -> int:
         """Return the end by the lengths of the parts, not by the size field; 0 if the head is not in its place."""
+        begin += self._lead
         position = self._body_end(begin)
         is_v2 = read_frame(self._data, begin)[1] == MagicCode.MESSAGE_V2 if position else False
         for length in (_I16 if is_v2 else struct.Struct(">b"), _I16):
@@ -237,14 +246,14 @@ class Salvage:
 
         A writer that died inside a body leaves this: nothing in there is a record, whatever it looks like.
         """
-        body_end, end = self._body_end(begin), self._claimed_end(begin)
+        body_end, end = self._body_end(begin + self._lead), self._claimed_end(begin)
         return end if body_end and 0 <= end - body_end <= _LONGEST_TAIL + _MAGIC_LENGTH else 0
 
     def _stands(self, position: int) -> bool:
         """Return whether the log can continue where a broken record claims to end."""
         if position == self._raw.size:
             return not self._is_growing
-        reason = check_record(self._data, position, self._start_offset).reason
+        reason = self._check(position).reason
         if reason is None:
             return not self._only_newer or self._is_new(position)
         return reason is StopReason.END_OF_FILE and not self._only_newer and self._closes(position)
@@ -266,19 +275,20 @@ class Salvage:
 
     def _is_proven(self, position: int) -> bool:
         """Return whether a candidate's lengths add up and its body matches its checksum."""
-        spans = check_record(self._data, position, self._start_offset).spans
+        spans = self._check(position).spans
         if spans is None or spans.body_stop - spans.body_start > self._unread:
             return False
         if spans.body_stop == spans.body_start:
             return True
         self._unread -= spans.body_stop - spans.body_start
-        return check_record(self._data, position, self._start_offset, verify_crc=True).reason is None
+        return self._check(position, verify_crc=True).reason is None
 
     def _is_new(self, position: int) -> bool:
         """Return whether a record is not older than the last sound one of the walk."""
-        return self._last_sound < 0 or store_timestamp(self._data, position) >= store_timestamp(
-            self._data, self._last_sound
-        )
+        return self._last_sound < 0 or self._time(position) >= self._time(self._last_sound)
+
+    def _time(self, position: int) -> int:
+        return store_timestamp(self._data, position + self._lead)
 
     def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
         """Follow the chain of stale records from `begin` to one that is new enough, or to its end.
@@ -286,7 +296,7 @@ class Salvage:
         Returns that position, and how far to look next time.
         """
         found = self._scan(begin, begin + window)
-        times = store_timestamps(self._raw, np.concatenate(([self._last_sound], found.starts)))
+        times = store_timestamps(self._raw, np.concatenate(([self._last_sound], found.starts)) + self._lead)
         newer = np.flatnonzero(times[1:] >= times[0])
         if newer.size:
             return int(found.starts[newer[0]]), _SHORTEST_WINDOW

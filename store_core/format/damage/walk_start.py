@@ -35,7 +35,8 @@ def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
         is not sound, or the chain's end, is before the position: only a walk from the start finds the way then.
     """
     starts = chain.starts_before(max(begins, default=0))
-    sound = count_sound(chain.segment.raw, starts, chain.segment.start_offset)
+    segment = chain.segment
+    sound = count_sound(segment.raw, starts, segment.start_offset, segment.framing, previous=chain.begin.last_sound)
     end = int(starts[sound]) if sound < starts.size else chain.stop
     numbers = np.searchsorted(starts, begins).tolist()
     return [

@@ -33,6 +33,8 @@ _PROBLEMS: Final = {
     StopReason.SIZE_MISMATCH: "record lengths do not add up",
     StopReason.WRONG_OFFSET: "wrong physical offset",
     StopReason.BAD_CRC: "bad body CRC",
+    StopReason.WRONG_INDEX: "wrong index of a DLedger entry",
+    StopReason.EARLIER_TERM: "term of a DLedger entry that goes back",
 }
 _SHOWN_BYTES: Final = 16
 

@@ -25,7 +25,16 @@ from store_core.format.record.record_head import head_reader, head_shape, read_f
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["RecordCheck", "RecordSpans", "Scan", "StopReason", "check_record", "follow_chain"]
+__all__ = [
+    "RecordCheck",
+    "RecordSpans",
+    "Scan",
+    "StopReason",
+    "check_record",
+    "damaged",
+    "follow_chain",
+    "rest_of_file",
+]
 
 _I16: Final = struct.Struct(">h")
 _read_claims: Final = head_reader("body_crc", "physical_offset")
@@ -44,6 +53,8 @@ class StopReason(Enum):
     SIZE_MISMATCH = "the parts of the record do not add up to its size"
     WRONG_OFFSET = "the record claims another place in the log"
     BAD_CRC = "the body does not match its checksum"
+    WRONG_INDEX = "the entry's index does not follow that of the entry before it"
+    EARLIER_TERM = "the entry's term is earlier than that of the entry before it"
 
     @property
     def is_damage(self) -> bool:
@@ -132,30 +143,31 @@ def check_record(
 def _check_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR0911 -- one return per rule
     room = len(data) - position
     if room < BLANK_SIZE:
-        return _frame_without_room(data, position)
+        return rest_of_file(data, position)
     size, magic = read_frame(data, position)
     if magic == MagicCode.BLANK:
         return RecordCheck(0, StopReason.END_OF_FILE)
     if size == 0 and magic == 0:
         return RecordCheck(0, StopReason.UNWRITTEN)
     if magic not in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2):
-        return _damage(StopReason.BAD_MAGIC, "0xdaa320a7 or 0xdaa320ab", f"0x{magic & 0xFFFFFFFF:08x}")
+        return damaged(StopReason.BAD_MAGIC, "0xdaa320a7 or 0xdaa320ab", f"0x{magic & 0xFFFFFFFF:08x}")
     if size < MIN_RECORD_SIZE:
-        return _damage(StopReason.BAD_SIZE, f"a size of {MIN_RECORD_SIZE} bytes or more", f"{size}")
+        return damaged(StopReason.BAD_SIZE, f"a size of {MIN_RECORD_SIZE} bytes or more", f"{size}")
     if size > room:
-        return _damage(StopReason.TORN, f"at most the {room} bytes left in the file", f"a size of {size}")
+        return damaged(StopReason.TORN, f"at most the {room} bytes left in the file", f"a size of {size}")
     return RecordCheck(size)
 
 
-def _frame_without_room(data: memoryview, position: int) -> RecordCheck:
+def rest_of_file(data: memoryview, position: int) -> RecordCheck:
     """Check the last bytes of a file, too few for a blank record: a writer always leaves room for one."""
     rest = bytes(data[position:])
     if not rest.strip(b"\0"):
         return RecordCheck(0, StopReason.UNWRITTEN if rest else StopReason.LIMIT)
-    return _damage(StopReason.TORN, f"{BLANK_SIZE} bytes for a blank record", f"{len(rest)} bytes")
+    return damaged(StopReason.TORN, f"{BLANK_SIZE} bytes for a blank record", f"{len(rest)} bytes")
 
 
-def _damage(reason: StopReason, expected: str, found: str, size: int = 0) -> RecordCheck:
+def damaged(reason: StopReason, expected: str, found: str, size: int = 0) -> RecordCheck:
+    """Return the result of a check that found damage: the words of its error, and the size if that is possible."""
     return RecordCheck(size, reason, None, expected, found)
 
 
@@ -169,9 +181,9 @@ def _check_parts(
     if verify_crc and spans.body_stop > spans.body_start:
         actual = body_crc(data[spans.body_start : spans.body_stop])
         if actual != stored:
-            return _damage(StopReason.BAD_CRC, f"body CRC {stored}", f"{actual}", size)
+            return damaged(StopReason.BAD_CRC, f"body CRC {stored}", f"{actual}", size)
     if start_offset is not None and claimed != start_offset + position:
-        return _damage(StopReason.WRONG_OFFSET, f"physical offset {start_offset + position}", f"{claimed}", size)
+        return damaged(StopReason.WRONG_OFFSET, f"physical offset {start_offset + position}", f"{claimed}", size)
     return RecordCheck(size, None, spans)
 
 
@@ -186,26 +198,26 @@ def _measure(data: memoryview, position: int, size: int) -> RecordSpans | Record
     shape = head_shape(sys_flag)
     body_start = position + shape.size
     if body_start + version.topic_length_size + _I16.size > stop:
-        return _damage(
+        return damaged(
             StopReason.SIZE_MISMATCH, f"a head of {body_start - position} bytes", f"a record of {size}", size
         )
     body_size = max(shape.read_body_length(data, position)[0], 0)
     body_stop = body_start + body_size
     topic_start = body_stop + version.topic_length_size
     if topic_start + _I16.size > stop:
-        return _damage(
+        return damaged(
             StopReason.SIZE_MISMATCH, f"a body inside the record of {size} bytes", f"{body_size} bytes", size
         )
     topic_length = _topic_length(data, body_stop, version)
     topic_stop = topic_start + topic_length
     if topic_length < 0 or topic_stop + _I16.size > stop:
-        return _damage(
+        return damaged(
             StopReason.SIZE_MISMATCH, f"a topic inside the record of {size} bytes", f"{topic_length} bytes", size
         )
     properties_start = topic_stop + _I16.size
     properties_stop = properties_start + max(_I16.unpack_from(data, topic_stop)[0], 0)
     if properties_stop != stop:
-        return _damage(StopReason.SIZE_MISMATCH, f"parts of {size} bytes", f"{properties_stop - position}", size)
+        return damaged(StopReason.SIZE_MISMATCH, f"parts of {size} bytes", f"{properties_stop - position}", size)
     return RecordSpans(body_start, body_stop, topic_start, topic_stop, properties_start, properties_stop)
 
 

@@ -10,25 +10,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from store_core.files.segment_source import open_segment
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
-from store_core.format.layout import BLANK_RECORD, unit_dtype
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.layout import BLANK_RECORD, field_position, unit_dtype
+from store_core.format.record.dledger_entry import ENTRY_DTYPE
+from store_core.format.record.framing import Framing, check_frame
+from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    import numpy.typing as npt
+    import numpy as np
 
     from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.format.segment_view import SegmentView
 
 __all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end", "segment_ends"]
 
 _SEGMENT_START: Final = Place()
+
+
+def _bytes_of(dtype: np.dtype[np.void], name: str) -> slice:
+    begin = field_position(dtype, name)
+    return slice(begin, begin + dtype[name].itemsize)
+
+
+_MAGIC_CODES: Final = {
+    Framing.RECORDS: _bytes_of(unit_dtype(BLANK_RECORD), "magic_code"),
+    Framing.ENTRIES: _bytes_of(ENTRY_DTYPE, "magic"),
+}
+"""Where the magic code of a segment's first frame is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +204,13 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
         found = find_log_end(view, verify_crc=verify_crc, after=after)
         is_looked_for = found.reason.is_damage or (has_tail and found.reason is StopReason.UNWRITTEN)
         tail_end = find_tail_end(view, found) if is_looked_for else found.position
-        is_foreign = is_first and not found.position and _is_foreign(opened.raw, segment.start_offset)
+        is_foreign = is_first and not found.position and _is_foreign(view)
     return SegmentEnd(segment, found, tail_end, is_foreign)
 
 
-def _is_foreign(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
+def _is_foreign(segment: SegmentView) -> bool:
     """Return whether a file without any readable record is not this segment: another kind of file, or renamed."""
-    reason = check_record(raw.data, 0, start_offset).reason
-    if reason is StopReason.BAD_MAGIC:
-        return bool(np.frombuffer(raw, unit_dtype(BLANK_RECORD), 1)["magic_code"][0])
-    return reason is StopReason.WRONG_OFFSET
+    check = check_frame(segment.raw.data, 0, segment.start_offset, segment.framing)
+    if check.reason is StopReason.BAD_MAGIC:
+        return bool(segment.raw[_MAGIC_CODES[segment.framing]].any())
+    return check.reason is StopReason.WRONG_OFFSET

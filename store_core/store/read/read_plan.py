@@ -7,37 +7,34 @@ of a plan then see the same prefix of the log, whatever a broker appends, rolls 
 
 from __future__ import annotations
 
-import heapq
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from store_core.errors import SegmentVanishedError
+from store_core.files.dledger_log import root_of_member
 from store_core.files.segment_source import open_segment, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import layout_problems, list_segments, usual_size
 from store_core.format.columnar.chain import Place
-from store_core.format.damage.salvage import store_timestamps
 from store_core.format.damage.walk_start import find_walk_starts
-from store_core.format.layout import MIN_RECORD_SIZE
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.scan import StopReason
 from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.entry_notes import uncommitted_note
 from store_core.store.read.found_end import FoundEnd, segment_end
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.look_up import LookUp
+from store_core.store.read.range_splits import with_picks
 from store_core.store.read.ranges import ReadRange
 from store_core.store.read.release_evidence import release_note
+from store_core.store.read.segment_start import first_store_timestamp, has_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
@@ -48,11 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ReadPlan",
-    "first_store_timestamp",
-    "has_record",
     "plan_and_walk",
     "plan_ranges",
-    "split_ranges",
 ]
 
 _log: Final = logging.getLogger("store_core")
@@ -127,7 +121,7 @@ class _Planner:
         self._paths = paths
         self._options = options
         self._costs = costs
-        self._segments, notes = list_segments(paths)
+        self._segments, notes = list_segments(paths, reads_entries=True)
         self._notes = list(notes)
         self._usual_size = usual_size(self._segments)
         self._ends: list[SegmentEnd] = []
@@ -140,7 +134,7 @@ class _Planner:
         self._look_up = self._planned_look_up(whole)
         known = self._up_to_log_end(whole)
         found, explanation = self._look_up.looked_up(known, self._requested(known))
-        ranges = tuple(self._with_walk_starts(list(_with_picks(found, self._options))))
+        ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
         contradiction = release_note(self._segments, self._options.release) if ranges else None
         if contradiction is not None:
             self._note(contradiction)
@@ -173,7 +167,7 @@ class _Planner:
         inner = [at for at, part in enumerate(parts) if part.segment == segment and part.begin > segment.start_offset]
         if inner:
             first = segment.start_offset
-            begins = [min(parts[at].begin, parts[at].data_end) - first for at in inner]
+            begins = [min(parts[at].begin, parts[at].data_end) - first - segment.framing.lead for at in inner]
             for at, start in zip(inner, find_walk_starts(chain, begins), strict=True):
                 parts[at] = replace(parts[at], walk_start=None if start is None else first + start)
         return parts
@@ -212,6 +206,9 @@ class _Planner:
             )
             self._ends.append(end)
             part = self._up_to(last, end)
+            uncommitted = uncommitted_note(end)
+            if uncommitted is not None:
+                self._note(uncommitted)
             if part.data_end > part.begin:
                 if end.found.chain is not None and end.found.chain.begin == Place():
                     self.walked[last.segment] = end.found.chain
@@ -222,7 +219,7 @@ class _Planner:
 
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""
-        root = Path(part.segment.path).parent.parent
+        root = _root_of(part.segment)
         is_live = end.tail is not None and is_lock_held(root)
         self._is_live = self._is_live or is_live
         self._note_end(end, is_live=is_live)
@@ -311,57 +308,10 @@ class _Planner:
         return [part for part in placed if part.may_hold(self._options)]
 
 
+def _root_of(segment: Segment) -> Path:
+    directory = Path(segment.path).parent
+    return root_of_member(directory) or directory.parent
+
+
 def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
     return zip_longest(segments, segments[1:])
-
-
-def has_record(segment: Segment) -> bool:
-    """Return whether a segment begins with a record; one that is preallocated does not."""
-    with open_segment(segment) as opened:
-        return _begins_with_record(opened.raw, segment.start_offset)
-
-
-def _begins_with_record(raw: npt.NDArray[np.uint8], start_offset: int) -> bool:
-    return check_record(raw.data, 0, start_offset).reason is None
-
-
-def first_store_timestamp(segment: Segment) -> int | None:
-    """Return the store time of a segment's first record, in ms; None if unknown."""
-    with open_segment(segment) as opened:
-        if not _begins_with_record(opened.raw, segment.start_offset):
-            return None
-        time = int(store_timestamps(opened.raw, np.zeros(1, np.int64))[0])
-    return time if time > 0 else None
-
-
-def _with_picks(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
-    """Split the ranges that are scanned; those of picked records stay as they are."""
-    scanned = iter(split_ranges([part for part in parts if part.picks is None], options))
-    return heapq.merge((part for part in parts if part.picks is not None), scanned, key=_begin)
-
-
-def _begin(part: ReadRange) -> int:
-    return part.begin
-
-
-def split_ranges(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
-    """Split ranges evenly, until none is too large and there are enough."""
-    lengths = [part.end - part.begin for part in parts]
-    counts = [-(-length // (options.max_partition_bytes or length)) for length in lengths]
-    _raise_counts(counts, lengths, options.min_partitions or 0)
-    for part, length, wanted in zip(parts, lengths, counts, strict=True):
-        count = min(wanted, max(length // MIN_RECORD_SIZE, 1))
-        cuts = [part.begin + length * cut // count for cut in range(count + 1)]
-        yield from (replace(part, begin=begin, end=end) for begin, end in pairwise(cuts))
-
-
-def _raise_counts(counts: list[int], lengths: Sequence[int], wanted: int) -> None:
-    """Repeatedly split the range with the largest pieces until there are enough; no piece is smaller than a record."""
-    pieces = [(-length / count, at) for at, (length, count) in enumerate(zip(lengths, counts, strict=True))]
-    heapq.heapify(pieces)
-    for _ in range(wanted - sum(counts)):
-        if not pieces or -pieces[0][0] < 2 * MIN_RECORD_SIZE:
-            return
-        at = pieces[0][1]
-        counts[at] += 1
-        heapq.heapreplace(pieces, (-lengths[at] / counts[at], at))

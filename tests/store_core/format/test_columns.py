@@ -42,6 +42,9 @@ ON_REQUEST = {
     "segment": pa.string(),
     "transaction_type": pa.string(),
     "compression": pa.string(),
+    "dledger_index": pa.int64(),
+    "dledger_term": pa.int64(),
+    "dledger_committed": pa.bool_(),
     "_corrupt_record": pa.binary(),
 }
 
@@ -58,10 +61,11 @@ def test_columns_on_request_follow_the_default_ones() -> None:
     assert [column.name for column in COLUMNS] == [*DEFAULTS, *ON_REQUEST]
 
 
-def test_only_properties_that_may_be_missing_are_nullable() -> None:
+def test_only_what_may_be_missing_is_nullable() -> None:
     nullable = {column.name for column in COLUMNS if column.nullable}
 
-    assert nullable == {"tags", "keys", "unique_key", "_corrupt_record"}
+    of_entries = {"dledger_index", "dledger_term", "dledger_committed"}
+    assert nullable == {"tags", "keys", "unique_key", *of_entries, "_corrupt_record"}
 
 
 def test_every_column_is_nullable_where_damage_has_rows() -> None:

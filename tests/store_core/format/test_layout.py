@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from store_core.format import layout
+from store_core.format import layout, layout_document
 from store_core.format.java_hash import hash_code
 from store_core.format.layout import MagicCode, head_dtype, head_size, unit_dtype
 from tests import builders
@@ -47,6 +47,7 @@ def test_the_shortest_record_has_91_bytes() -> None:
         (layout.INDEX_HEADER, 40),
         (layout.INDEX_UNIT, 20),
         (layout.CHECKPOINT, 48),
+        (layout.DLEDGER_ENTRY_HEAD, 48),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -114,7 +115,7 @@ def test_v2_records_have_two_bytes_of_topic_length() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    document = layout.markdown_document()
+    document = layout_document.markdown_document()
 
     for unit in layout.UNITS:
         assert f"## {unit.name} ({unit_dtype(unit).itemsize} bytes)" in document

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from store_core.format.record.framing import Framing
     from store_core.format.record.scan import Scan
     from store_core.store.config.message_store_config import Release
 
@@ -316,8 +317,8 @@ def test_opening_a_store_walks_each_file_once(
         crashed(tmp_path)
     walked: list[int] = []
 
-    def counted(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int) -> Scan:
-        found = chain(raw, begin, end, start_offset)
+    def counted(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing) -> Scan:
+        found = chain(raw, begin, end, start_offset, framing)
         walked.extend((found.starts + start_offset).tolist())
         return found
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError, read_messages
+from store_core import (
+    DefaultMessageStore,
+    MessageStoreConfig,
+    UnsupportedStoreError,
+    read_messages,
+    rebuild_consume_queue,
+)
+from store_core.answers import check, diff, salvage
 from store_core.errors import CorruptDatabaseError, InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.sink.commit import SinkCommit
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import newer_store, stores_of_kind, unpack
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.store_kinds import SEGMENT_SIZE, add_dledger, add_rocksdb, every_file, ordinary_store
 from tests.store_core.store.damaged_stores import config_of, read_conf
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import GoldenStore, UnpackedStore
 
 CONFIG = MessageStoreConfig(
     mapped_file_size_commit_log=SEGMENT_SIZE,
@@ -146,22 +155,23 @@ def test_queues_in_files_and_in_a_rocksdb_are_opened_and_the_report_says_so(tmp_
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize(
-    "name", ["small", *filter(newer_store, ("4.9.7/dledger", "5.3.3/dledger", "5.3.3/dledger-mixed", "5.5.0/dledger"))]
-)
-def test_a_dledger_store_keeps_its_queues(root: Path, golden_directory: Path, name: str) -> None:
-    golden = newer_store(name)
-    if golden is not None:
-        root = unpack(golden, golden_directory).root
-    else:
-        add_dledger(root)
+@pytest.mark.parametrize("golden", stores_of_kind("dledger"), ids=attrgetter("name"))
+def test_a_dledger_store_keeps_its_queues(golden_directory: Path, golden: GoldenStore) -> None:
+    root = unpack(golden, golden_directory).root
     before = {path: path.stat() for path in root.rglob("*")}
 
-    for path in (root, *root.glob("commitlog"), *root.glob("dledger-*")):
+    assert read_messages(root, columns=["topic"]).read_all().num_rows > 0
+    calls: list[Callable[[], object]] = [
+        lambda: DefaultMessageStore.open(root),
+        lambda: rebuild_consume_queue(root),
+        lambda: check(root),
+        lambda: salvage(root, root.parent / "out"),
+        lambda: diff(root, root),
+        *(partial(read_messages, path) for path in root.glob("commitlog")),
+    ]
+    for refused in calls:
         with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-            read_messages(path)
-    with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-        DefaultMessageStore.open(root)
+            refused()
 
     assert {path: status.st_mtime_ns for path, status in before.items()} == {
         path: path.stat().st_mtime_ns for path in root.rglob("*")

@@ -174,7 +174,7 @@ def test_a_torn_tail_has_a_row_whatever_columns_are_read(log: LogBuilder, torn: 
 def test_a_torn_tail_is_the_same_in_all_splits(
     log: LogBuilder, torn: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr("store_core.store.read.message_reader._DAMAGED_PIECE", piece)
+    monkeypatch.setattr("store_core.store.read.chunk_rows._DAMAGED_PIECE", piece)
     root = closed(log, tmp_path, preallocated=1)
     whole = in_parts(root)
 

@@ -8,8 +8,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from store_core.files.store_path import layout_problems, usual_size
+from store_core.store.read.range_splits import split_ranges
 from store_core.store.read.ranges import ReadRange
-from store_core.store.read.read_plan import split_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

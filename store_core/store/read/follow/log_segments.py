@@ -18,7 +18,7 @@ from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.record_proof import RecordProof
 from store_core.store.read.follow.sound_walk import FIRST_STEP, sound_parts
 from store_core.store.read.ranges import CLOCK_STEP
-from store_core.store.read.read_plan import first_store_timestamp
+from store_core.store.read.segment_start import first_store_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 ALL = tuple(column.name for column in COLUMNS)
-SHARED = [name for name in ALL if name not in {"segment", "compression", "_corrupt_record", "properties_string"}]
+OF_ENTRIES = ("dledger_index", "dledger_term", "dledger_committed")
+SHARED = [
+    name for name in ALL if name not in {"segment", "compression", "_corrupt_record", "properties_string", *OF_ENTRIES}
+]
 FILE = "00000000000000000000"
 parsers = st.sampled_from(PropertyParser)
 column_sets = st.just(ALL) | st.just(DEFAULT_COLUMNS) | st.lists(st.sampled_from(ALL), min_size=1, unique=True)
@@ -67,7 +70,7 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
     row["properties"] = list(message.properties.items())
     row["segment"] = FILE
     row["transaction_type"] = message.transaction_type.name
-    row["_corrupt_record"] = None
+    row |= dict.fromkeys((*OF_ENTRIES, "_corrupt_record"))
     for name in ("store_timestamp", "born_timestamp"):
         row[name] = max(-LAST_MS, min(LAST_MS, row[name])) * 1000
     try:

@@ -103,8 +103,8 @@ def test_cursors_do_the_work_of_single_steps(monkeypatch: pytest.MonkeyPatch, sh
     stepped = []
     single_steps = lockstep._single_steps
 
-    def count_steps(data: memoryview, position: int, stop: int) -> tuple[list[int], int]:
-        found, arrived = single_steps(data, position, stop)
+    def count_steps(data: memoryview, position: int, stop: int, lead: int) -> tuple[list[int], int]:
+        found, arrived = single_steps(data, position, stop, lead)
         stepped.extend(found)
         return found, arrived
 

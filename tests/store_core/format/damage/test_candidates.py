@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from store_core.format.damage import candidates, salvage
 from store_core.format.damage.candidates import CandidateFinder
 from store_core.format.damage.salvage import Salvage
+from store_core.format.record.framing import Framing, check_frame
 from store_core.format.record.scan import RecordCheck, check_record
 from store_core.format.segment_view import SegmentView
 from tests.segment import Segment
@@ -72,12 +73,18 @@ def test_magic_codes_all_over_damage_are_not_looked_at_one_by_one(monkeypatch: p
     seen = []
 
     def count_checks(
-        data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False
+        data: memoryview,
+        position: int,
+        start_offset: int | None,
+        framing: Framing,
+        *,
+        verify_crc: bool = False,
+        previous: int = -1,
     ) -> RecordCheck:
         seen.append(position)
-        return check_record(data, position, start_offset, verify_crc=verify_crc)
+        return check_frame(data, position, start_offset, framing, verify_crc=verify_crc, previous=previous)
 
-    monkeypatch.setattr(salvage, "check_record", count_checks)
+    monkeypatch.setattr(salvage, "check_frame", count_checks)
     found = list(Salvage(SegmentView(np.frombuffer(bytes(log.data), np.uint8))).parts())
 
     assert len(found) == 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from store_core.format.columnar.chain import Place, Run
 from store_core.format.damage.salvage import Damage, Salvage
+from store_core.format.record.framing import Framing, follow_frames
 from store_core.format.record.scan import StopReason, follow_chain
 from store_core.format.segment_view import SegmentView
 from tests.builders import (
@@ -329,11 +330,11 @@ def test_a_record_that_a_writer_finishes_meanwhile_is_no_damage(log: LogBuilder)
 def test_damage_everywhere_costs_no_more_than_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     windows: list[int] = []
 
-    def counted(data: memoryview, begin: int, end: int, start_offset: int) -> Scan:
+    def counted(data: memoryview, begin: int, end: int, start_offset: int, framing: Framing, *, previous: int) -> Scan:
         windows.append(end - begin)
-        return follow_chain(data, begin, end, start_offset)
+        return follow_frames(data, begin, end, start_offset, framing, previous=previous)
 
-    monkeypatch.setattr("store_core.format.damage.salvage.follow_chain", counted)
+    monkeypatch.setattr("store_core.format.damage.salvage.follow_frames", counted)
     data = bytearray()
     for _ in range(3000):
         data += Record(b"x", physical_offset=START + len(data)).encode() + b"#"

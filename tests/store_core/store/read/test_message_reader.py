@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from store_core.format.record.framing import Framing
     from store_core.format.record.scan import Scan
 
 SIZE = 1536
@@ -387,7 +388,7 @@ def test_damage_outside_the_physical_offsets_asked_for_is_not_told(log: LogBuild
 def test_damage_larger_than_a_piece_has_several_rows(
     log: LogBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store_core.store.read.message_reader._DAMAGED_PIECE", 40)
+    monkeypatch.setattr("store_core.store.read.chunk_rows._DAMAGED_PIECE", 40)
     record = break_field(log, 17, MAGIC_AT, 1)
     rows = [row for row in Read(log.write(tmp_path), mode="PERMISSIVE").rows if row["_corrupt_record"] is not None]
 
@@ -563,9 +564,9 @@ def test_no_message_of_an_error_needs_the_working_directory(log: LogBuilder, tmp
 def test_a_read_walks_every_segment_once(root: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[int] = []
 
-    def counted(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int) -> Scan:
+    def counted(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing) -> Scan:
         walked.append(start_offset + begin)
-        return chain(raw, begin, end, start_offset)
+        return chain(raw, begin, end, start_offset, framing)
 
     monkeypatch.setattr("store_core.format.columnar.chain.chain", counted)
 

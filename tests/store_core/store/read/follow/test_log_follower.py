@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.format.record.framing import Framing
     from store_core.format.record.scan import Scan
     from store_core.format.segment_view import SegmentView
 
@@ -154,9 +155,9 @@ def test_the_end_is_not_searched_for_from_the_segment_s_start_again(
     end = followed.advance(followed.first())
     begins: list[int] = []
 
-    def watched(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int) -> Scan:
+    def watched(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing) -> Scan:
         begins.append(begin)
-        return lockstep.chain(raw, begin, end, start_offset)
+        return lockstep.chain(raw, begin, end, start_offset, framing)
 
     monkeypatch.setattr("store_core.format.columnar.chain.chain", watched)
     for number in range(5):

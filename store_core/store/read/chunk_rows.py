@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the records and damaged ranges that a reader found: selected, decoded, and merged in log order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from store_core.format.columnar.decode_batch import decode_records
+from store_core.format.columnar.records import Records
+from store_core.format.columns import CORRUPT_RECORD
+from store_core.store.read.row_filter import RowFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.errors import CorruptRecordError
+    from store_core.files.segment_source import Segment
+    from store_core.format.columnar.decode_batch import DecodedBatch, Fault
+    from store_core.store.read.read_chunk import ReadChunk
+    from store_core.store.read.read_options import ReadOptions
+    from store_core.store.read.stored_topics import TopicWatch
+
+__all__ = ["WAYS_ON", "ChunkRows", "pieces_of"]
+
+WAYS_ON: Final = "mode=PERMISSIVE returns these bytes as a row with _corrupt_record"
+"""What an error advises, whatever else."""
+
+_DAMAGED_PIECE: Final = 16 << 20
+"""Maximum damaged bytes in one row."""
+
+
+class ChunkRows:
+    """Makes rows of one segment.
+
+    Parameters
+    ----------
+    segment : Segment
+    raw : numpy.ndarray
+        Its bytes, as far as rows can have them.
+    options : ReadOptions
+    watch : TopicWatch, optional
+        Is told the topics that are read.
+
+    Attributes
+    ----------
+    filter : RowFilter
+        What selects rows.
+    dropped, dropped_bytes : int
+        How many damaged ranges or records were left out, and their size.
+    """
+
+    def __init__(
+        self, segment: Segment, raw: npt.NDArray[np.uint8], options: ReadOptions, watch: TopicWatch | None
+    ) -> None:
+        self._segment = segment
+        self._raw = raw
+        self._options = options
+        self.filter = RowFilter(options, watch)
+        self.dropped = 0
+        self.dropped_bytes = 0
+
+    def records(self, starts: npt.NDArray[np.int64]) -> Records:
+        """Return the records that start at some positions of the segment."""
+        segment = self._segment
+        return Records(
+            self._raw, starts, segment.name, segment.start_offset, self._options.property_parser, segment.entries
+        )
+
+    def kept(self, damaged: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the damaged ranges that become rows; the others are counted, unless they are an error."""
+        if self._options.is_permissive or self._options.is_failfast:
+            return damaged if self._options.is_permissive else []
+        self.dropped += len(damaged)
+        self.dropped_bytes += sum(end - begin for begin, end in damaged)
+        return []
+
+    def batches(self, chunk: ReadChunk) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a chunk; in mode FAILFAST, raise at the first record that can't be decoded.
+
+        Raises
+        ------
+        CorruptRecordError
+            After the rows before that record.
+        """
+        records, faults = self._select(self._joined(chunk.records))
+        damaged = chunk.damaged
+        while len(records) or faults or damaged:
+            decoded = self._decode(records, self._options.columns)
+            stop = int(decoded.pending[0]) if decoded.pending.size else self._raw.size
+            found = sorted([*decoded.faults, *(fault for fault in faults if fault.position < stop)], key=_position)
+            yield from self._finished(decoded, found, [piece for piece in damaged if piece[0] < stop])
+            records, faults = self.records(decoded.pending), [fault for fault in faults if fault.position >= stop]
+            damaged = [piece for piece in damaged if piece[0] >= stop]
+
+    def _joined(self, pieces: list[Records]) -> Records:
+        if len(pieces) == 1:
+            return pieces[0]
+        return self.records(np.concatenate([np.empty(0, np.int64), *(piece.starts for piece in pieces)]))
+
+    def _select(self, records: Records) -> tuple[Records, list[Fault]]:
+        """Select the requested records, without touching data that this does not need, above all bodies."""
+        records = records.only(self._in_time(records))
+        if not self.filter.columns:
+            return records, []
+        decoded = self._decode(records, self.filter.columns)
+        mask = self.filter.select(decoded.batch, decoded.positions + self._segment.start_offset)
+        if decoded.positions.size == len(records):
+            return records.only(mask), []
+        return self.records(decoded.positions[mask]), list(decoded.faults)
+
+    def _in_time(self, records: Records) -> npt.NDArray[np.bool_]:
+        mask = np.ones(len(records), np.bool_)
+        first, end = self._options.starting_timestamp, self._options.ending_timestamp
+        if first is None and end is None:
+            return mask
+        times = records.heads.column("store_timestamp")
+        if first is not None:
+            mask &= times >= first
+        if end is not None:
+            mask &= times < end
+        return mask
+
+    def _decode(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
+        return decode_records(
+            records,
+            columns,
+            verify_crc=self._options.verify_crc,
+            decompress=self._options.decompress,
+            nullable=self._options.is_permissive,
+        )
+
+    def _finished(
+        self, decoded: DecodedBatch, faults: list[Fault], damaged: list[tuple[int, int]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the decoded rows, with rows for damage in their places."""
+        batch = decoded.batch
+        if faults and self._options.is_failfast:
+            batch = batch.slice(0, int(np.searchsorted(decoded.positions, faults[0].position)))
+        else:
+            pieces = [piece for fault in faults for piece in pieces_of(fault.position, fault.position + fault.size)]
+            damaged = [*damaged, *self.kept(pieces)]
+            batch = self._merged(batch, decoded.positions, damaged) if damaged else batch
+        if batch.num_rows:
+            yield batch
+        if faults and self._options.is_failfast:
+            raise self._fault_error(faults[0].error)
+
+    def _fault_error(self, error: CorruptRecordError) -> CorruptRecordError:
+        """Add the file's path and the ways to continue to a record's error."""
+        path = self._segment.path
+        advice = f"{error.advice} mode=DROPMALFORMED leaves the record out; {WAYS_ON}.".strip()
+        return type(error)(error.problem, path, error.offset, error.expected, error.found, error.next_bytes, advice)
+
+    def _merged(
+        self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], damaged: list[tuple[int, int]]
+    ) -> pa.RecordBatch:
+        begins = np.array([begin for begin, _ in damaged], np.int64)
+        table = pa.Table.from_batches([batch, self._damaged_batch(damaged, batch.schema)])
+        order = np.argsort(np.concatenate([positions, begins]), kind="stable")
+        return table.combine_chunks().take(order).combine_chunks().to_batches()[0]
+
+    def _damaged_batch(self, damaged: list[tuple[int, int]], schema: pa.Schema) -> pa.RecordBatch:
+        """Make the rows of damaged ranges: position, bytes, and nulls."""
+        known = {
+            "physical_offset": [self._segment.start_offset + begin for begin, _ in damaged],
+            "store_size": [end - begin for begin, end in damaged],
+            "segment": [self._segment.name] * len(damaged),
+        }
+        if CORRUPT_RECORD in schema.names:
+            known[CORRUPT_RECORD] = [self._raw[begin:end].tobytes() for begin, end in damaged]
+        nothing = [None] * len(damaged)
+        arrays = [pa.array(known.get(column.name, nothing), column.type) for column in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _position(fault: Fault) -> int:
+    return fault.position
+
+
+def pieces_of(begin: int, end: int) -> list[tuple[int, int]]:
+    """Return a damaged range in pieces that fit into a row each."""
+    return [(piece, min(piece + _DAMAGED_PIECE, end)) for piece in range(begin, end, _DAMAGED_PIECE)]

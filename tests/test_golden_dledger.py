@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Golden stores with a DLedger log are read as RocketMQ read them, field by field; so are their queues."""
+
+from __future__ import annotations
+
+import json
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import read_messages, read_view
+from store_core.format.columns import COLUMNS
+from tests.golden_rows import table_rows
+from tests.golden_stores import stores_of_kind, unpack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.golden_stores import GoldenStore, UnpackedStore
+
+pytestmark = pytest.mark.golden
+
+ALL = [column.name for column in COLUMNS]
+
+
+@pytest.fixture(params=stores_of_kind("dledger"), ids=attrgetter("name"))
+def store(request: pytest.FixtureRequest, golden_directory: Path) -> UnpackedStore:
+    golden: GoldenStore = request.param
+    return unpack(golden, golden_directory)
+
+
+def view(store: UnpackedStore, name: str, *columns: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_view(store.root, name, columns=list(columns)).read_all().to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("size", [None, 20_000])
+def test_every_message_is_as_rocketmq_reads_it(store: UnpackedStore, size: int | None) -> None:
+    table = read_messages(store.root, columns=ALL, max_partition_bytes=size).read_all()
+    table.validate(full=True)
+    expected, actual = store.expected(), table_rows(table)
+
+    for row, other in zip(expected, actual, strict=False):
+        assert row == other
+    assert len(expected) == len(actual)
+
+
+def test_entries_are_numbered_and_committed(store: UnpackedStore) -> None:
+    columns = ["segment", "dledger_index", "dledger_term", "dledger_committed"]
+    rows = read_messages(store.root, columns=columns).read_all().to_pylist()
+    old = {path.name for path in store.segments if path.parent.name == "commitlog"}
+    entries = [row for row in rows if row["segment"] not in old]
+
+    assert [(number, 0, True) for number in range(762)] == [
+        (row["dledger_index"], row["dledger_term"], row["dledger_committed"]) for row in entries
+    ]
+    assert all(row[name] is None for row in rows if row["segment"] in old for name in columns[1:])
+
+
+def test_units_and_bounds_of_queues_are_those_that_rocketmq_reads(store: UnpackedStore) -> None:
+    lines = map(json.loads, store.path.joinpath("queues.jsonl").read_text().splitlines())
+    queues = [line for line in lines if line["type"] == "queue"]
+    units = view(store, "consumequeue", "topic", "queue_id", "queue_offset", "physical_offset", "store_size")
+    found = view(store, "topics", "topic", "queue_id", "min_offset", "max_offset", "newest_store_timestamp")
+    times = {row["physical_offset"]: row["store_timestamp"] for row in store.expected()}
+    last = {(queue["topic"], queue["queueId"]): times[queue["units"][-1]["pos"]] for queue in queues if queue["units"]}
+
+    assert {
+        (queue["topic"], queue["queueId"], unit["offset"], unit["pos"], unit["size"])
+        for queue in queues
+        for unit in queue["units"]
+    } == {tuple(row.values()) for row in units}
+    assert {
+        (line["topic"], line["queueId"], line["minOffset"], line["maxOffset"]) for line in queues if line["units"]
+    } == {tuple(row.values())[:4] for row in found}
+    assert last == {
+        (row["topic"], row["queue_id"]): round(row["newest_store_timestamp"].timestamp() * 1000) for row in found
+    }
+
+
+def test_the_log_ends_where_rocketmq_ends_it(store: UnpackedStore) -> None:
+    rows = view(store, "segments", "data_end", "messages", "is_last", "stop_reason")
+
+    assert store.info["maxPhyOffset"] == rows[-1]["data_end"]
+    assert len(store.expected()) == sum(row["messages"] for row in rows)
+    assert [False] * (len(rows) - 1) + [True] == [row["is_last"] for row in rows]
