@@ -13,14 +13,12 @@ import pyarrow as pa
 from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["Kind", "find_message"]
 
 _MSG_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 _POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offset>[0-9]{1,18})")
-_OFFSET_DIGITS: Final = 16
-_LONGEST: Final = 1 << 63
 
 
 class Kind(Enum):
@@ -59,7 +57,7 @@ def find_message(path: str, what: str, kind: Kind | None, read: Mapping[str, Any
         if found is None:
             continue
         reader = read_messages(path, **{**read, **found})
-        batches = _with_id(reader, what) if each is Kind.ID else iter(reader)
+        batches = iter(reader)
         first = next(batches, None)
         if first is not None:
             return pa.RecordBatchReader.from_batches(reader.schema, chain([first], batches))
@@ -77,9 +75,7 @@ def _key_options(what: str) -> dict[str, Any]:
 
 
 def _id_options(what: str) -> dict[str, Any] | None:
-    """Return the options that read the record at an id's offset."""
-    offset = int(what[-_OFFSET_DIGITS:], 16) if _MSG_ID.fullmatch(what) else _LONGEST
-    return {"starting_offsets": offset, "ending_offsets": offset + 1} if offset < _LONGEST - 1 else None
+    return {"msg_id": what.upper()} if _MSG_ID.fullmatch(what) else None
 
 
 def _position_options(what: str) -> dict[str, Any] | None:
@@ -96,11 +92,3 @@ def _position_options(what: str) -> dict[str, Any] | None:
 
 
 _OPTIONS: Final = {Kind.KEY: _key_options, Kind.ID: _id_options, Kind.POSITION: _position_options}
-
-
-def _with_id(reader: pa.RecordBatchReader, msg_id: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with an id: another broker's message may have the same offset."""
-    for batch in reader:
-        mask = [found.upper() == msg_id.upper() for found in batch.column("msg_id").to_pylist()]
-        if any(mask):
-            yield batch.filter(pa.array(mask))

@@ -46,6 +46,7 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "tail", "messages", "print the last messages, and those that arrive"),
     _Entry(_MESSAGES, "get", "messages", "print one message, by key, id or position"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
+    _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
     _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),
     _Entry(_STORE, "ls", "views", "list the segments of the log"),
     _Entry(_STORE, "topics", "views", "list topics and queues"),
