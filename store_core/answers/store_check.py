@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ import numpy as np
 
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.checking.check_report import CheckFacts, CheckReport, digest_of
+from store_core.answers.checking.checkpoint_times import checkpoint_findings
 from store_core.answers.checking.config_files import ConfigFiles
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.index_chains import ChainJob
+from store_core.answers.checking.index_findings import IndexFindings
 from store_core.answers.checking.judged_log import JudgedLog
 from store_core.answers.checking.tally import Tally
 from store_core.answers.local_engine import local_engine
@@ -21,10 +24,11 @@ from store_core.answers.rebuild import configured_batch_topics
 from store_core.errors import CorruptRecordError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import list_segments
-from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
@@ -33,14 +37,13 @@ from store_core.store.rebuild.inferred import inference_notes
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
+from store_core.store.rebuild.stored_index import StoredIndex
 from store_core.store.rebuild.unit_verdicts import UnitVerdict
 from store_core.store.rebuild.wanted import check_wanted
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
 
-    from store_core.answers.checking.index_chains import ChainCheck
     from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
     from store_core.queue.index.index_file import IndexFile
@@ -116,6 +119,7 @@ def checked_by(
     """
     options = options or CheckOptions()
     plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
+    plan = replace(plan, rules=replace(plan.rules, is_proven=True))
     is_live = not is_ours and is_lock_held(plan.store)
     return _Check(engine, plan, options, clock or SystemClock(), is_live).run()
 
@@ -165,17 +169,20 @@ class _Check:
     def run(self) -> CheckedStore:
         store = self.plan.store
         is_open = self.is_live or (store / ABORT_FILE).exists()
-        bounds = LogBounds(self.plan.min_offset, self.is_live, self._log_end())
+        bounds = self._bounds()
         compared = self._compared(bounds)
         tally = Tally()
-        index = self._index_files()
-        index_end = max((file.end_physical_offset for file in index if file.header.index_count > 1), default=-1)
-        judged = JudgedLog(compared, str(store), is_open, self.options.topic is not None, index_end)
+        rules = self.plan.rules.queue_rules
+        index = StoredIndex(store / INDEX_DIRECTORY, rules, OsFileSystem(), self.clock)
+        judged = JudgedLog(compared, str(store), is_open, self.options.topic is not None, self._holes())
         judged.add_to(tally)
         config = ConfigFiles(store, OsFileSystem())
         self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
-        self._add_index(index, compared, tally, is_open=is_open)
+        self._add_index(index, judged, bounds, tally)
         tally.add_all(config.findings)
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
+        tally.add_all(config.impossible(ends, is_open=is_open))
+        tally.add_all(checkpoint_findings(store, self._latest(compared, bounds, tally), is_open=is_open))
         notes = (*compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
         certificates = list(judged.certificates())
         facts = CheckFacts(
@@ -193,34 +200,37 @@ class _Check:
             coverage=compared.coverage,
         )
         report = CheckReport.of_tally(facts, tally, certificates)
-        return CheckedStore(report, self.plan, compared, tally, tuple(index))
+        return CheckedStore(report, self.plan, compared, tally, index.loaded)
 
-    def _log_end(self) -> int:
+    def _bounds(self) -> LogBounds:
         """Find where the log ends, whatever damage precedes it."""
         options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=self.options.release)
-        end = plan_ranges(str(self.plan.store), options).end
-        return end.end_offset if end is not None else 0
+        end = plan_ranges(str(self.plan.store), options).end or FoundEnd()
+        torn = (end.tails[0].begin, end.tails[-1].end) if end.tails else (0, 0)
+        return LogBounds(self.plan.min_offset, self.is_live, end.end_offset, torn)
 
     def _compared(self, bounds: LogBounds) -> RebuildReport:
         """Compare queues and index with the log; across damage, so that not everything after it differs."""
         plan = self.plan
         report = rebuild_by(self.engine, plan.store, plan.output, plan.rules, compared=bounds, clock=self.clock)
-        if report.is_damaged:
+        is_cut = not self.is_live and report.read_end_offset < (bounds.log_end or 0)
+        if report.is_doubtful or is_cut:
             rules = replace(plan.rules, is_salvaged=True)
             report = rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
         check_wanted(report, plan.store, plan.rules, OsFileSystem())
         return report
 
-    def _index_files(self) -> list[IndexFile]:
-        index = IndexFiles(
-            self.plan.store / INDEX_DIRECTORY,
-            self.plan.rules.queue_rules,
-            OsFileSystem(),
-            self.clock,
-            is_writable=False,
-        )
-        index.load(last_exit_ok=True, index_msg_timestamp=0)
-        return list(index.files)
+    def _holes(self) -> frozenset[int]:
+        """Return where segments end before the next one begins."""
+        segments = list_segments(str(self.plan.store)).segments
+        return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
+
+    def _latest(self, compared: RebuildReport, bounds: LogBounds, tally: Tally) -> int | None:
+        """Return the last record's store time, ms; None if there are signs of later ones, or a broker is writing."""
+        signs = {FindingKind.UNIT_AFTER_END, FindingKind.INDEX_AFTER_END, FindingKind.LOG_LAYOUT}
+        if self.is_live or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
+            return None
+        return max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
 
     # ---- what the log can't tell
 
@@ -251,36 +261,9 @@ class _Check:
         segments = list_segments(str(self.plan.store)).segments
         return LostBytes(segments, [np.array(ranges, np.int64).tobytes()])
 
-    def _add_index(self, files: list[IndexFile], compared: RebuildReport, tally: Tally, *, is_open: bool) -> None:
-        """Add index files that reach after the log's end or can't be read, and chains that are broken."""
-        for file in files:
-            end = file.end_physical_offset
-            if file.header.index_count > 1 and end >= compared.end_offset:
-                text = f"it ends at {end}, and the log at {compared.end_offset}"
-                if is_open:
-                    tally.notes.append(f"{file.path}: {text}, as a crash leaves it")
-                else:
-                    tally.add_all([Finding(FindingKind.INDEX_AFTER_END, str(file.path), begin=end, found=text)])
-        for path, problem in self._unloaded(files):
-            tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, str(path), found=problem)])
-        job = ChainJob(tuple(Path(file.path) for file in files), self.plan.rules.queue_rules)
-        for check in self.engine.run(job):
-            tally.add(FindingKind.INDEX_CHAIN, check.broken, _links(check))
-            if check.problem:
-                tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, check.path, found=check.problem)])
-
-    def _unloaded(self, files: list[IndexFile]) -> Iterator[tuple[Path, str]]:
-        """Find files of the index that the release did not load."""
+    def _add_index(self, index: StoredIndex, judged: JudgedLog, bounds: LogBounds, tally: Tally) -> None:
+        """Add what is wrong with the index."""
+        files, rules = tuple(Path(file.path) for file in index.loaded), self.plan.rules.queue_rules
+        checks = self.engine.run(ChainJob(files, rules, self.plan.store, judged.report.end_offset))
         directory = self.plan.store / INDEX_DIRECTORY
-        loaded = {Path(file.path) for file in files}
-        for name in names_in(directory, OsFileSystem()) if directory.is_dir() else ():
-            path = directory / name
-            if path not in loaded and path.is_file() and path.stat().st_size:
-                yield path, "the release does not load this file"
-
-
-def _links(check: ChainCheck) -> Iterator[Finding]:
-    for link in check.first:
-        place = f"entry {link.number}" if link.number else f"slot {link.slot}"
-        expected, found = f"entry {link.expected} after {place}", f"entry {link.found}"
-        yield Finding(FindingKind.INDEX_CHAIN, check.path, expected=expected, found=found)
+        IndexFindings(judged.report, index, checks, bounds, directory, judged.is_open).add_to(tally)

@@ -31,6 +31,8 @@ class FindingKind(StrEnum):
     LOG_LAYOUT = "log_layout", "the segment files do not form one log"
     LOG_DAMAGE = "log_damage", "bytes of the log that are no record"
     LOG_CRC = "log_crc", "a body that does not match its checksum"
+    LOG_RECORD_CRC = "log_record_crc", "a record that does not match its checksum over all of it"
+    LOG_TIME = "log_time", "a record without a store time"
     LOG_OFFSETS = "log_offsets", "a queue's offsets do not increase by one from record to record"
     LOG_REFUSED = "log_refused", "a record that no queue can have"
 
@@ -50,12 +52,18 @@ class FindingKind(StrEnum):
     # ---- the key index
     INDEX_MISSING = "index_missing", "a key of a record without its entry"
     INDEX_EXTRA = "index_extra", "an entry for which the log has no key"
+    INDEX_WRONG_HASH = "index_wrong_hash", "an entry with another hash than its record's key"
+    INDEX_WRONG_PLACE = "index_wrong_place", "an entry that leads to another place than its key's record"
     INDEX_AFTER_END = "index_after_end", "an index file that points at or after the log's end"
     INDEX_CHAIN = "index_chain", "entries that a search does not reach: a hash chain is broken"
+    INDEX_HEADER = "index_header", "an index file whose header differs from its first and last entry"
+    INDEX_ORDER = "index_order", "an index file that begins before the one before it ends"
     INDEX_UNREADABLE = "index_unreadable", "an index file that the release would not load"
 
-    # ---- configuration
+    # ---- checkpoint and configuration
+    CHECKPOINT = "checkpoint", "a checkpoint that can't be right"
     CONFIG_UNREADABLE = "config_unreadable", "a configuration file that can't be read, nor its backup"
+    CONFIG_OFFSET = "config_offset", "a consumer's or a delay level's offset that its queue can't have"
 
 
 class Finding(NamedTuple):

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from store_core.answers.checking.store_times import StoreTimes
 from store_core.files.segment_source import Segment, open_segment
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_build import INDEX_DTYPE
@@ -15,7 +16,7 @@ from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.queue.index.index_slots import SLOT_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
 
-__all__ = ["BrokenChain", "ChainCheck", "ChainJob", "expected_links", "is_sound"]
+__all__ = ["BrokenChain", "ChainCheck", "ChainJob", "StrayEntry", "expected_links", "is_sound", "linked_slots"]
 
 _KEPT: Final = 20
 
@@ -47,9 +48,16 @@ class BrokenChain(NamedTuple):
     found: int
 
 
+class StrayEntry(NamedTuple):
+    """An entry that leads out of the bounds of its file, as `StoredFile` has them, or after the log's end."""
+
+    physical_offset: int
+    key_hash: int
+
+
 @dataclass(frozen=True, slots=True)
 class ChainCheck:
-    """How the chains of one file are.
+    """How one index file is.
 
     Attributes
     ----------
@@ -60,6 +68,14 @@ class ChainCheck:
     first : tuple of BrokenChain
     problem : str
         Why the file can't be checked; empty if it can.
+    begin, end : int
+        Physical offsets of the first and the last entry; -1 without entries.
+    header : str
+        How the header differs from these; empty if it does not.
+    stray_count : int
+        Number of entries that lead out of the file's bounds, or to or after the log's end.
+    strays : tuple of StrayEntry
+        The first of these.
     """
 
     path: str
@@ -67,6 +83,11 @@ class ChainCheck:
     broken: int = 0
     first: tuple[BrokenChain, ...] = ()
     problem: str = ""
+    begin: int = -1
+    end: int = -1
+    header: str = ""
+    stray_count: int = 0
+    strays: tuple[StrayEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +99,16 @@ class ChainJob:
     files : tuple of Path
     rules : QueueRules
         With the numbers of slots and entries of a file.
+    store : Path
+        The store's root.
+    log_end : int
+        Physical offset where the log ends.
     """
 
     files: tuple[Path, ...]
     rules: QueueRules
+    store: Path
+    log_end: int
 
     def plan(self) -> Sequence[Path]:
         """Return the files."""
@@ -102,7 +129,33 @@ class ChainJob:
                 return ChainCheck(str(part), problem=problem)
             table = opened.raw[INDEX_HEADER_SIZE:begin].view(">i4").astype(np.int64)
             entries = opened.raw[begin:expected].view(INDEX_DTYPE)[: header.index_count + 1]
-            return _checked(str(part), table, entries, header.index_count)
+            return self._with_bounds(_checked(str(part), table, entries, header.index_count), header, entries)
+
+    def _with_bounds(self, check: ChainCheck, header: IndexHeader, entries: npt.NDArray[np.void]) -> ChainCheck:
+        """Add what the entries' physical offsets show."""
+        if header.index_count <= 1:
+            return check
+        offsets = entries["physical_offset"][1 : header.index_count]
+        begin, end = int(offsets[0]), int(offsets[-1])
+        least, most = min(header.begin_physical_offset, begin, end), max(header.end_physical_offset, begin, end)
+        stray = np.flatnonzero((offsets < least) | (offsets > most) | (offsets >= self.log_end))
+        first = [StrayEntry(int(offsets[n]), int(entries["key_hash"][n + 1])) for n in stray[:_KEPT].tolist()]
+        problem = "; ".join(self._header_problems(header, begin, end))
+        return replace(check, begin=begin, end=end, header=problem, stray_count=len(stray), strays=tuple(first))
+
+    def _header_problems(self, header: IndexHeader, begin: int, end: int) -> Iterator[str]:
+        """Yield how a header differs from its first and last entry, by the record of each if that can be read."""
+        times = StoreTimes(self.store)
+        if header.begin_physical_offset != begin:
+            yield f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"
+        elif times.at(begin) not in (None, header.begin_timestamp):
+            yield f"it begins at the time {header.begin_timestamp}, and the record of its first entry is another's"
+        if header.end_physical_offset >= self.log_end:
+            return  # which is reported as such
+        if header.end_physical_offset != end:
+            yield f"it ends at {header.end_physical_offset}, and its last entry is of the record at {end}"
+        elif times.at(end) not in (None, header.end_timestamp):
+            yield f"it ends at the time {header.end_timestamp}, and the record of its last entry is another's"
 
     def merge(self, partials: Iterable[ChainCheck]) -> tuple[ChainCheck, ...]:
         """Return the results of all files."""
@@ -121,6 +174,7 @@ def _checked(path: str, table: npt.NDArray[np.int64], entries: npt.NDArray[np.vo
     links = entries["previous_index"].astype(np.int64)
     if is_sound(slots, links, table):
         return ChainCheck(path, max(count - 1, 0))
+    slots = linked_slots(slots, links, table)
     previous, newest = expected_links(slots, len(table))
     wrong = np.flatnonzero(links != previous)
     wrong = wrong[wrong > 0]
@@ -131,6 +185,24 @@ def _checked(path: str, table: npt.NDArray[np.int64], entries: npt.NDArray[np.vo
         *(BrokenChain(0, slot, int(newest[slot]), int(table[slot])) for slot in lost[:_KEPT].tolist()),
     ]
     return ChainCheck(path, max(count - 1, 0), len(wrong) + len(lost), tuple(first))
+
+
+def linked_slots(slots: Longs, links: Longs, table: Longs) -> Longs:
+    """Return the slot of each entry: of an entry with a wrong hash, that of the chain that leads to it and on from it.
+
+    Such an entry is a finding of its own, and its chain is not broken.
+    """
+    count = len(slots)
+    leading = np.flatnonzero((links > 0) & (links < count))
+    used = np.flatnonzero((table > 0) & (table < count))
+    led = np.concatenate((links[leading], table[used]))
+    leader = np.full(count, -1, np.int64)
+    leader[led] = np.concatenate((slots[leading], used))
+    is_led_once = np.bincount(led, minlength=count) == 1
+    goes_on = (links == 0) | (slots.take(np.clip(links, 0, count - 1)) == leader)
+    is_wrong = is_led_once & goes_on & (leader != slots)
+    is_wrong[:1] = False
+    return np.where(is_wrong, leader, slots)
 
 
 def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:

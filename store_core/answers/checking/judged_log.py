@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.answers.checking.check_report import Certificate
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.format.record.scan import StopReason
 from store_core.queue.queue_path import CONSUME_QUEUE
+from store_core.store.rebuild.proof import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.rebuild.unit_verdicts import UnitVerdict
 
 if TYPE_CHECKING:
@@ -17,12 +18,18 @@ if TYPE_CHECKING:
 
     from store_core.answers.checking.tally import Tally
     from store_core.store.rebuild.files import QueueReport
-    from store_core.store.rebuild.index_compare import IndexDifference
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
 __all__ = ["JudgedLog"]
+
+_KINDS: Final = {
+    StopReason.BAD_CRC.value: FindingKind.LOG_CRC,
+    WRONG_RECORD_CRC: FindingKind.LOG_RECORD_CRC,
+    NO_STORE_TIME: FindingKind.LOG_TIME,
+}
+"""Why bytes are no record -> the kind of finding, where it is not damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +46,21 @@ class JudgedLog:
         yet are what a crash, or a running broker, leaves. A restart completes them.
     is_partial : bool
         Whether only queues of some topics were compared.
-    index_end : int
-        Greatest physical offset in the index; -1 if there is no entry.
+    holes : frozenset of int
+        Physical offsets where segments end before the next one begins: what is damaged up to there belongs to the hole.
     """
 
     report: RebuildReport
     store: str
     is_open: bool
     is_partial: bool
-    index_end: int
+    holes: frozenset[int] = frozenset()
 
     def add_to(self, tally: Tally) -> None:
         """Add all findings and notes."""
         self._add_log(tally)
         for judged in self.report.judged:
             self._add_units(judged, tally)
-        self._add_entries(tally)
 
     def certificates(self) -> Iterator[Certificate]:
         """Yield what is certain of each queue."""
@@ -78,9 +84,9 @@ class JudgedLog:
         report = self.report
         tally.add_all(Finding(FindingKind.LOG_LAYOUT, self.store, found=text) for text in report.problems)
         for outcome in report.outcomes:
-            for kind, ranges in _by_kind(outcome.lost).items():
+            for kind, ranges in _by_kind(each for each in outcome.lost if each.end not in self.holes).items():
                 tally.add(kind, len(ranges), (_lost(kind, outcome.path, each) for each in ranges))
-            tally.add(FindingKind.LOG_DAMAGE, outcome.lost_count - len(outcome.lost), ())
+            tally.add(FindingKind.LOG_DAMAGE, outcome.lost_count - len(outcome.lost), ())  # not listed
         for tail in report.end.tails:
             if self.is_open:
                 tally.notes.append(f"a crash or a running broker left the last record unfinished: {tail}")
@@ -136,45 +142,18 @@ class JudgedLog:
         reached = max((each.reaches for each in self.report.judged), default=-1)
         return verdict is UnitVerdict.MISSING and not self.is_partial and judged.missing_from > reached
 
-    # ---- the index
-
-    def _add_entries(self, tally: Tally) -> None:
-        report = self.report
-        where = f"{self.store}/index"
-        repeated = sum(outcome.repeated_entries for outcome in report.outcomes)
-        if repeated:
-            tally.notes.append(f"the index has {repeated} entries twice, as after a crash; they do no harm")
-        first = [each for outcome in report.outcomes for each in outcome.index_first]
-        missing = [each for each in first if each.kind == "missing"]
-        if self.is_open and -1 < self.index_end < min((each.physical_offset for each in missing), default=-1):
-            tally.notes.append(f"{report.missing_entries} keys at the log's end have no entry yet; a restart adds them")
-        else:
-            tally.add(FindingKind.INDEX_MISSING, report.missing_entries, (_entry(where, each) for each in missing))
-        of_lost = sum(outcome.lost_entries for outcome in report.outcomes)
-        extra = (_entry(where, each) for each in first if each.kind == "extra")
-        tally.add(FindingKind.INDEX_EXTRA, report.extra_entries - repeated - of_lost, extra)
-
 
 def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:
     """Sort damaged ranges by what is wrong."""
     found: dict[FindingKind, list[LostRange]] = {}
     for each in ranges:
-        is_crc = each.reason == StopReason.BAD_CRC.value
-        found.setdefault(FindingKind.LOG_CRC if is_crc else FindingKind.LOG_DAMAGE, []).append(each)
+        found.setdefault(_KINDS.get(each.reason, FindingKind.LOG_DAMAGE), []).append(each)
     return found
 
 
 def _lost(kind: FindingKind, path: str, lost: tuple[int, int, str]) -> Finding:
     begin, end, reason = lost
     return Finding(kind, path, begin=begin, end=end, found=reason)
-
-
-def _entry(where: str, difference: IndexDifference) -> Finding:
-    if difference.kind == "missing":
-        found = f"no entry of hash {difference.key_hash}"
-        return Finding(FindingKind.INDEX_MISSING, where, begin=difference.physical_offset, found=found)
-    found = f"an entry of hash {difference.key_hash}"
-    return Finding(FindingKind.INDEX_EXTRA, where, begin=difference.physical_offset, found=found)
 
 
 def _verdict(verdict: UnitVerdict) -> FindingKind:

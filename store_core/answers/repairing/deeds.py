@@ -156,11 +156,16 @@ def _index(checked: CheckedStore) -> IndexDeed | None:
 def _sound_end(checked: CheckedStore, tally: Tally) -> int:
     """Return an offset up to which the index is right; 0 if there is none.
 
-    An entry that is missing or extra says which records are concerned; any other finding is about a whole file, and
-    then what is right ends with the file before it.
+    An entry that is missing, extra or wrong says which records are concerned; any other finding is about a whole file,
+    and then what is right ends with the file before it.
     """
     wrong: list[int] = []
-    by_entry = (FindingKind.INDEX_MISSING, FindingKind.INDEX_EXTRA)
+    by_entry = (
+        FindingKind.INDEX_MISSING,
+        FindingKind.INDEX_EXTRA,
+        FindingKind.INDEX_WRONG_HASH,
+        FindingKind.INDEX_WRONG_PLACE,
+    )
     paths = {place.where for place in tally.places if is_of_index(place.kind) and place.kind not in by_entry}
     before = 0
     for file in checked.index:

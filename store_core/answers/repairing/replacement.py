@@ -136,7 +136,7 @@ class Replacement:
                 stored_root=self._output,
                 clock=self.clock,
             )
-            JudgedLog(report, str(self._output), is_open=False, is_partial=True, index_end=-1).add_to(tally)
+            JudgedLog(report, str(self._output), is_open=False, is_partial=True).add_to(tally)
         wrong = [str(finding) for finding in tally.first if is_of_queues(finding.kind) or is_of_index(finding.kind)]
         if rules.has_index:
             wrong += self._broken_chains(rules)
@@ -148,9 +148,10 @@ class Replacement:
 
     def _broken_chains(self, rules: RebuildRules) -> Iterator[str]:
         paths = tuple(self._output / INDEX_DIRECTORY / name for name in self._names(self._output / INDEX_DIRECTORY))
-        for check in self.engine.run(ChainJob(paths, rules.queue_rules)):
-            if check.broken or check.problem:
-                yield f"{check.path}: {check.broken} broken links {check.problem}"
+        log_end = self.checked.report.found.end_offset
+        for check in self.engine.run(ChainJob(paths, rules.queue_rules, self._store, log_end)):
+            if check.broken or check.problem or check.header:
+                yield f"{check.path}: {check.broken} broken links {check.problem} {check.header}"
 
     # ---- replacing
 

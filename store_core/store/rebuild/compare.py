@@ -61,11 +61,14 @@ class LogBounds(NamedTuple):
         Whether a broker may be writing; units after all that was read are then not a difference.
     log_end : int or None
         Physical offset where the log ends, if each unit is to be judged, and not only compared.
+    torn : tuple of int
+        Begin and end of a last record that is damaged; its unit is not judged.
     """
 
     min_offset: int
     is_live: bool = False
     log_end: int | None = None
+    torn: tuple[int, int] = (0, 0)
 
 
 class UnitDifference(NamedTuple):
@@ -269,15 +272,19 @@ def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
         theirs = _theirs(topic, queue_id, ours, stored, bounds)
     except (SegmentLayoutError, OSError) as error:
         return unreadable_queue(topic, queue_id, ours, str(error))
-    judgement = judge_units(topic, queue_id, *_undamaged(ours, theirs, lost), bounds.log_end or 0)
+    judgement = judge_units(topic, queue_id, *_undamaged(ours, theirs, lost, bounds.torn), bounds.log_end or 0)
     return replace(judgement, digest=digest_of(ours))
 
 
-def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None) -> tuple[Side, Side]:
+def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int, int]) -> tuple[Side, Side]:
     """Leave out the places at which the store has units of records that are damaged."""
-    if lost is None or not lost.total:
+    begin, end = torn
+    offsets = theirs.units["physical_offset"]
+    is_lost = (offsets >= begin) & (offsets < end)
+    if lost is not None and lost.total:
+        is_lost |= lost.holds(offsets)
+    if not is_lost.any():
         return ours, theirs
-    is_lost = lost.holds(theirs.units["physical_offset"])
     is_ours = ~np.isin(ours.indexes, theirs.indexes[is_lost])
     return ours.chosen(is_ours), theirs.chosen(~is_lost)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from store_core.errors import UnsafeSizeError
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
+from store_core.store.rebuild.stored_index import StoredIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["IndexComparison", "IndexDifference", "IndexDifferences"]
 
 _HASH_BITS: Final = 31
+_RANK_BITS: Final = 30
 _KEPT: Final = 20
 _MOST_BYTES: Final = 1 << 32
 """Maximum bytes of log in one comparison: a position and a hash are packed into one 64-bit number."""
@@ -40,7 +43,7 @@ class IndexDifference(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``"missing"`` from the index, or ``"extra"`` in it.
+        ``"missing"`` from the index, ``"extra"`` in it, or ``"hash"``: an entry of the record has another hash.
     physical_offset : int
     key_hash : int
         Positive hash of ``topic#key``.
@@ -62,14 +65,20 @@ class IndexDifferences(NamedTuple):
         How many of the extra ones repeat an entry of the log, as after a crash; they do no harm.
     lost : int
         How many of the extra ones are those of records that are damaged now.
+    unread : int
+        How many of the missing ones may be in files that the release does not load.
+    wrong_hash : int
+        How many of the missing ones are there, but with another hash; each is also an extra one.
     first : tuple of IndexDifference
-        The first of the others.
+        The first of each kind, without those that the other numbers count.
     """
 
     missing: int = 0
     extra: int = 0
     repeated: int = 0
     lost: int = 0
+    unread: int = 0
+    wrong_hash: int = 0
     first: tuple[IndexDifference, ...] = ()
 
 
@@ -94,12 +103,10 @@ class IndexComparison:
             raise UnsafeSizeError(
                 "segment too large", str(root), begin, f"at most {_MOST_BYTES} bytes", str(end - begin)
             )
-        self._directory = root / INDEX_DIRECTORY
+        self._index = StoredIndex(root / INDEX_DIRECTORY, rules, file_system, clock)
         self._rules = rules
         self._begin = begin
         self._end = end
-        self._file_system = file_system
-        self._clock = clock
         self._ours: list[npt.NDArray[np.int64]] = []
 
     def add(self, batch: DispatchBatch) -> None:
@@ -132,13 +139,17 @@ class IndexComparison:
         shared = int(np.minimum(my_counts[at], other_counts[there]).sum()) if len(common) else 0
         unknown = np.isin(other, mine, assume_unique=True, invert=True)
         is_lost = unknown & lost.holds((other >> _HASH_BITS) + self._begin)
-        lacking = np.isin(mine, other, assume_unique=True, invert=True)
+        lacking = mine[np.isin(mine, other, assume_unique=True, invert=True)]
+        is_unread = self._index.may_have((lacking >> _HASH_BITS) + self._begin)
+        wrong = _Unequal.of(lacking[~is_unread], other[unknown & ~is_lost])
         return IndexDifferences(
             len(ours) - shared,
             len(theirs) - shared,
             len(theirs) - shared - int(other_counts[unknown].sum()),
             int(other_counts[is_lost].sum()),
-            (*self._first("missing", mine[lacking]), *self._first("extra", other[unknown & ~is_lost])),
+            int(np.count_nonzero(is_unread)),
+            len(wrong.hashes),
+            tuple(chain.from_iterable(self._first(kind, numbers) for kind, numbers in wrong.by_kind)),
         )
 
     def _first(self, kind: str, numbers: npt.NDArray[np.int64]) -> Iterator[IndexDifference]:
@@ -146,23 +157,43 @@ class IndexComparison:
             yield IndexDifference(kind, self._begin + (number >> _HASH_BITS), number & (1 << _HASH_BITS) - 1)
 
     def _stored(self, end: int) -> list[npt.NDArray[np.int64]]:
-        """Read the entries of this range from files that may have some according to their headers."""
-        index = IndexFiles(self._directory, self._rules, self._file_system, self._clock, is_writable=False)
-        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        """Read the entries of this range from files that have some according to their bounds.
+
+        An entry that leads out of its file's bounds is left to who checks the files.
+        """
         found = []
-        for file in index.files:
-            header = file.header
-            if (
-                header.end_physical_offset < self._begin
-                or header.begin_physical_offset >= end
-                or header.index_count <= 1
-            ):
-                continue
+        for file in self._index.files_between(self._begin, end):
             start = INDEX_HEADER_SIZE + SLOT_SIZE * self._rules.max_hash_slot_num
-            count = min(header.index_count, self._rules.max_index_num)
-            entries = np.memmap(file.path, INDEX_DTYPE, "r", start, (count,))[1:]
+            entries = np.memmap(file.path, INDEX_DTYPE, "r", start, (file.entries,))[1:]
             offsets = entries["physical_offset"].astype(np.int64)
-            inside = offsets < end
+            inside = (offsets < end) & (offsets >= file.begin) & (offsets <= file.end)
             found.append(self._numbers(entries["key_hash"][inside].astype(np.int32), offsets[inside]))
-        index.close()
         return found
+
+
+class _Unequal(NamedTuple):
+    """Numbers that only one side has: of missing and of extra entries, and of extra ones that stand for a missing one.
+
+    These have the physical offset of one, as the n-th extra entry of a record stands for its n-th missing one.
+    """
+
+    missing: npt.NDArray[np.int64]
+    extra: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, missing: npt.NDArray[np.int64], extra: npt.NDArray[np.int64]) -> _Unequal:
+        mine, other = _ranked(missing >> _HASH_BITS), _ranked(extra >> _HASH_BITS)
+        is_there, stands = np.isin(mine, other, assume_unique=True), np.isin(other, mine, assume_unique=True)
+        return cls(missing[~is_there], extra[~stands], extra[stands])
+
+    @property
+    def by_kind(self) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+        yield from zip(("missing", "extra", "hash"), self, strict=True)
+
+
+def _ranked(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Make ascending offsets distinct, by their ranks among equal ones."""
+    ranks = np.arange(len(offsets)) - np.searchsorted(offsets, offsets)
+    ranked: npt.NDArray[np.int64] = (offsets << _RANK_BITS) | np.minimum(ranks, (1 << _RANK_BITS) - 1)
+    return ranked

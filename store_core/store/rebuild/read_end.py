@@ -91,7 +91,8 @@ def _is_written(segment: Segment, offset: int) -> bool:
 def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:
     """Return what a rebuild or a comparison by these rules checks."""
     queue_rules = rules.queue_rules
-    has_property_crc = rules.check_crc and queue_rules.features.has_property_crc and queue_rules.verify_property_crc
+    verifies = queue_rules.verify_property_crc or rules.is_proven
+    has_property_crc = rules.check_crc and queue_rules.features.has_property_crc and verifies
     earlier = {Check.LENGTHS_OF_EARLIER_SEGMENTS: False} if rules.first_offset else {}
     return Coverage.of(
         {
@@ -101,7 +102,7 @@ def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:
             Check.LAST_BODY_CHECKSUMS: True,
             Check.BODY_CHECKSUMS: rules.check_crc,
             Check.PROPERTY_CHECKSUMS: has_property_crc,
-            Check.PLACES: rules.is_salvaged,
+            Check.PLACES: rules.is_salvaged or rules.is_proven,
             Check.QUEUES: is_comparison and rules.has_queues,
             Check.INDEX: is_comparison and rules.has_index,
         }

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["RebuildReport", "as_json", "as_text"]
 
 _SHOWN: Final = 10
+_OF_CHECKS: Final = (
+    "repeated_entries", "lost_entries", "unread_entries", "wrong_hashes", "index_first", "unproven",
+)  # fmt: skip
+"""What only a check reports, with its findings."""
+
 _STAND_INS: Final = {
     "repeated": "where a consumer gets the record before them again, once for each",
     "skipped": "which a consumer skips",
@@ -160,6 +165,11 @@ class RebuildReport:
         return bool(self.problems or self.lost_count or _damage(self))
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether the log is damaged, or has what a broker takes although it is damaged (`RebuildRules.is_proven`)."""
+        return self.is_damaged or any(outcome.unproven for outcome in self.outcomes)
+
+    @property
     def has_differences(self) -> bool:
         """For a comparison: whether anything differs."""
         return bool(self.differences or self.missing_entries or self.extra_entries or self.excess_index)
@@ -217,7 +227,7 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
     values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # listed elsewhere
-    for name in ("passed_over", "repeated_entries", "lost_entries", "index_first"):
+    for name in ("passed_over", *_OF_CHECKS):
         del values[name]
     return values
 

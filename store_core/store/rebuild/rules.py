@@ -46,6 +46,10 @@ class RebuildRules:
     is_salvaged : bool
         Whether to continue after damage with the next record that proves itself, as reading in mode DROPMALFORMED does.
         Otherwise the log ends at the first bytes that are not a record, as for a broker.
+    is_proven : bool
+        Whether a record also counts as damage if it is not where it says it is, or does not match the checksum over all
+        of it that it has; and a blank record if it is not as long as the rest of its file. A broker checks none of
+        these, nor does dispatching. Without `is_salvaged`, they are only counted.
     """
 
     queue_rules: QueueRules
@@ -59,6 +63,7 @@ class RebuildRules:
     max_queues: int = MAX_QUEUES
     infers_batch_topics: bool = False
     is_salvaged: bool = False
+    is_proven: bool = False
     queues: frozenset[tuple[str, int]] | None = None
 
     @property

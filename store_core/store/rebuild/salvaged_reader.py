@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.columnar.chain import Run
-from store_core.format.damage.salvage import Salvage
+from store_core.format.damage.salvage import Salvage, store_timestamps
 from store_core.format.record.scan import StopReason, check_record
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.store.rebuild.lost_ranges import LostRanges
+from store_core.store.rebuild.proof import NO_STORE_TIME, WRONG_RECORD_CRC, wrong_record_crcs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,8 @@ class SalvagedReader:
         Whether to leave out records whose bodies do not match their checksums.
     is_last : bool
         Whether the log ends in this segment, so that it may hold older bytes.
+    is_proven : bool
+        Whether to leave out records that do not match their checksum over the whole record.
 
     Attributes
     ----------
@@ -59,7 +62,9 @@ class SalvagedReader:
         Ranges without a record before `position`.
     """
 
-    def __init__(self, segment: SegmentView, rules: QueueRules, *, check_crc: bool, is_last: bool) -> None:
+    def __init__(
+        self, segment: SegmentView, rules: QueueRules, *, check_crc: bool, is_last: bool, is_proven: bool = False
+    ) -> None:
         self.position = 0
         self.is_continued = False
         self.lost = LostRanges()
@@ -67,12 +72,14 @@ class SalvagedReader:
         self._start_offset = segment.start_offset
         self._rules = rules
         self._check_crc = check_crc
+        self._is_proven = is_proven
         self._salvage = Salvage(segment, only_newer=is_last)
 
     def __iter__(self) -> Iterator[DispatchBatch]:
         for part in self._salvage.parts():
             if isinstance(part, Run):
-                yield from self._dispatched(part)
+                for run in self._proven(part) if self._is_proven else (part,):
+                    yield from self._dispatched(run)
             else:
                 self._lose(part.begin, part.end, part.check.reason or StopReason.BAD_MAGIC)
         self.position = self._salvage.stop
@@ -85,6 +92,22 @@ class SalvagedReader:
     def _reader(self, position: int, stop: int) -> DispatchReader:
         crc = self._check_crc
         return DispatchReader(self._raw[:stop], self._start_offset, position, self._rules, check_crc=crc, read_body=crc)
+
+    def _proven(self, run: Run) -> Iterator[Run]:
+        """Yield the stretches between records that do not match their checksum, or have no store time."""
+        bounds = np.append(run.starts, run.stop)
+        timeless = np.flatnonzero(store_timestamps(self._raw, run.starts) <= 0)
+        wrong = wrong_record_crcs(self._raw, run.starts, bounds[1:], self._rules)
+        first = 0
+        for row in np.union1d(timeless, wrong).tolist():
+            if first < row:
+                yield Run(run.starts[first:row], int(bounds[row]))
+            why = WRONG_RECORD_CRC if row in wrong else NO_STORE_TIME
+            is_body = self._has_bad_body(int(bounds[row]))
+            self._lose(int(bounds[row]), int(bounds[row + 1]), _BAD_BODY if is_body else why)
+            first = row + 1
+        if first < run.starts.size:
+            yield Run(run.starts[first:], run.stop)
 
     def _dispatched(self, run: Run) -> Iterator[DispatchBatch]:
         """Yield the records of a run, except those that can't be dispatched."""
@@ -119,6 +142,8 @@ class SalvagedReader:
 
     def _lose_record(self, begin: int, end: int) -> None:
         """Add a whole record that is not dispatched, with the reason, to the lost ranges."""
-        is_bad = self._check_crc and check_record(self._raw.data, begin, None, verify_crc=True).reason is not None
-        why = _BAD_BODY if is_bad else f"a broker of release {self._rules.release} considers the record damaged"
-        self._lose(begin, end, why)
+        considered = f"a broker of release {self._rules.release} considers the record damaged"
+        self._lose(begin, end, _BAD_BODY if self._has_bad_body(begin) else considered)
+
+    def _has_bad_body(self, begin: int) -> bool:
+        return self._check_crc and check_record(self._raw.data, begin, None, verify_crc=True).reason is not None

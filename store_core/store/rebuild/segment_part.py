@@ -87,8 +87,12 @@ class SegmentOutcome:
         Number of sound records after damage that were left out because, by the rules, the log ends at damage.
     repeated_entries, lost_entries : int
         How many of the extra entries repeat one of these records, or are of a record that is damaged.
+    unread_entries, wrong_hashes : int
+        How many of the missing entries may be in files that are not loaded, or are there with another hash.
     index_first : tuple of IndexDifference
         The first missing entries, and the first of the other extra ones.
+    unproven : int
+        With `RebuildRules.is_proven`: how many records, and blank ones, a broker takes although they are damaged.
     """
 
     path: str
@@ -112,7 +116,10 @@ class SegmentOutcome:
     left_out: int = 0
     repeated_entries: int = 0
     lost_entries: int = 0
+    unread_entries: int = 0
+    wrong_hashes: int = 0
     index_first: tuple[IndexDifference, ...] = ()
+    unproven: int = 0
 
     @property
     def is_damaged(self) -> bool:
@@ -207,5 +214,8 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         left_out=first.left_out + second.left_out,
         repeated_entries=first.repeated_entries + second.repeated_entries,
         lost_entries=first.lost_entries + second.lost_entries,
+        unread_entries=first.unread_entries + second.unread_entries,
+        wrong_hashes=first.wrong_hashes + second.wrong_hashes,
         index_first=first.index_first + second.index_first,
+        unproven=first.unproven + second.unproven,
     )

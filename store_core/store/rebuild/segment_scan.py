@@ -19,6 +19,7 @@ from store_core.queue.index.index_pieces import IndexEntries, pack_entries
 from store_core.store.rebuild.index_compare import IndexDifferences
 from store_core.store.rebuild.inferred_kinds import ToldKinds
 from store_core.store.rebuild.lost_ranges import LostRanges
+from store_core.store.rebuild.proof import count_unproven
 from store_core.store.rebuild.salvaged_reader import SalvagedReader
 from store_core.store.rebuild.segment_part import SegmentOutcome
 from store_core.store.rebuild.segment_units import SegmentUnits
@@ -69,6 +70,7 @@ class SegmentScan:
     lost: LostRanges = field(default_factory=LostRanges)
     _units: SegmentUnits = field(init=False)
     _kinds: ToldKinds = field(init=False)
+    _unproven: int = 0
 
     def __post_init__(self) -> None:
         self._units = SegmentUnits(self.rules)
@@ -81,6 +83,9 @@ class SegmentScan:
             for batch in reader:
                 records += len(batch)
                 last_start, last_time = int(batch.starts[-1]), int(batch.store_timestamp[-1])
+                if rules.is_proven and not rules.is_salvaged:
+                    first = self.part.segment.start_offset
+                    self._unproven += count_unproven(opened.raw, first, batch, rules.queue_rules)
                 yield from self._pieces(batch)
             yield from self._units.rest()
             end = self._end(reader, opened.raw)
@@ -96,7 +101,10 @@ class SegmentScan:
                 check_crc=rules.check_crc, read_body=rules.check_crc, limit=self.part.end,
             )  # fmt: skip
         view = self.part.segment.view(opened).up_to(self.part.end)
-        reader = SalvagedReader(view, rules.queue_rules, check_crc=rules.check_crc, is_last=self.part.is_last)
+        reader = SalvagedReader(
+            view, rules.queue_rules,
+            check_crc=rules.check_crc, is_last=self.part.is_last, is_proven=rules.is_proven,
+        )  # fmt: skip
         self.lost = reader.lost
         return reader
 
@@ -136,6 +144,8 @@ class SegmentScan:
         is_unwritten = head == _NOTHING[: len(head)]
         if isinstance(reader, DispatchReader):
             is_continued = reader.end.is_blank
+            size = int.from_bytes(head[: len(head) // 2], signed=True)
+            self._unproven += self.rules.is_proven and is_continued and size != raw.size - reader.position
             return _End(reader.position, is_continued, is_unwritten and not is_continued, reader.is_at_limit)
         is_inside = not self.part.is_last  # the walk has reported all damage up to the next segment
         return _End(reader.position, reader.is_continued, is_unwritten or is_inside, is_at_limit=False)
@@ -165,7 +175,10 @@ class SegmentScan:
             left_out,
             index.repeated,
             index.lost,
+            index.unread,
+            index.wrong_hash,
             index.first,
+            self._unproven,
         )
 
 

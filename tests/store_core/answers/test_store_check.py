@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,9 @@ from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.checking.finding import FindingKind
 from store_core.answers.store_check import check_by
 from store_core.answers.verdict import Verdict
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.store.process_pool import ProcessPool
-from tests.store_core.answers.faults import FAULTS, Fault, QueueCopy, queue_file_cut
+from tests.store_core.answers.planting import largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
 
     from store_core.answers.checking.check_report import CheckReport
     from tests.golden_stores import UnpackedStore
-
-STORES = ["4.9.7/lmq", "5.3.3/propcrc"]
-"""Stores that RocketMQ closed."""
 
 
 def checked(store: UnpackedStore, root: Path | None = None) -> CheckReport:
@@ -51,18 +50,6 @@ def test_nothing_is_found_in_a_store_that_rocketmq_wrote(golden_store: UnpackedS
     assert before == every_file(golden_store.root)
 
 
-@pytest.mark.parametrize("name", STORES)
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_planted_fault_is_found_and_nothing_else(
-    fault: Fault, name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
-    store = golden(name)
-    root = shutil.copytree(store.root, tmp_path / "store")
-    expected = {str(kind): count for kind, count in fault.plant(root).items()}
-
-    assert expected == checked(store, root).counts
-
-
 def test_a_missing_segment_explains_the_units_and_entries_of_its_records(store: Path) -> None:
     sorted((store / "commitlog").iterdir())[1].unlink()
 
@@ -74,24 +61,15 @@ def test_a_release_that_ignores_a_cut_queue_file_has_no_units_of_it(
 ) -> None:
     store = golden("4.3.0/tx")
     root = shutil.copytree(store.root, tmp_path / "store")
-    count = QueueCopy(root).count
-    queue_file_cut(root)
+    count = largest_queue(root).count
+    os.truncate(largest_queue(root).files[0], count * CQ_STORE_UNIT_SIZE + 7)
 
     assert {"unit_missing": count} == checked(store, root).counts
 
 
-@pytest.mark.parametrize("first", [fault for fault in FAULTS if str(fault) in {"wrong_size", "queue_missing"}], ids=str)
-def test_two_faults_are_both_found(first: Fault, store: Path) -> None:
-    link = next(fault for fault in FAULTS if str(fault) == "link_cut")
-
-    expected = first.plant(store) | link.plant(store)
-
-    assert {str(kind): count for kind, count in expected.items()} == check(store).counts
-
-
 def test_in_a_store_that_was_not_closed_what_a_crash_leaves_is_a_note(store: Path) -> None:
     (store / "abort").touch()
-    queue = QueueCopy(store)
+    queue = largest_queue(store)
     offset, size, code = queue.unit(queue.count - 1)
     queue.put(queue.count, (1 << 30, size, code))
     assert offset < 1 << 30
@@ -104,7 +82,7 @@ def test_in_a_store_that_was_not_closed_what_a_crash_leaves_is_a_note(store: Pat
 
 def test_in_a_store_that_was_not_closed_a_lost_queue_is_a_finding(store: Path) -> None:
     (store / "abort").touch()
-    queue = QueueCopy(store)
+    queue = largest_queue(store)
     shutil.rmtree(queue.directory)
 
     assert {"unit_missing": queue.count} == check(store).counts
@@ -124,7 +102,7 @@ def test_records_after_all_units_are_not_missed_until_the_store_is_closed(
 
 
 def test_a_finding_says_where_it_is_what_is_expected_and_what_is_there(store: Path) -> None:
-    queue = QueueCopy(store)
+    queue = largest_queue(store)
     offset, size, code = queue.unit(3)
     queue.put(3, (offset, size + 1, code))
 
@@ -136,8 +114,7 @@ def test_a_finding_says_where_it_is_what_is_expected_and_what_is_there(store: Pa
 
 
 def test_damage_of_the_log_has_its_range_of_bytes(store: Path) -> None:
-    fault = next(fault for fault in FAULTS if str(fault) == "body_changed")
-    fault.plant(store)
+    plant("body_bit_flipped", store)
 
     (found,) = check(store).tables["findings"].to_pylist()
 
@@ -146,7 +123,7 @@ def test_damage_of_the_log_has_its_range_of_bytes(store: Path) -> None:
 
 
 def test_only_queues_of_the_topics_asked_for_are_checked(store: Path) -> None:
-    queue = QueueCopy(store)
+    queue = largest_queue(store)
     shutil.rmtree(queue.directory)
     topics = {path.parent.name for path in store.glob("consumequeue/*/*")} - {queue.directory.parent.name}
     other = min(topics)
@@ -166,8 +143,7 @@ def test_a_path_without_a_store_is_refused(tmp_path: Path) -> None:
 
 def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> None:
     before = check(store)
-    fault = next(fault for fault in FAULTS if str(fault) == "magic_code_overwritten")
-    fault.plant(store)
+    plant("magic_code_overwritten", store)
     after = check(store)
 
     digests = before.tables["certificates"]["digest"].to_pylist()
@@ -177,7 +153,7 @@ def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> No
 
 
 def test_several_processes_have_the_same_report(store: Path) -> None:
-    queue = QueueCopy(store)
+    queue = largest_queue(store)
     queue.put(4, queue.unit(3))
 
     with ProcessPool(2) as engine:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The index files of a store as a comparison sees them: which the release loads, and what is in the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from store_core.files.file_system import names_in
+from store_core.queue.index.index_build import INDEX_DTYPE
+from store_core.queue.index.index_files import IndexFiles
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE
+from store_core.queue.index.index_slots import SLOT_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.index.index_file import IndexFile
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["StoredFile", "StoredIndex"]
+
+
+class StoredFile(NamedTuple):
+    """An index file that has entries.
+
+    Attributes
+    ----------
+    path : Path
+    begin, end : int
+        Physical offsets between which its records lie, both included: by its header, and by its first and last entry.
+    entries : int
+        Number of entries, with the unused first one.
+    """
+
+    path: Path
+    begin: int
+    end: int
+    entries: int
+
+
+class StoredIndex:
+    """The index files of a store, oldest first; nothing is written.
+
+    Attributes
+    ----------
+    loaded : tuple of IndexFile
+    files : tuple of StoredFile
+        The loaded files that have entries.
+    unloaded : tuple of Path
+        Files with contents that the release does not load.
+    """
+
+    def __init__(self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock) -> None:
+        index = IndexFiles(directory, rules, file_system, clock, is_writable=False)
+        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        self._start = INDEX_HEADER_SIZE + SLOT_SIZE * rules.max_hash_slot_num
+        self._most = rules.max_index_num
+        loaded = {file.path.name: file for file in index.files}
+        names = names_in(directory, file_system)
+        self.loaded = index.files
+        self.files = tuple(self._seen(file) for file in index.files if file.header.index_count > 1)
+        self.unloaded = tuple(
+            directory / name for name in names if name not in loaded and _has_contents(directory / name, file_system)
+        )
+        index.close()
+
+    def _seen(self, file: IndexFile) -> StoredFile:
+        header, count = file.header, min(file.header.index_count, self._most)
+        offsets = np.memmap(file.path, INDEX_DTYPE, "r", self._start, (count,))["physical_offset"]
+        ends = int(offsets[1]), int(offsets[-1])
+        begin, end = min(header.begin_physical_offset, *ends), max(header.end_physical_offset, *ends)
+        return StoredFile(file.path, begin, end, count)
+
+    def files_between(self, begin: int, end: int) -> Iterator[StoredFile]:
+        """Yield the files that may have entries of records in a range of physical offsets."""
+        return (file for file in self.files if file.end >= begin and file.begin < end)
+
+    def may_have(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which records' entries may be in a file that is not loaded: those between its neighbours' ends."""
+        found = np.zeros(len(offsets), np.bool_)
+        for path in self.unloaded:
+            before = [file.end for file in self.files if file.path.name < path.name]
+            after = [file.begin for file in self.files if file.path.name > path.name]
+            found |= (offsets >= max(before, default=0)) & (offsets <= min(after, default=np.iinfo(np.int64).max))
+        return found
+
+
+def _has_contents(path: Path, file_system: FileSystem) -> bool:
+    status = file_system.status(path)
+    return status is not None and not status.is_directory and status.size > 0
