@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RocketMQ takes stores that were repaired, or salvaged, for its own: it serves every message and answers every key."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from store_core import DefaultMessageStore, RebuildOptions, rebuild_consume_queue
+from store_core.answers import CheckOptions, check, plan_repair, repair, salvage
+from tests.golden_stores import golden_stores
+from tests.interop.handed import hand_over, key_questions, role
+from tests.interop.questions import our_answer
+from tests.interop.scenarios import each_release
+from tests.interop.test_recovered import settings_of
+from tests.store_core.answers.faults import FAULTS
+from tests.store_core.store.damaged_stores import batch_topics_of, config_of, read_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from store_core import MessageStoreConfig
+    from tests.golden_stores import UnpackedStore
+    from tests.interop.judge import Judge
+    from tests.interop.rocketmq import Answer
+
+_PLANT: Final = {str(fault): fault.plant for fault in FAULTS}
+_FAULTS: Final = (
+    ("unit_dropped", "link_cut"),
+    ("queue_missing", "index_after_the_log_s_end"),
+    ("unknown_queue", "slot_emptied"),
+    ("wrong_place", "entry_points_elsewhere"),
+    ("unknown_topic",),
+    ("queue_file_cut",),
+    ("unit_repeated_at_the_end", "link_to_itself"),
+)
+"""Faults that are planted together."""
+
+_CHOSEN: Final = {"4.3": "4.3.0/basic", "4.9": "4.9.7/lmq", "5.3": "5.3.3/propcrc", "5.5": "5.5.0/basic"}
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A copy of a store that RocketMQ wrote, with the settings for both sides."""
+
+    name: str
+    store: Path
+    conf: dict[str, str]
+    config: MessageStoreConfig
+
+    @classmethod
+    def of(cls, golden: UnpackedStore, directory: Path, name: str) -> _Copy:
+        conf = read_conf(golden.path / "store.conf")
+        store = shutil.copytree(golden.root, directory / name.replace("/", "-") / "store")
+        return cls(name, store, conf, config_of(conf, golden.golden.version))
+
+    def answers(self, questions: Sequence[Answer]) -> list[Any]:
+        topics = batch_topics_of(self.conf)
+        with DefaultMessageStore.open(self.store, self.config, read_only=True, batch_topics=topics) as opened:
+            return [our_answer(opened, question) for question in questions]
+
+    def differences(self, judge: Judge, expected: Sequence[Answer], questions: Sequence[Answer]) -> list[object]:
+        """Let RocketMQ open the store; list what it changes, does not serve, or does not find by keys."""
+        settings = settings_of(self.conf, judge.release)
+        has_crashed = (self.store / "abort").exists()
+        handed = hand_over(self.name, self.store, self.config, judge, settings)
+        asked = shutil.copytree(self.store, self.store.with_name("asked"))
+        settings = settings_of(self.conf, judge.release)
+        found = judge.ask(asked, questions, **settings, **role(judge)).result()["answers"]
+        wrong = [each for each in zip(questions, expected, found, strict=True) if each[1] != each[2]]
+        change = handed.difference if has_crashed else handed.change
+        return [(self.name, each) for each in (change, wrong) if each]
+
+
+def _options(copy: _Copy, release: str) -> CheckOptions:
+    return CheckOptions(release=release, batch_topic=batch_topics_of(copy.conf))
+
+
+def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
+    """Plant faults, and repair them."""
+    for name in faults:
+        _PLANT[name](copy.store)
+    plan = copy.store.with_name("plan.json")
+    made = plan_repair(copy.store, _options(copy, release))
+    assert made.is_needed
+    plan.write_text(json.dumps(made.to_json()))
+    report = repair(copy.store, plan)
+    assert report.found.kept is not None
+    assert {} == check(copy.store, _options(copy, release)).counts
+
+
+def _repaired(judge: Judge, golden: UnpackedStore, faults: Sequence[str], directory: Path) -> list[object]:
+    copy = _Copy.of(golden, directory, golden.golden.name)
+    questions = key_questions(copy.store, judge.release)
+    expected = copy.answers(questions)
+    _repair(copy, faults, judge.release)
+    return copy.differences(judge, expected, questions)
+
+
+@pytest.mark.parametrize("release", each_release())
+def test_rocketmq_takes_a_repaired_store_for_its_own(
+    release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    assert [] == _repaired(judge_of(release), golden(_CHOSEN[release]), _FAULTS[0], tmp_path)
+
+
+@pytest.mark.interop
+def test_rocketmq_takes_all_its_repaired_stores_for_its_own(
+    judge: Judge, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    wrong: list[object] = []
+    count = 0
+    for number, name in enumerate(_plain_stores(judge.release, golden)):
+        faults = _FAULTS[number % len(_FAULTS)]
+        wrong += _repaired(judge, golden(name), faults, tmp_path)
+        count += 1
+
+    assert [] == wrong
+    assert count >= 3
+
+
+def _plain_stores(release: str, golden: Callable[[str], UnpackedStore]) -> list[str]:
+    """Return the stores of a release in which each fault can be planted: closed, with an index and small queues."""
+    names = (each.name for each in golden_stores() if each.release == release and each.scenario != "live")
+    return [name for name in names if _is_plain(golden(name).root)]
+
+
+def _is_plain(root: Path) -> bool:
+    queues = [path for path in root.glob("consumequeue/*/*") if len(list(path.iterdir())) == 1]
+    return not (root / "abort").exists() and bool(queues) and any(root.glob("index/*"))
+
+
+@pytest.mark.parametrize("release", each_release())
+def test_rocketmq_takes_a_salvaged_store_for_its_own(
+    release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    judge, source = judge_of(release), _Copy.of(golden(_CHOSEN[release]), tmp_path, "damaged")
+    for name in ("magic_code_overwritten", "body_changed"):
+        _PLANT[name](source.store)
+    target = tmp_path / "salvaged" / "store"
+    target.parent.mkdir()
+    report = salvage(source.store, target)
+    size, slots, entries = (int(source.conf[name]) for name in ("cq-size", "slot-num", "index-num"))
+    options = RebuildOptions(
+        with_index=True, replace=True, discard_old=True, release=release,
+        consume_queue_file_size=size, hash_slot_num=slots, index_num=entries,
+    )  # fmt: skip
+    rebuild_consume_queue(target, options)
+    copy = _Copy("salvaged", target, source.conf, source.config)
+    questions = key_questions(target, release)
+
+    assert report.found.lost_ranges == 1
+    assert len(questions) > 10
+    assert [] == copy.differences(judge, copy.answers(questions), questions)
