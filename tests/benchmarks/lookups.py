@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares look-ups with scans of the same store, and with Parquet: one topic in a hundred, one queue, one message.
+"""Compares look-ups with scans of the same store, and with Parquet: a topic, a queue, a message, a key.
 
-The store has 4.3 million messages in 1.5 GiB, and the queues that this project rebuilds from them.
+The store has 4.3 million messages in 1.5 GiB, and the queues and the index that this project rebuilds from them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from store_core import read_messages, rebuild_consume_queue
+from store_core import RebuildOptions, read_messages, rebuild_consume_queue
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.segments import RARE_TOPIC, make_log
 from tests.benchmarks.spark import bench_session, drain
@@ -50,17 +50,34 @@ def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
         "one position, in an earlier segment": _reading(store, physical_offset=place),
         "one position, in the last segment": _reading(store, physical_offset=last),
     }
-    rows = [*_report(topics, runs, 1, _TENTH), *_report(ids, runs, 2, _HUNDREDTH)]
+    rows = [*_report(topics, runs, 1, _TENTH), *_report(ids, runs, 2, _HUNDREDTH), *_by_key(store, runs, place)]
     return [*rows, *_through_spark(store, folder, runs, last)]
 
 
+def _by_key(store: Path, runs: int, place: int) -> list[dict[str, object]]:
+    """Time reads of the message at a place by its key and its id, in processor time, and one of them as it elapses."""
+    (row,) = read_messages(store, physical_offset=place, columns=["keys", "unique_key"]).read_all().to_pylist()
+    key = row["keys"][0]
+    keys = {
+        "scan for a key": _reading(store, key=key, use_index_files="never"),
+        "one key": _reading(store, key=key),
+        "one id": _reading(store, unique_key=row["unique_key"]),
+        "one key of a topic": _reading(store, key=key, topic=RARE_TOPIC),
+        "a key that no message has": _reading(store, key="none"),
+    }
+    elapsed = {f"{name}, elapsed": keys[name] for name in ("scan for a key", "one key")}
+    return [*_report(keys, runs, 2, _HUNDREDTH), *_report(elapsed, runs, 1, _HUNDREDTH, time.perf_counter)]
+
+
 def _store(folder: Path) -> Path:
-    """Make the store, with queues, unless it is there."""
+    """Make the store, with queues and index, unless they are there."""
     store = make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY, has_rare=True)
-    if not (store / "consumequeue").exists():
-        rebuild_consume_queue(store)
-        (store / "rebuilt" / "consumequeue").rename(store / "consumequeue")
-        shutil.rmtree(store / "rebuilt")
+    for name in ("consumequeue", "index"):
+        if not (store / name).exists():
+            is_index = name == "index"
+            rebuild_consume_queue(store, RebuildOptions(with_queues=not is_index, with_index=is_index))
+            (store / "rebuilt" / name).rename(store / name)
+            shutil.rmtree(store / "rebuilt")
     return store
 
 

@@ -7,6 +7,7 @@ missing, or has another key's hash, shows only in what all entries name, and in 
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
 from store_core.store.read.lookup.queue_tiling import THREADS
-from store_core.store.read.lookup.survey import digest
+from store_core.store.read.lookup.survey import digest, digest_of_distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,11 +77,7 @@ class Stretch:
     @classmethod
     def of(cls, offsets: npt.NDArray[np.int64], begin: int) -> Self:
         """Return the stretch of entries whose offsets do not descend; the first of them has number `begin`."""
-        is_new = offsets[1:] != offsets[:-1]
-        distinct = offsets if is_new.all() else offsets[1:][is_new]
-        rest = 0 if distinct is offsets else digest(offsets[:1])
-        value = (digest(distinct) + rest) % _WORD
-        return cls(int(offsets[0]), int(offsets[-1]), value, begin, begin + offsets.size)
+        return cls(int(offsets[0]), int(offsets[-1]), digest_of_distinct(offsets), begin, begin + offsets.size)
 
     def and_then(self, other: Stretch) -> Stretch:
         """Return both as one; `other` begins where this one ends, or later."""
@@ -194,15 +191,26 @@ class _Entries:
 
     def read(self, number: int, count: int) -> npt.NDArray[np.void]:
         """Return entries from a number on."""
-        stored = self._opened.read(count * INDEX_DTYPE.itemsize, self.file.position(number))
-        if len(stored) < count * INDEX_DTYPE.itemsize:
-            raise IndexDoubtError(f"{self.file.path} ends before the entries that its header counts")
-        return np.frombuffer(stored, INDEX_DTYPE)
+        entries = np.empty(count, INDEX_DTYPE)
+        self._fill(entries, number)
+        return entries
 
     def blocks(self, begin: int, stop: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """Yield the entries between two numbers, in blocks, each with the number of its first entry."""
+        """Yield the entries between two numbers, in blocks, each with the number of its first entry.
+
+        All blocks lie in the same memory, one after the other, since new memory costs as much as reading into it.
+        """
+        memory = np.empty(min(_BLOCK, stop - begin), INDEX_DTYPE)
         for number in range(begin, stop, _BLOCK):
-            yield number, self.read(number, min(_BLOCK, stop - number))
+            block = memory[: stop - number]
+            self._fill(block, number)
+            yield number, block
+
+    def _fill(self, entries: npt.NDArray[np.void], number: int) -> None:
+        """Read entries from a number on into memory."""
+        stored = entries.view(np.uint8)
+        if os.preadv(self._opened.fileno(), [stored.data], self.file.position(number)) < stored.size:
+            raise IndexDoubtError(f"{self.file.path} ends before the entries that its header counts")
 
 
 class _Pass:

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
     from store_core.store.read.lookup.queue_files import QueueDirectory, UnitBlock
 
-__all__ = ["IndexBounds", "Share", "Span", "Survey", "balance_of", "digest", "survey_queue", "units_in"]
+__all__ = [
+    "IndexBounds",
+    "Share",
+    "Span",
+    "Survey",
+    "balance_of",
+    "digest",
+    "digest_of_distinct",
+    "survey_queue",
+    "units_in",
+]
 
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
@@ -37,10 +47,21 @@ def digest(offsets: npt.NDArray[np.int64]) -> int:
 
     Sums of the numbers themselves would not do: two units that err in opposite directions would cancel out.
     """
+    return int(np.add.reduce(_mixed(offsets)))
+
+
+def digest_of_distinct(offsets: npt.NDArray[np.int64]) -> int:
+    """Return the digest of numbers that do not descend, each once."""
+    mixed = _mixed(offsets)
+    np.putmask(mixed[1:], offsets[1:] == offsets[:-1], np.uint64(0))
+    return int(np.add.reduce(mixed))
+
+
+def _mixed(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     mixed = offsets.view(np.uint64) * _MULTIPLIER
     mixed ^= mixed >> _HALF
     mixed *= mixed
-    return int(np.add.reduce(mixed))
+    return mixed
 
 
 def balance_of(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> int:
