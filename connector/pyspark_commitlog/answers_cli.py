@@ -60,8 +60,9 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     names = [each.value for each in DiffBy]
     parser.add_argument("--by", choices=names, default=DiffBy.AUTO.value, help="what is compared (default %(default)s)")
     parser.add_argument("--same-extent", action="store_true", help="another beginning or end is a finding, too")
+    parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
     given = parser.parse_args(arguments)
-    options = DiffOptions(DiffBy(given.by), same_extent=given.same_extent)
+    options = DiffOptions(DiffBy(given.by), given.most_rows, given.same_extent)
     return _main(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
 
 

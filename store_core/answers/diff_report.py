@@ -11,6 +11,7 @@ import pyarrow as pa
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Strip, Tone, counted, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.store.diff.diff_options import DiffBy
@@ -202,6 +203,10 @@ class DiffReport(Report[DiffFacts]):
         rows = [*logs, *(("differs", *each) for each in ranges), *(("differs", each, each + 1) for each in records)]
         begin, end = min(row[1] for row in logs), max(row[2] for row in logs)
         return (Strip("Where the logs are, and where they differ", begin, end, lanes_of(rows, _TONES)),)
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        shown = super()._in_text(table)
+        return with_message_column(shown) if table.name == "records" else shown
 
     def _lines(self) -> Iterator[str]:
         return _lines(self.found)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone, counted
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 
@@ -156,9 +157,10 @@ class RecoverReport(Report[RecoverFacts]):
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return the releases side by side, and messages; the words have the rest, for one release."""
-        if table.name == "messages" and self.found.are_all_messages_listed:
-            return self._shown_columns(table)
-        is_shown = table.name == "messages" or (table.name == "releases" and not self.found.words)
+        if table.name == "messages":
+            is_whole = self.found.are_all_messages_listed
+            return with_message_column(self._shown_columns(table) if is_whole else super()._in_text(table))
+        is_shown = table.name == "releases" and not self.found.words
         return super()._in_text(table) if is_shown else table.of([])
 
     def _lines(self) -> Iterator[str]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from store_core.answers.text.message_column import message_name
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,16 +26,9 @@ def text_of_findings(findings: pa.Table) -> pa.Table:
     for row in findings.to_pylist():
         shown[row["kind"]] += 1
         if shown[row["kind"]] <= _MOST_OF_A_KIND:
-            rows.append({"kind": row["kind"], "message": _message(row), "offset": row["begin"], "what": _what(row)})
+            message = message_name(row["topic"], row["queue_id"], row["queue_offset"])
+            rows.append({"kind": row["kind"], "message": message, "offset": row["begin"], "what": _what(row)})
     return pa.Table.from_pylist(rows, _SCHEMA)
-
-
-def _message(row: Mapping[str, Any]) -> str | None:
-    """Return where in which queue it is; ``commitlog get`` takes the same."""
-    if row["topic"] is None:
-        return None
-    parts = (row["topic"], row["queue_id"], row["queue_offset"])
-    return "/".join(str(part) for part in parts if part is not None)
 
 
 def _what(row: Mapping[str, Any]) -> str:
