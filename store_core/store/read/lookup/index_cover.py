@@ -26,8 +26,8 @@ __all__ = ["left_out", "unnamed_starts"]
 _SHIFT: Final = 6
 _LOW: Final = (1 << _SHIFT) - 1
 _NAMED: Final = 0x80
-_LARGEST_SEGMENT: Final = 1 << 36
-"""Bytes of a segment above which marks would take more than 1 GiB of memory."""
+_LARGEST_SEGMENT: Final = 1 << 34
+"""Bytes of a segment above which marks would take more than 256 MiB of memory."""
 
 
 def left_out(

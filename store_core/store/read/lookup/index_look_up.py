@@ -23,7 +23,7 @@ from store_core.store.read.lookup.index_check import first_contradiction, picks_
 from store_core.store.read.lookup.index_cover import left_out
 from store_core.store.read.lookup.index_survey import IndexDoubtError, survey_index
 from store_core.store.read.lookup.queue_files import queue_directories
-from store_core.store.read.lookup.queue_look_up import Unsuitable
+from store_core.store.read.lookup.queue_look_up import MOST_MAPPED, Unsuitable
 from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, ask_nothing, known_end
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ class IndexLookUp:
             raw = opened.raw[: data_end - segment.start_offset]
             _check_entries(raw, segment, hits, self.options, are_complete=False)
             _check_entries(raw, segment, samples, self.options, are_complete=True)
-            self.mapped[segment] = Chain(segment.view(opened))
+            if len(self.mapped) < MOST_MAPPED:
+                self.mapped[segment] = Chain(segment.view(opened))
             starts = np.unique(np.concatenate([hits["physical_offset"].astype(np.int64), others, missing, edges]))
             return _sound_picks(raw, segment, starts)
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["QueueLookUp", "Unsuitable", "plan_queue_look_up"]
+__all__ = ["MOST_MAPPED", "QueueLookUp", "Unsuitable", "plan_queue_look_up"]
 
-_MOST_MAPPED: Final = 64
+MOST_MAPPED: Final = 64
 """Segments that stay mapped; each takes a file descriptor."""
 
 _ALL: Final = (0, 2**63 - 1)
@@ -111,7 +111,7 @@ class QueueLookUp:
         if mine is not None:
             with open_segment(segment) as opened:
                 wrong = mine.first_wrong(opened.raw[: end - segment.start_offset], segment.start_offset)
-                if len(self.mapped) < _MOST_MAPPED:
+                if len(self.mapped) < MOST_MAPPED:
                     self.mapped[segment] = Chain(segment.view(opened))
             if wrong is not None:
                 raise UnaccountedError(f"at offset {wrong} of {segment.path} there is not the record that a unit names")
