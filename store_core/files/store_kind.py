@@ -146,20 +146,22 @@ def _rocksdb_error(root: Path, database: Path) -> UnsupportedStoreError:
         f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is read and "
         f"never written: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
         f"{database}. Nothing was changed. The store can be read, also opened read-only; "
-        f"to have queues as files, make them from the log: commitlog-rebuild-consume-queue {root} --output DIRECTORY"
+        f"for a broker that goes back to files, make them from the log: commitlog-rebuild-consume-queue {root} --to "
+        f"files --replace, or with --output DIRECTORY anywhere else"
     )
 
 
 def _replacement_error(root: Path, *, has_files: bool) -> UnsupportedStoreError:
     advice = (
-        "rebuild single topics (--topic), whose directories alone are replaced, or leave --replace out"
+        "Rebuild single topics (--topic), whose directories alone are replaced, or leave --replace out"
         if has_files
-        else "leave --replace out"
+        else "Leave --replace out"
     )
     return UnsupportedStoreError(
         f"{root / CONSUME_QUEUE} holds a RocksDB with queues (storeType=defaultRocksDB or rocksdbCQDoubleWriteEnable), "
         f"and new directories of queues would take its place: expected directories of topics alone. Nothing was "
-        f"changed. To have queues as files, {advice}"
+        f"changed. {advice}; or, for a broker that goes back to queues in files alone, add --to files: the RocksDB is "
+        f"kept with the old files"
     )
 
 

@@ -11,11 +11,12 @@ import pytest
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import DefaultMessageStore
 from store_core.command.exit_code import ExitCode
-from tests.golden_stores import golden_stores
+from tests.golden_stores import golden_stores, newer_store, unpack
 from tests.interop.handed import DERIVED, close_ours, derived_files, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import Scenario, each_release, known_to, random_scenario
 from tests.interop.test_recovered import settings_of
+from tests.interop.toolchain import RELEASES
 from tests.store_core.store.damaged_stores import config_of, read_conf
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import MessageStoreConfig
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import GoldenStore, UnpackedStore
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
@@ -31,6 +32,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 _DONE, _DAMAGED = ExitCode.DONE, ExitCode.DAMAGED
 _LOST: Final = (*DERIVED, "checkpoint")
+
+
+def _rocksdb_stores(release: str) -> list[GoldenStore]:
+    version = RELEASES[release]
+    found = (newer_store(f"{version}/{name}") for name in ("rocksdb-crash", "rocksdb-aged"))
+    return [store for store in found if store is not None]
 
 
 def _rebuild(store: Path, release: str, *options: str) -> int:
@@ -114,3 +121,21 @@ def test_rocketmq_takes_its_own_stores_with_rebuilt_queues(
 
     assert [] == wrong
     assert len(names) > 5
+
+
+@pytest.mark.parametrize("release", [release for release in ("5.3", "5.5") if _rocksdb_stores(release)])
+def test_rocketmq_takes_files_made_in_the_place_of_a_rocksdb_for_its_own(
+    release: str, judge_of: Callable[[str], Judge], golden_directory: Path, tmp_path: Path
+) -> None:
+    judge, wrong = judge_of(release), list[object]()
+    for golden in _rocksdb_stores(release):
+        path = unpack(golden, golden_directory).path
+        store = shutil.copytree(path / "store", tmp_path / path.name / "store")
+        conf = read_conf(path / "store.conf")
+        del conf["set.storeType"]
+        code = _rebuild(store, release, "--to", "files", "--consume-queue-file-size", conf["cq-size"])
+        (store / "abort").unlink(missing_ok=True)  # as docs/rebuild.md says
+        handed = hand_over(golden.name, store, config_of(conf, golden.version), judge, settings_of(conf, release))
+        wrong += [(golden.name, code, handed.change)] * (handed.change is not None or code != _DONE)
+
+    assert [] == wrong

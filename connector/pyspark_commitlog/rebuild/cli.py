@@ -73,6 +73,8 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--output", metavar="DIR", help=f"where the new files go (default STORE/{OUTPUT})")
     add("--replace", action="store_true", help="put them in place of the old files, which are kept in STORE/replaced-N")
+    to = "with --replace: queues in a RocksDB (storeType=defaultRocksDB) may be replaced, for a broker that goes back"
+    add("--to", choices=("files",), help=to)
     add("--discard-old", action="store_true", help="delete the kept files if the files in place match the log")
     add(
         "--accept-damage",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -33,6 +33,9 @@ class RebuildOptions:
         Directory for the new files; by default ``rebuilt`` in the store.
     replace : bool
         Whether they replace the old files, which are kept in ``replaced-N`` in the store.
+    to : str, optional
+        ``"files"``: the new files may replace a directory with queues in a RocksDB, for a broker that goes back to
+        queues in files (RocketMQ: ``storeType=default``).
     discard_old : bool
         Whether to delete the kept files if those in their places match the log.
     accept_damage : bool
@@ -78,6 +81,7 @@ class RebuildOptions:
     with_index: bool = False
     output: str | os.PathLike[str] | None = None
     replace: bool = False
+    to: Literal["files"] | None = None
     discard_old: bool = False
     accept_damage: bool = False
     verify: bool = False
@@ -104,6 +108,8 @@ class RebuildOptions:
         for name in ("topic", "batch_topic"):
             if isinstance(getattr(self, name), str):
                 raise InvalidOptionError(f"{name}: expected a list of topics, found the text {getattr(self, name)!r}")
+        if self.to not in {None, "files"}:
+            raise InvalidOptionError(f"to: expected 'files', found {self.to!r}: queues are made as files only")
         if not (self.with_queues or self.with_index):
             raise InvalidOptionError("with_queues and with_index are both False: there is nothing to rebuild")
         if not self.with_queues and (self.topic or self.queue_id is not None):

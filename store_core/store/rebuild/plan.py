@@ -140,7 +140,7 @@ def _use_of(options: RebuildOptions) -> StoreUse:
     """Return how existing queues are used: for single queues, only their own directories are replaced."""
     is_whole = options.topic is None and options.queue_id is None
     if options.with_queues and options.replace and is_whole:
-        return StoreUse.REPLACE_QUEUES
+        return StoreUse.READ_LOG if options.to == "files" else StoreUse.REPLACE_QUEUES
     if options.with_queues and (options.replace or options.discard_old or options.since_offset > 0):
         return StoreUse.OPEN_QUEUES
     return StoreUse.READ_QUEUES if options.with_queues and options.verify else StoreUse.READ_LOG

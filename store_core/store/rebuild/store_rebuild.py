@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
@@ -152,7 +152,13 @@ class StoreRebuild:
         if not rules.has_queues or rules.since_offset:
             return ()
         known = {(queue.topic, queue.queue_id) for queue in report.queues}
-        there = stored_queue_names(self.plan.store, self._file_system)
+        stored = StoredQueues(self.plan.store, rules.queue_rules, self._file_system, self._clock)
+        with stored:
+            try:
+                there = stored.names()
+            except UnsupportedStoreError as error:
+                self._note(f"queues of which the log has no record are not known: {error}")
+                return ()
         return tuple(sorted(name for name in there - known if rules.wants(*name)))
 
     def _replace(self, report: RebuildReport) -> None:

@@ -37,14 +37,16 @@ def root(golden_directory: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stored(IN_REPOSITORY, golden_directory), tmp_path / "store")
 
 
-def change(root: Path, put: dict[bytes, bytes], deleted: tuple[bytes, ...] = ()) -> None:
+def change(root: Path, put: dict[bytes, bytes], deleted: tuple[bytes, ...] = (), family: str = "default") -> None:
     """Write to the database of a copy, as no broker would."""
     families = {name: Options(raw_mode=True) for name in ("default", "offset")}
     database = Rdict(str(root / "consumequeue"), options=Options(raw_mode=True), column_families=families)
+    changed = database.get_column_family(family)
     for key, value in put.items():
-        database[key] = value
+        changed[key] = value
     for key in deleted:
-        del database[key]
+        del changed[key]
+    del changed
     database.close()
 
 

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import open_segment
+from store_core.files.store_kind import queue_database
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Chain
@@ -33,6 +35,7 @@ __all__ = ["MOST_MAPPED", "QueueLookUp", "Unsuitable", "plan_queue_look_up"]
 MOST_MAPPED: Final = 64
 """Segments that stay mapped; each takes a file descriptor."""
 
+_IN_ROCKSDB: Final = "the queues are in a RocksDB, and reading their units takes longer than a scan (ADR 0022)"
 _ALL: Final = (0, 2**63 - 1)
 
 
@@ -152,8 +155,11 @@ def plan_queue_look_up(
     try:
         queues = queue_directories(roots[0])
         size = sum(queue.size + costs.per_file * len(queue.files) for queue in queues)
-        if not queues or size > costs.most_share * asked_size:
-            return Unsuitable("the queues have no files" if not queues else "reading the queues would cost too much")
+        if not queues:
+            in_rocksdb = queue_database(roots[0], OsFileSystem()) is not None
+            return Unsuitable(_IN_ROCKSDB if in_rocksdb else "the queues have no files")
+        if size > costs.most_share * asked_size:
+            return Unsuitable("reading the queues would cost too much")
         return _read(queues, segments, options, costs, int(costs.most_share * asked_size) - size)
     except OSError as error:
         return Unsuitable(f"the queues can't be read: {error}")
