@@ -109,7 +109,7 @@ def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report
     with job_session(name, needs_context=True) as spark, spark_progress(spark):
         report = answer(SparkEngine(spark, name))
     code = ExitCode.of(report.verdict)
-    words_beside(given.json).write(f"{report.to_text()}\n")
+    words_beside("-" if "-" in (given.json, given.html) else None).write(f"{report.to_text()}\n")
     write_json(report.to_json(exit_code=int(code)), given.json)
     if given.html is not None:
         write_text(report.to_html(), given.html)

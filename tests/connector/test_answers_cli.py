@@ -57,5 +57,6 @@ def test_salvage_ends_with_5_where_something_is_lost(tmp_path: Path, capsys: pyt
 
     assert 5 == salvage([store, "--into", str(tmp_path / "new")])
     assert "59 records" in capsys.readouterr().out
-    assert 0 == salvage([str(tmp_path / "new")])
+    assert 0 == salvage([str(tmp_path / "new"), "--html", "-"])
+    assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
     assert 2 == salvage([store, "--into", str(tmp_path / "new")])
