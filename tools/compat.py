@@ -37,6 +37,8 @@ SLICE: Final = (
     "tests/connector/test_package.py",
     "tests/connector/test_progress.py",
     "tests/connector/test_sessions.py",
+    "tests/connector/test_stream_reader.py",
+    "tests/connector/test_stream_writer.py",
 )
 # PySpark 4.1 leaves the closing of its sockets to the garbage collector.
 OPTIONS: Final = {"4.1": ("-W", "ignore:unclosed <socket:ResourceWarning")}
@@ -49,8 +51,8 @@ _HEAD: Final = """\
 <!-- Written by `make compat`. -->
 
 Which PySpark works with which Python. Each pair ran a slice of the tests in an environment of its own: golden
-stores, how Spark finds the data source, the progress bar, and each Spark operation (reading, options, SQL,
-errors, writing in batches and from streams, the commands), in a classic session and with Spark Connect. The other
+stores, how Spark finds the data source, the progress bar, streams from and into a store, and each Spark operation
+(reading, options, SQL, errors, writing, the commands), in a classic session and with Spark Connect. The other
 packages are those of `requirements/dev.lock`. `not run` means that there was no such interpreter, or that the pair
 has not been run yet.
 """
