@@ -12,6 +12,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql.functions import array_contains
+
 from store_core import RebuildOptions, read_messages, rebuild_consume_queue
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.segments import RARE_TOPIC, make_log
@@ -51,7 +53,8 @@ def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
         "one position, in the last segment": _reading(store, physical_offset=last),
     }
     rows = [*_report(topics, runs, 1, _TENTH), *_report(ids, runs, 2, _HUNDREDTH), *_by_key(store, runs, place)]
-    return [*rows, *_through_spark(store, folder, runs, last)]
+    row = read_messages(store, physical_offset=last, columns=["keys"]).read_all().to_pylist()[0]
+    return [*rows, *_through_spark(store, folder, runs, last, row["keys"][0])]
 
 
 def _by_key(store: Path, runs: int, place: int) -> list[dict[str, object]]:
@@ -98,8 +101,8 @@ def _report(
     return [report(base, base), *(report(other, base, each) for other, each in zip(others, targets, strict=True))]
 
 
-def _through_spark(store: Path, folder: Path, runs: int, place: int) -> list[dict[str, object]]:
-    """Time the same through Spark: a topic, and the message at a place, each beside Parquet with the same filter."""
+def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -> list[dict[str, object]]:
+    """Time the same through Spark: a topic, a message by place and by key, each beside Parquet with the same filter."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = bench_session()
 
@@ -122,9 +125,13 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int) -> list[dic
             "Spark: one position, in the last segment": lambda: drain(log(physicalOffset=position)),
             "Spark: Parquet, the same filter": lambda: drain(rows.where(rows["physical_offset"] == place)),
         }
-        return [
-            *_report(topics, runs, 1, _TENTH, time.perf_counter),
-            *_report(ids, runs, 1, _HUNDREDTH, time.perf_counter),
-        ]
+        has_key = array_contains(rows["keys"], key) | (rows["properties"]["UNIQ_KEY"] == key)
+        keys = {
+            "Spark: scan for a key": lambda: drain(log(key=key, useIndexFiles="never")),
+            "Spark: one key": lambda: drain(log(key=key)),
+            "Spark: Parquet, the same filter": lambda: drain(rows.where(has_key)),
+        }
+        judged = ((topics, _TENTH), (ids, _HUNDREDTH), (keys, _HUNDREDTH))
+        return [row for reads, target in judged for row in _report(reads, runs, 1, target, time.perf_counter)]
     finally:
         spark.stop()
