@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from store_core.views.queue_listing import QueueKind, queue_in_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from store_core.files.segment_source import Segment
@@ -82,7 +82,9 @@ class QueueSource(NamedTuple):
             return cls(root, start)
         with RocksdbQueues.open(database) as queues:
             flushed = max(queues.dispatched_offset, start)
-        return cls(root, start, database, _unflushed([segment.path for segment in segments], flushed))
+        paths = [segment.path for segment in segments]
+        is_below = any(Path(path).is_relative_to(root) for path in paths)
+        return cls(root, start, database, _unflushed([str(root)] if is_below else paths, flushed))
 
 
 class BoundsFinder:
@@ -151,20 +153,20 @@ class BoundsFinder:
 _EDGES: Final = ("first", "last")
 
 
-def _unflushed(segments: Sequence[str], start: int) -> dict[tuple[str, int], Unflushed]:
+def _unflushed(log: Sequence[str], start: int) -> dict[tuple[str, int], Unflushed]:
     """Read what the log has after the last flush."""
-    if not segments:
+    if not log:
         return {}
     columns = [*_QUEUE, *_PLACE, "transaction_type"]
-    log = read_messages(segments, columns=columns, starting_offsets=start, verify_crc=False)
+    found = read_messages(log, columns=columns, starting_offsets=start, verify_crc=False)
     rows = pa.Table.from_batches(
-        (batch.filter(pc.is_in(batch["transaction_type"], pa.array(_QUEUED))) for batch in log), log.schema
+        (batch.filter(pc.is_in(batch["transaction_type"], pa.array(_QUEUED))) for batch in found), found.schema
     )
     ends = [(name, edge) for name in _PLACE for edge in _EDGES]
-    found = rows.group_by(list(_QUEUE), use_threads=False).aggregate(ends).to_pylist()
+    ranges = rows.group_by(list(_QUEUE), use_threads=False).aggregate(ends).to_pylist()
     return {
         (row["topic"], row["queue_id"]): Unflushed(
             *(tuple(row[f"{name}_{edge}"] for name in _PLACE) for edge in _EDGES)
         )
-        for row in found
+        for row in ranges
     }

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError
+from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError, read_messages
+from store_core.format.columns import COLUMNS
+from tests.golden_rows import table_rows
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 
@@ -70,6 +72,14 @@ def test_units_gets_and_times_are_those_of_rocketmq(name: str, golden_directory:
             assert line["messageCount"] == got.message_count
 
     assert before == state(store.root)
+
+
+@pytest.mark.parametrize("name", [*STORES, *filter(newer_store, ["5.5.0/rockskv"])])
+def test_rows_are_those_of_rocketmq(name: str, golden_directory: Path) -> None:
+    store = stored(name, golden_directory)
+    table = read_messages(store.root, columns=[column.name for column in COLUMNS], release=store.golden.release)
+
+    assert store.expected() == table_rows(table.read_all())
 
 
 def test_units_after_the_end_of_a_log_that_was_cut_are_left_out(golden_directory: Path, tmp_path: Path) -> None:
