@@ -70,6 +70,8 @@ class OutputDirectory:
         """
         files = self._file_system
         if files.status(self.path / _MARK) is None:
+            if files.status(self.path) is not None and not files.names(self.path):
+                files.remove_directory(self.path)  # a run was killed before it had a mark, or when it had it no more
             return
         for name in files.names(self.path):
             path = self.path / name

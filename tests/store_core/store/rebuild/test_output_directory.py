@@ -53,6 +53,13 @@ def test_what_a_run_has_left_there_is_kept_if_another_fails(output: OutputDirect
     assert not output.path.exists()
 
 
+def test_an_empty_directory_is_removed_without_a_mark_as_a_killed_run_leaves_it(output: OutputDirectory) -> None:
+    output.path.mkdir()
+    output.remove()
+
+    assert not output.path.exists()
+
+
 def test_a_link_in_it_is_removed_and_not_followed(output: OutputDirectory) -> None:
     elsewhere = output.path.parent / "elsewhere"
     elsewhere.mkdir()
