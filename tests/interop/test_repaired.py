@@ -17,7 +17,7 @@ from tests.interop.handed import hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import each_release
 from tests.interop.test_recovered import settings_of
-from tests.store_core.answers.faults import FAULTS
+from tests.store_core.answers.planting import plant
 from tests.store_core.store.damaged_stores import batch_topics_of, config_of, read_conf
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
-_PLANT: Final = {str(fault): fault.plant for fault in FAULTS}
 _FAULTS: Final = (
     ("unit_dropped", "link_cut"),
-    ("queue_missing", "index_after_the_log_s_end"),
+    ("queue_missing", "header_ends_after_the_log"),
     ("unknown_queue", "slot_emptied"),
-    ("wrong_place", "entry_points_elsewhere"),
+    ("unit_points_inside_a_record", "entry_leads_to_another_record"),
     ("unknown_topic",),
     ("queue_file_cut",),
     ("unit_repeated_at_the_end", "link_to_itself"),
@@ -84,7 +83,7 @@ def _options(copy: _Copy, release: str) -> CheckOptions:
 def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
     """Plant faults, and repair them."""
     for name in faults:
-        _PLANT[name](copy.store)
+        plant(name, copy.store)
     plan = copy.store.with_name("plan.json")
     made = plan_repair(copy.store, _options(copy, release))
     assert made.is_needed
@@ -140,8 +139,8 @@ def test_rocketmq_takes_a_salvaged_store_for_its_own(
     release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
     judge, source = judge_of(release), _Copy.of(golden(_CHOSEN[release]), tmp_path, "damaged")
-    for name in ("magic_code_overwritten", "body_changed"):
-        _PLANT[name](source.store)
+    for name in ("magic_code_overwritten", "body_bit_flipped"):
+        plant(name, source.store)
     target = tmp_path / "salvaged" / "store"
     target.parent.mkdir()
     report = salvage(source.store, target)
@@ -154,6 +153,6 @@ def test_rocketmq_takes_a_salvaged_store_for_its_own(
     copy = _Copy("salvaged", target, source.conf, source.config)
     questions = key_questions(target, release)
 
-    assert report.found.lost_ranges == 1
+    assert report.found.lost_ranges > 0
     assert len(questions) > 10
     assert [] == copy.differences(judge, copy.answers(questions), questions)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core.answers import plan_repair, repair
-from tests.store_core.answers.faults import FAULTS
+from tests.store_core.answers.planting import plant
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 from tests.store_core.rebuilt import index_files, queue_files
 
@@ -38,9 +38,8 @@ Derived = tuple[dict[str, bytes], list[bytes]]
 @pytest.fixture
 def broken(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
     root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "broken")
-    plant = {str(fault): fault.plant for fault in FAULTS}
     for name in _FAULTS:
-        plant[name](root)
+        plant(name, root)
     (tmp_path / "plan.json").write_text(json.dumps(plan_repair(root).to_json()))
     return root
 
