@@ -34,7 +34,7 @@ __all__ = ["Entries", "RocksdbReader"]
 _log: Final = logging.getLogger("store_core")
 
 _LIBRARY: Final = "rocksdict"
-_INSTALL: Final = "pip install 'pyspark-commitlog[rocksdb]'"
+_INSTALL: Final = f"pip install '{_LIBRARY}>=0.3.29'"
 
 _CURRENT: Final = "CURRENT"
 _NAMES_MANIFEST: Final = re.compile(rb"(MANIFEST-[0-9]+)\n")

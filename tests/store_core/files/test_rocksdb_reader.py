@@ -148,7 +148,7 @@ def test_a_directory_without_a_database_is_not_found(tmp_path: Path) -> None:
 def test_without_the_library_the_error_says_what_to_install(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rocksdb_reader, "find_spec", lambda _: None)
 
-    with pytest.raises(UnsupportedStoreError, match=r"pip install 'pyspark-commitlog\[rocksdb\]'"):
+    with pytest.raises(UnsupportedStoreError, match="pip install 'rocksdict>="):
         read(database)
 
 
