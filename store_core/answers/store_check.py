@@ -18,6 +18,7 @@ from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.index_chains import ChainJob
 from store_core.answers.checking.index_findings import IndexFindings
 from store_core.answers.checking.judged_log import JudgedLog
+from store_core.answers.checking.restart import NOT_ASKED, dispatch_start
 from store_core.answers.checking.tally import Tally
 from store_core.answers.local_engine import local_engine
 from store_core.answers.rebuild import configured_batch_topics
@@ -174,7 +175,8 @@ class _Check:
         tally = Tally()
         rules = self.plan.rules.queue_rules
         index = StoredIndex(store / INDEX_DIRECTORY, rules, OsFileSystem(), self.clock)
-        judged = JudgedLog(compared, str(store), is_open, self.options.topic is not None, self._holes())
+        is_partial, restart = self.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
+        judged = JudgedLog(compared, str(store), is_open, is_partial, self._holes(), restart)
         judged.add_to(tally)
         config = ConfigFiles(store, OsFileSystem())
         self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
@@ -219,6 +221,12 @@ class _Check:
             report = rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
         check_wanted(report, plan.store, plan.rules, OsFileSystem())
         return report
+
+    def _restart(self, compared: RebuildReport) -> int:
+        """Return from where a restart adds units, if any are missing."""
+        if self.is_live or not any(each.missing_from >= 0 for each in compared.judged):
+            return NOT_ASKED
+        return dispatch_start(self.plan.store, self.options, self.plan.rules.queue_rules.batch_topics, self.clock)
 
     def _holes(self) -> frozenset[int]:
         """Return where segments end before the next one begins."""

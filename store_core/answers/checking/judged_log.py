@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.answers.checking.check_report import Certificate
 from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.answers.checking.restart import NOT_ASKED
 from store_core.format.record.scan import StopReason
 from store_core.queue.queue_path import CONSUME_QUEUE
 from store_core.store.rebuild.proof import NO_STORE_TIME, WRONG_RECORD_CRC
@@ -48,6 +49,9 @@ class JudgedLog:
         Whether only queues of some topics were compared.
     holes : frozenset of int
         Physical offsets where segments end before the next one begins: what is damaged up to there belongs to the hole.
+    restart_from : int
+        Physical offset from which a restart adds the units that queues lack at their ends; `NOT_ASKED` if that is not
+        known, then from after the last record of which any queue has a unit.
     """
 
     report: RebuildReport
@@ -55,6 +59,7 @@ class JudgedLog:
     is_open: bool
     is_partial: bool
     holes: frozenset[int] = frozenset()
+    restart_from: int = NOT_ASKED
 
     def add_to(self, tally: Tally) -> None:
         """Add all findings and notes."""
@@ -139,8 +144,13 @@ class JudgedLog:
             return False
         if verdict is UnitVerdict.AFTER_END:
             return True
-        reached = max((each.reaches for each in self.report.judged), default=-1)
-        return verdict is UnitVerdict.MISSING and not self.is_partial and judged.missing_from > reached
+        if verdict is not UnitVerdict.MISSING or judged.missing_from <= judged.reaches:
+            return False
+        if self.restart_from != NOT_ASKED:
+            return judged.missing_from >= self.restart_from
+        return not self.is_partial and judged.missing_from > max(
+            (each.reaches for each in self.report.judged), default=-1
+        )
 
 
 def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from store_core import InvalidOptionError, StoreNotFoundError
+from store_core import InvalidOptionError, StoreNotFoundError, read_messages
 from store_core.answers import CheckOptions, check
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.checking.finding import FindingKind
@@ -19,7 +20,7 @@ from store_core.answers.store_check import check_by
 from store_core.answers.verdict import Verdict
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.store.process_pool import ProcessPool
-from tests.store_core.answers.planting import largest_queue, plant
+from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 
     from store_core.answers.checking.check_report import CheckReport
     from tests.golden_stores import UnpackedStore
+
+
+LATER = 10_000
+"""How much later than the log a checkpoint can be so that recovery starts at the last segment, ms."""
+
+
+def set_checkpoint(root: Path, later: int) -> None:
+    """Let all times of the checkpoint be later than the log's last record by some ms; 0 for no times at all."""
+    times = read_messages(root, columns=["store_timestamp"]).read_all()["store_timestamp"]
+    last = round(times[-1].as_py().timestamp() * 1000)
+    with (root / "checkpoint").open("r+b") as file:
+        file.write(struct.pack(">qqq", *[last + later if later else 0] * 3))
 
 
 def checked(store: UnpackedStore, root: Path | None = None) -> CheckReport:
@@ -80,15 +93,18 @@ def test_in_a_store_that_was_not_closed_what_a_crash_leaves_is_a_note(store: Pat
     assert any("units of records that are not there" in note for note in report.facts["notes"])
 
 
-def test_in_a_store_that_was_not_closed_a_lost_queue_is_a_finding(store: Path) -> None:
+def test_a_lost_queue_is_a_finding_if_a_restart_goes_on_after_its_records(store: Path) -> None:
     (store / "abort").touch()
-    queue = largest_queue(store)
+    queue = min(StoreCopy(store).queues(), key=lambda each: each.unit(each.first)[0])
     shutil.rmtree(queue.directory)
+    healed = check(store).counts
+    set_checkpoint(store, LATER)
 
+    assert {} == healed
     assert {"unit_missing": queue.count} == check(store).counts
 
 
-def test_records_after_all_units_are_not_missed_until_the_store_is_closed(
+def test_records_after_all_units_are_not_missed_if_a_restart_adds_their_units(
     golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
     root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
@@ -96,8 +112,12 @@ def test_records_after_all_units_are_not_missed_until_the_store_is_closed(
         shutil.rmtree(path)
     closed = check(root).counts
     (root / "abort").touch()
+    set_checkpoint(root, LATER)
+    late = check(root).counts
+    set_checkpoint(root, 0)
 
     assert closed["unit_missing"] > 0
+    assert late["unit_missing"] > 0  # by its checkpoint a restart goes on after them
     assert {} == check(root).counts
 
 
