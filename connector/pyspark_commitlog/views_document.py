@@ -163,6 +163,31 @@ FROM consumer_offsets ORDER BY behind DESC""",
 |logics_msg_timestamp|2023-11-14 22:18:19.5|
 +--------------------+---------------------+""",
     ),
+    "timerlog": _Example(
+        "How many messages are pending, by the minute in which they are due?",
+        """SELECT date_trunc('minute', due_timestamp) AS due, count(*) AS timers, sum(store_size) AS bytes
+FROM timerlog WHERE is_pending AND NOT is_cancelling
+GROUP BY due ORDER BY due""",
+        """+-------------------+------+-----+
+|due                |timers|bytes|
++-------------------+------+-----+
+|2023-11-14 22:14:00|6     |600  |
+|2023-11-14 22:15:00|6     |600  |
+|2023-11-14 22:16:00|4     |400  |
++-------------------+------+-----+""",
+        "/data/timers/store",
+    ),
+    "timerwheel": _Example(
+        "Which slots disagree with the log of timers, so that their timers may not be delivered?",
+        """SELECT slot, due_timestamp, timers, units, state
+FROM timerwheel WHERE is_pending AND state <> 'ok'""",
+        """+------+-------------------+------+-----+-----------+
+|slot  |due_timestamp      |timers|units|state      |
++------+-------------------+------+-----+-----------+
+|512100|2023-11-14 22:15:00|9     |1    |wrong_count|
++------+-------------------+------+-----+-----------+""",
+        "/data/timers/store",
+    ),
 }
 """By view; the tests of the documents execute them."""
 

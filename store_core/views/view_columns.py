@@ -237,6 +237,51 @@ _SUBSCRIPTION_GROUPS: Final = View(
     ),
 )
 
+_TIMER_LOG: Final = View(
+    "timerlog",
+    "A row is a unit of `timerlog/`: a timer of RocketMQ 5, whose message is in the topic `rmq_sys_wheel_timer` until "
+    "it is due. Timers in a RocksDB (`timerRocksDBEnable`) have none.",
+    (
+        _sure("due_timestamp", TIMESTAMP_TYPE, "time of its slot: when it is delivered, or put again if rolled"),
+        _maybe(
+            "is_pending",
+            _FLAG,
+            "whether that time had not come when the broker last wrote `config/timercheck`; null without that file",
+        ),
+        _sure("is_rolled", _FLAG, "whether it is put again then, because it is due later than the wheel reaches"),
+        _sure("is_cancelling", _FLAG, "whether it cancels the timer that its property TIMER_DEL_UNIQKEY names"),
+        _sure("physical_offset", _LONG, "position of its record in the log"),
+        _sure("store_size", _INT, "bytes of the record"),
+        _sure("topic_hash", _INT, "Java hash of the topic that it will be delivered to"),
+        _sure("write_timestamp", TIMESTAMP_TYPE, "when it was put, rounded to the wheel's precision"),
+        _sure("delay", _INT, "ms from then until it is due"),
+        _sure("position", _LONG, "of the unit in the log of timers"),
+        _sure("previous_position", _LONG, "of the unit before it in its slot; -1 for the first"),
+        _sure("segment", _TEXT, "name of the file"),
+    ),
+)
+
+_TIMER_WHEEL: Final = View(
+    "timerwheel",
+    "A row is a slot of `timerwheel` that was ever used: all timers of one time. `units`, `state` and the times read "
+    "`timerlog/`, too.",
+    (
+        _sure("slot", _INT, "number of the slot"),
+        _sure("due_timestamp", TIMESTAMP_TYPE, "its time"),
+        _maybe("is_pending", _FLAG, "as in the view `timerlog`"),
+        _sure("timers", _INT, "timers as the slot counts them, less those that cancel"),
+        _maybe("units", _LONG, "units of `timerlog/` that it leads to; null if it leads nowhere"),
+        _sure(
+            "state",
+            _TEXT,
+            "`ok`; `not_in_log`: its last unit is not there, as is usual where it is not pending; `wrong_time`: that "
+            "unit is of another time; `broken`: the chain does not lead to its first unit; `wrong_count`",
+        ),
+        _sure("first_position", _LONG, "of its first unit in the log of timers"),
+        _sure("last_position", _LONG, "of its last one"),
+    ),
+)
+
 VIEWS: Final = {
     view.name: view
     for view in (
@@ -248,6 +293,8 @@ VIEWS: Final = {
         _SUBSCRIPTION_GROUPS,
         _DELAY_OFFSETS,
         _CHECKPOINT,
+        _TIMER_LOG,
+        _TIMER_WHEEL,
     )
 }
 """All views but `MESSAGES`, by name."""

@@ -31,6 +31,8 @@ _PLANNERS: Final[Mapping[str, str]] = {
     "subscription_groups": "store_core.views.small_tables:plan_subscription_groups",
     "delay_offsets": "store_core.views.small_tables:plan_delay_offsets",
     "checkpoint": "store_core.views.small_tables:plan_checkpoint",
+    "timerlog": "store_core.views.timers:plan_log",
+    "timerwheel": "store_core.views.timers:plan_wheel",
 }
 """Imported when a view is read: those of configuration files import the broker, which the others do not need."""
 

@@ -32,6 +32,8 @@ QUESTIONS = {
     "subscription_groups": ("SELECT group_name, consume_enable FROM subscription_groups", ("billing", False)),
     "delay_offsets": ("SELECT max(delay_level), max_by(offset, delay_level) FROM delay_offsets", (12, 7)),
     "checkpoint": ("SELECT count(*), min(value) >= 0 FROM checkpoint", (5, True)),
+    "timerlog": ("SELECT count(*), count_if(is_pending AND NOT is_cancelling) FROM timerlog", (30, 20)),
+    "timerwheel": ("SELECT sum(units), count_if(state = 'ok') FROM timerwheel", (30, 3)),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import subprocess
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from store_core import DefaultMessageStore
 from tests.builders import SIZE_AT, LogBuilder, Record
 from tests.dledger_logs import DLedgerLog
+from tests.timers import SLOTS, Timer, write_timers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +48,7 @@ def make_world(world: Path) -> None:
     _damage(world / "data/damaged/store", log)
     _crash(world / "data/crashed/store", log)
     _write_dledger(world / "data/dledger/store")
+    _write_timers(world / "data/timers/store")
     _write_files(world)
 
 
@@ -54,6 +57,15 @@ def copy_world(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     cp = shutil.which("cp") or "/bin/cp"
     subprocess.run([cp, "-a", "--sparse=always", source, target], check=True)  # noqa: S603 -- our own directories
+
+
+def _write_timers(root: Path) -> None:
+    """Write timers that are due every ten seconds, and a slot that counts too many."""
+    begin = _BEGIN_MS // 1000
+    write_timers(root, [Timer(begin + 10 * number, begin - 30) for number in range(20)], begin + 30)
+    with (root / "timerwheel").open("r+b") as wheel:
+        wheel.seek((begin + 100) % SLOTS * 32 + 24)
+        wheel.write(struct.pack(">i", 9))
 
 
 def _write_dledger(root: Path) -> None:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units of a log of timers, and the chains by which a wheel's slots lead to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.format.layout import BLANK_RECORD, MagicCode, unit_dtype
+from store_core.format.timer_layout import TIMER_LOG_UNIT
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["CANCELS", "ROLLS", "TIMER_DTYPE", "TimerChains", "due_times", "timer_units"]
+
+TIMER_DTYPE: Final = unit_dtype(TIMER_LOG_UNIT)
+ROLLS: Final = 2
+"""Bit of the magic of a timer that is put again when its slot comes (``TimerMessageStore.MAGIC_ROLL``)."""
+
+CANCELS: Final = 4
+"""Bit of the magic of a timer that cancels another one (``MAGIC_DELETE``)."""
+
+_IS_TIMER: Final = 1
+_KNOWN: Final = _IS_TIMER | ROLLS | CANCELS
+_END_DTYPE: Final = np.dtype(
+    [("size", ">i4"), ("zeros", ">i8"), ("magic_code", unit_dtype(BLANK_RECORD)["magic_code"])]
+)
+_END_MAGIC: Final = int(MagicCode.BLANK)
+
+
+def timer_units(raw: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.void], bool]:
+    """Return the units of a file of the log of timers, and whether the file ends as it should after them.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,): the whole file.
+
+    Returns
+    -------
+    units : numpy.ndarray
+        Shape (n,), in stored byte order; unit k is at byte k times the unit's size.
+    is_sound : bool
+        Whether zeros, the end of the file, or its last mark follow.
+    """
+    count = raw.size // TIMER_DTYPE.itemsize
+    units = raw[: count * TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
+    is_unit = (units["size"] == TIMER_DTYPE.itemsize) & (units["magic"] & _IS_TIMER == _IS_TIMER)
+    is_unit &= (units["magic"] & ~_KNOWN == 0) & (units["delay"] >= 0)
+    stop = count if is_unit.all() else int(is_unit.argmin())
+    rest = raw[stop * TIMER_DTYPE.itemsize :]
+    return units[:stop], _is_end(rest)
+
+
+def _is_end(rest: npt.NDArray[np.uint8]) -> bool:
+    if not rest[: TIMER_DTYPE.itemsize].any():
+        return True
+    if rest.size < _END_DTYPE.itemsize:
+        return False
+    end = rest[: _END_DTYPE.itemsize].view(_END_DTYPE)[0]
+    return int(end["size"]) == rest.size and int(end["magic_code"]) == _END_MAGIC
+
+
+def due_times(units: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Return the times of the slots that units are in, ms."""
+    due: npt.NDArray[np.int64] = units["write_timestamp"].astype(np.int64) + units["delay"].astype(np.int64)
+    return due
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimerChains:
+    """The chains of units, each from its last unit to the first; int64 arrays of shape (n,), one item for each unit.
+
+    Attributes
+    ----------
+    positions : numpy.ndarray
+        Ascending positions of the units in the log of timers.
+    due : numpy.ndarray
+        The time of each, ms.
+    first : numpy.ndarray
+        Position of the first unit of the chain that ends with each.
+    units, timers : numpy.ndarray
+        How many units that chain has, and how many are timers, less those that cancel.
+    is_whole : numpy.ndarray
+        bool: whether the chain leads over units of one time to one that has none before it.
+    """
+
+    positions: npt.NDArray[np.int64]
+    due: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    units: npt.NDArray[np.int64]
+    timers: npt.NDArray[np.int64]
+    is_whole: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> TimerChains:
+        """Follow all chains at once: each step doubles how far back every unit is known.
+
+        A unit leads to one at a lower position, or the chain is broken there, so no chain is a circle.
+        """
+        before, is_broken = _before(positions, units)
+        due, none = due_times(units), positions.size
+        first = np.append(np.arange(none), none)
+        length = np.append(np.ones(none, np.int64), 0)
+        timers = np.append(np.where(units["magic"] & CANCELS, -1, 1).astype(np.int64), 0)
+        broken = np.append(is_broken | ((before < none) & (due != np.append(due, 0)[before])), False)
+        before = np.append(before, none)
+        while (before < none).any():
+            first = np.where(before < none, first[before], first)
+            length, timers, broken = length + length[before], timers + timers[before], broken | broken[before]
+            before = before[before]
+        return cls(positions, due, positions[first[:-1]], length[:-1], timers[:-1], ~broken[:-1])
+
+
+def _before(
+    positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return the number of the unit before each in its slot, that of all units for none; and whether it is missing."""
+    previous = units["previous_position"].astype(np.int64)
+    found = np.searchsorted(positions, previous)
+    is_there = (previous >= 0) & (previous < positions)
+    is_there[is_there] = positions[found[is_there]] == previous[is_there]
+    return np.where(is_there, found, positions.size), (previous != -1) & ~is_there
