@@ -202,6 +202,9 @@ def linked_slots(slots: Longs, links: Longs, table: Longs) -> Longs:
     goes_on = (links == 0) | (slots.take(np.clip(links, 0, count - 1)) == leader)
     is_wrong = is_led_once & goes_on & (leader != slots)
     is_wrong[:1] = False
+    by = np.zeros(count, np.int64)
+    by[links[leading]] = leading
+    is_wrong &= ~is_wrong[by]  # else the first entry of a chain would seem wrong because the one after it is
     return np.where(is_wrong, leader, slots)
 
 

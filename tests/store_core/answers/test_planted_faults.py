@@ -37,7 +37,7 @@ APART: Final = [
     fault_named(name)
     for name in (
         "magic_code_zeroed", "body_bit_flipped", "size_negative", "unit_dropped", "units_swapped", "tags_code_changed",
-        "unit_size_changed", "unit_points_after_the_end", "queue_missing", "unknown_topic", "queue_file_cut",
+        "unit_size_changed", "unit_points_after_the_end", "queue_missing", "unknown_topic",
         "entry_hash_changed", "entry_leads_inside_a_record", "link_cut", "slot_out_of_range", "config_garbage",
         "checkpoint_garbage",
     )
