@@ -63,6 +63,7 @@ def test_views_answer_sql(viewed: Path, spark: SparkSession) -> None:
         spark.read.format("commitlog").option("view", view).load(str(viewed)).createOrReplaceTempView(view)
 
         assert [answer] == [tuple(row) for row in spark.sql(question).collect()], view
+        spark.catalog.dropTempView(view)
 
 
 @pytest.mark.parametrize("view", VIEWS)
