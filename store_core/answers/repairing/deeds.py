@@ -83,7 +83,8 @@ class Deeds:
         By topic and id.
     index : IndexDeed or None
     checkpoint : tuple of str
-        Names of the times that are later than the log's last record, so that a recovery could begin too late.
+        Names of the times that are negative, or later than the log's last record, so that a recovery could begin too
+        late; ``size`` if the file is only too short.
     """
 
     queues: tuple[QueueDeed, ...]
@@ -103,7 +104,7 @@ class Deeds:
             lagging = ((each.topic, each.queue_id) for each in checked.compared.judged if each.missing_from >= 0)
             behind = [QueueDeed(*queue, Deed.REBUILD, (_BEHIND,)) for queue in lagging if queue not in named]
             queues = tuple(sorted([*queues, *behind]))
-        return cls(queues, _index(checked), tuple(_late_times(checked)))
+        return cls(queues, _index(checked), tuple(_wrong_in_checkpoint(checked)))
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.index or self.checkpoint)
@@ -188,11 +189,16 @@ def _end_before(path: str, checked: CheckedStore) -> int:
 # ---- the checkpoint
 
 
-def _late_times(checked: CheckedStore) -> Iterable[str]:
-    """Yield the times of the checkpoint that are later than the log's last record."""
+def _wrong_in_checkpoint(checked: CheckedStore) -> Iterable[str]:
+    """Yield the times of the checkpoint that are negative, or later than the log's last record."""
     store, release = checked.plan.store, checked.plan.rules.queue_rules.release
     checkpoint = StoreCheckpoint(store, OsFileSystem(), release).load()
     last = checked.compared.last_store_timestamp
+    is_found = False
     for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp"):
-        if getattr(checkpoint, name) > last:
+        time = getattr(checkpoint, name)
+        if time < 0 or time > last > 0:
+            is_found = True
             yield name
+    if not is_found and any(place.kind is FindingKind.CHECKPOINT for place in checked.tally.places):
+        yield "size"

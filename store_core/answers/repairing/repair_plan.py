@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa
 
+from store_core.answers.checking.finding import FindingKind
 from store_core.answers.repairing.deeds import is_of_index, is_of_queues
 from store_core.answers.repairing.looked_at import looked_at
 from store_core.answers.report import Report
@@ -44,7 +45,11 @@ REPAIR_PLAN_SCHEMA: Final = ReportSchema(
         Fact("min_offset", "physical offset at which the log begins"),
         Fact("end_offset", "physical offset one past the last sound record"),
         Fact("right_queues", "queues that are right and are not touched"),
-        Fact("checkpoint", "times of the checkpoint that are later than the last record, and will be lowered to it"),
+        Fact(
+            "checkpoint",
+            "times of the checkpoint that are negative, or later than the last record, and will be put right; or `size`, "
+            "if the file is too short",
+        ),
         Fact("notes", "what an operator should know"),
         Fact(
             "digest", "SHA-256 of this plan with an empty `digest`, as JSON with sorted keys; a plan is used unchanged"
@@ -172,7 +177,7 @@ class RepairPlan(Report[RepairPlanFacts]):
             kept, replaced = deeds.count("keep"), deeds.count("replace")
             yield f"index: {replaced} files to replace, {kept} stay" if files.num_rows else "index: right, and stays"
         if found.checkpoint:
-            yield f"checkpoint: to lower {', '.join(found.checkpoint)} to the time of the last record"
+            yield f"checkpoint: to correct {', '.join(found.checkpoint)}; no time may be later than the last record"
         yield from (f"note: {text}" for text in found.notes)
         yield f"digest of this plan: {found.digest}"
 
@@ -184,7 +189,9 @@ def plan_digest(plan: Mapping[str, Any]) -> str:
 
 def _rows(checked: CheckedStore, deeds: Deeds) -> dict[str, list[dict[str, Any]]]:
     left = [
-        (kind, count) for kind, count in checked.tally.counts if not (is_of_queues(kind) or is_of_index(kind))
+        (kind, count)
+        for kind, count in checked.tally.counts
+        if not (is_of_queues(kind) or is_of_index(kind) or kind is FindingKind.CHECKPOINT)
     ]  # of log and configuration
     return {
         "queues": [{**each._asdict(), "why": " ".join(each.why)} for each in deeds.queues],

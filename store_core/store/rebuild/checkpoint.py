@@ -48,11 +48,11 @@ def update_checkpoint(  # noqa: PLR0913 -- one argument per fact
         If a system call fails.
     """
     checkpoint = StoreCheckpoint(root, file_system, release).load()
-    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, last_store_timestamp)
+    checkpoint.physic_msg_timestamp = max(min(checkpoint.physic_msg_timestamp, last_store_timestamp), 0)
     queues = last_store_timestamp if are_queues_whole else checkpoint.logics_msg_timestamp
-    checkpoint.logics_msg_timestamp = min(queues, last_store_timestamp)
+    checkpoint.logics_msg_timestamp = max(min(queues, last_store_timestamp), 0)
     index = checkpoint.index_msg_timestamp if index_timestamp is None else index_timestamp
-    checkpoint.index_msg_timestamp = min(index, last_store_timestamp)
+    checkpoint.index_msg_timestamp = max(min(index, last_store_timestamp), 0)
     checkpoint.flush()
     checkpoint.close()
     return checkpoint

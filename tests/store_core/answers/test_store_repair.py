@@ -205,6 +205,18 @@ def test_a_checkpoint_that_is_later_than_the_log_is_lowered(store: Path) -> None
 
 
 @pytest.mark.golden
+@pytest.mark.parametrize("name", ["checkpoint_time_negative", "checkpoint_cut", "checkpoint_garbage"])
+def test_a_checkpoint_that_can_not_be_right_is_repaired(name: str, store: Path) -> None:
+    plant(name, store)
+    before = check(store).counts
+    report = repaired(store)
+
+    assert {"checkpoint": 1} == before
+    assert Verdict.CLEAN is report.verdict
+    assert {} == check(store).counts
+
+
+@pytest.mark.golden
 def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
     for name in ("unit_size_changed", "config_cut"):
         plant(name, store)
