@@ -47,7 +47,7 @@ REPAIR_PLAN_SCHEMA: Final = ReportSchema(
         Fact("right_queues", "queues that are right and are not touched"),
         Fact(
             "checkpoint",
-            "times of the checkpoint that are negative, or later than the last record, and will be put right; or `size`, "
+            "times of the checkpoint that are negative, or later than the last record, to be put right; or `size`, "
             "if the file is too short",
         ),
         Fact("notes", "what an operator should know"),
