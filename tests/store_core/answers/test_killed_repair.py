@@ -70,7 +70,7 @@ def run_killed(plan: Path, places: Sequence[str]) -> list[int]:
     return [int(line) for line in done.stdout.split()]
 
 
-@pytest.mark.parametrize("points", [3, pytest.param(220, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("points", [3, pytest.param(200, marks=pytest.mark.soak)])
 def test_a_process_killed_at_any_call_leaves_the_old_store_or_what_the_next_run_finishes(
     points: int, broken: Path, golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
