@@ -31,6 +31,7 @@ JOBS: Final = {
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
     "check.py": "pyspark-commitlog-check.py",
     "diff.py": "pyspark-commitlog-diff.py",
+    "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})

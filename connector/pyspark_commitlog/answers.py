@@ -24,6 +24,7 @@ from store_core.answers.log_salvage import salvage_by
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.report import Report
 from store_core.answers.store_check import check_by
+from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.repairing.repair_plan import RepairPlan
+    from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.result import RebuildResult
 
-__all__ = ["Answer", "check", "diff", "rebuild_consume_queue", "rebuild_index", "salvage"]
+__all__ = ["Answer", "check", "diff", "plan_repair", "rebuild_consume_queue", "rebuild_index", "repair", "salvage"]
 
 AnyReport = TypeVar("AnyReport", bound=Report[Any])
 
@@ -55,7 +58,7 @@ class Answer(Generic[AnyReport]):
     Attributes
     ----------
     spark : SparkSession
-    report : CheckReport, DiffReport or SalvageReport
+    report : CheckReport, DiffReport, RepairPlan, RepairReport or SalvageReport
         As without Spark: with `facts`, Arrow tables, `to_json`, `to_text` and `to_html`.
     """
 
@@ -105,6 +108,20 @@ def diff(spark: SparkSession, a: StorePaths, b: StorePaths, options: DiffOptions
     """Compare the logs of two stores; see `store_core.answers.diff`."""
     with _engine(spark, "diff") as engine:
         return Answer(spark, diff_by(engine, a, b, options))
+
+
+def plan_repair(
+    spark: SparkSession, path: str | os.PathLike[str], options: CheckOptions | None = None
+) -> Answer[RepairPlan]:
+    """Plan the least that makes the queues and index of a store right; see `store_core.answers.plan_repair`."""
+    with _engine(spark, "plan_repair") as engine:
+        return Answer(spark, plan_repair_by(engine, path, options))
+
+
+def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.PathLike[str]) -> Answer[RepairReport]:
+    """Carry out the plan in a file; see `store_core.answers.repair`. Every worker must be able to write the store."""
+    with _engine(spark, "repair") as engine:
+        return Answer(spark, repair_by(engine, path, plan))
 
 
 def salvage(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/check.py``, ``diff.py`` and ``salvage.py``: answers about stores, on Spark."""
+"""The command lines of ``jobs/check.py``, ``diff.py``, ``repair.py`` and ``salvage.py``: answers, on Spark."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
@@ -13,6 +14,7 @@ from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.store_check import check_by
+from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
@@ -24,11 +26,15 @@ if TYPE_CHECKING:
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
 
-__all__ = ["check", "diff", "salvage"]
+__all__ = ["check", "diff", "repair", "salvage"]
 
 _CHECK_REMARK: Final = "With 1 there are findings; what a crash or a running broker leaves is none."
 _DIFF_REMARK: Final = "With 1 the logs differ in what both should have."
+_REPAIR_REMARK: Final = "With 1 there is something to do, or left that no repair of queues and index mends."
 _SALVAGE_REMARK: Final = "With 5 something is lost; what is sound was salvaged."
+_TARGETS: Final = ("json", "html", "plan")
+"""Options for files that are written; only a repair has a plan."""
+
 _STORE: Final = "store root, on a file system that every worker sees"
 
 
@@ -38,14 +44,14 @@ def check(arguments: Sequence[str] | None = None) -> int:
     parser = _parser("commitlog-check", about, _CHECK_REMARK)
     parser.add_argument("store", metavar="STORE", help=_STORE)
     parser.add_argument("--topic", action="append", help="only queues of this topic; can be repeated")
-    parser.add_argument(
-        "--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves it (default %(default)s)"
-    )
-    parser.add_argument("--config", metavar="FILE", help="the broker's configuration, for sizes that no file shows")
+    _add_rules(parser)
     parser.add_argument("--no-bodies", action="store_true", help="do not check the checksums of bodies")
     given = parser.parse_args(arguments)
     options = CheckOptions(
-        topic=given.topic, release=given.release, broker_config=given.config, check_crc=not given.no_bodies
+        topic=given.topic,
+        release=given.release or DEFAULT_RELEASE,
+        broker_config=given.config,
+        check_crc=not given.no_bodies,
     )
     return _main(parser.prog, given, lambda engine: check_by(engine, given.store, options))
 
@@ -64,6 +70,31 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     options = DiffOptions(DiffBy(given.by), given.most_rows, given.same_extent)
     return _main(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
+
+
+def repair(arguments: Sequence[str] | None = None) -> int:
+    """Run ``repair.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Makes queues and index right again, from the log: plans by default, and does what a plan says."
+    parser = _parser("commitlog-repair", about, _REPAIR_REMARK)
+    parser.add_argument("store", metavar="STORE", help=_STORE)
+    deed = parser.add_mutually_exclusive_group()
+    deed.add_argument("--plan", type=_new_file, metavar="FILE", help="write the plan to a new file, as JSON")
+    deed.add_argument("--apply", type=_old_file, metavar="FILE", help="carry out the plan in this file")
+    _add_rules(parser)
+    given = parser.parse_args(arguments)
+    if given.apply is not None and (given.release is not None or given.config is not None):
+        parser.error("--apply takes everything from its plan: it goes with no --release, --config")
+    return _main(parser.prog, given, lambda engine: _repaired(engine, given))
+
+
+def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
+    """Carry out a plan, or make one."""
+    if given.apply is not None:
+        return repair_by(engine, given.store, given.apply)
+    options = CheckOptions(release=given.release or DEFAULT_RELEASE, broker_config=given.config)
+    made = plan_repair_by(engine, given.store, options)
+    write_json(made.to_json(), given.plan)
+    return made
 
 
 def salvage(arguments: Sequence[str] | None = None) -> int:
@@ -93,13 +124,34 @@ def _parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
     return parser
 
 
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    """Add what says by whose rules a store is checked; None is the default release."""
+    parser.add_argument(
+        "--release", choices=RELEASES, help=f"RocketMQ that serves the store (default {DEFAULT_RELEASE})"
+    )
+    parser.add_argument("--config", metavar="FILE", help="the broker's configuration, for sizes that no file shows")
+
+
+def _new_file(path: str) -> str:
+    if Path(path).exists():
+        raise argparse.ArgumentTypeError(f"{path} exists already: delete it first, or give another file")
+    return path
+
+
+def _old_file(path: str) -> str:
+    if not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"no such file: {path}. Make a plan with --plan")
+    return path
+
+
 def _main(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:
     return run_command(name, lambda: _run(name, given, answer))
 
 
 def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> ExitCode:
-    check_report("--json", given.json)
-    check_report("--html", given.html)
+    targets = {f"--{name}": getattr(given, name, None) for name in _TARGETS}
+    for option, target in targets.items():
+        check_report(option, target)
     from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.java import require_java  # noqa: PLC0415
     from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
@@ -109,7 +161,7 @@ def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report
     with job_session(name, needs_context=True) as spark, spark_progress(spark):
         report = answer(SparkEngine(spark, name))
     code = ExitCode.of(report.verdict)
-    words_beside("-" if "-" in (given.json, given.html) else None).write(f"{report.to_text()}\n")
+    words_beside("-" if "-" in targets.values() else None).write(f"{report.to_text()}\n")
     write_json(report.to_json(exit_code=int(code)), given.json)
     if given.html is not None:
         write_text(report.to_html(), given.html)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,6 +63,24 @@ def test_an_unknown_table_is_refused_by_name(spark: SparkSession, stores: tuple[
 
     with pytest.raises(InvalidOptionError, match="no table 'found' in this report; it has lost, grades, ranges"):
         answer.frame("found")
+
+
+def test_a_repair_in_a_session_writes_what_the_process_writes(spark: SparkSession, tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(*(b"body %d" % number for number in range(40)))
+    here = log.write(tmp_path / "here")
+    there = shutil.copytree(here, tmp_path / "there")
+    plan = answers.plan_repair(spark, there)
+    assert core.plan_repair(there).to_json() == plan.report.to_json()
+
+    for store, made in ((here, core.plan_repair(here)), (there, plan.report)):
+        store.with_suffix(".json").write_text(json.dumps(made.to_json()))
+    expected = core.repair(here, here.with_suffix(".json"))
+    answer = answers.repair(spark, there, there.with_suffix(".json"))
+    assert expected.tables == answer.report.tables
+    files = [list(every_file(store / "consumequeue").values()) for store in (here, there)]
+    assert files[0] == files[1]
+    assert files[0]
 
 
 def test_a_rebuild_in_a_session_writes_what_the_process_writes(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.answers_cli import check, diff, salvage
+from pyspark_commitlog.answers_cli import check, diff, repair, salvage
 from tests.builders import BODY_AT, LogBuilder
 
 if TYPE_CHECKING:
@@ -48,6 +48,44 @@ def test_diff_ends_with_1_where_logs_differ(spark: SparkSession, tmp_path: Path)
     assert 1 == report["changed_records"]
     assert 0 == diff([stores[0], stores[0], "--by", "records"])
     assert 2 == diff([stores[0], str(tmp_path / "none")])
+
+
+def test_repair_plans_and_does_what_the_plan_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, plan = str(log().write(tmp_path / "store")), str(tmp_path / "plan.json")
+
+    assert 1 == repair([store, "--plan", plan])
+    assert "queues: 1 to replace" in capsys.readouterr().out
+    assert not (tmp_path / "store" / "consumequeue").exists()
+    assert 0 == repair([store, "--apply", plan, "--json", str(tmp_path / "report.json")])
+    assert ["consumequeue/orders/0"] == [
+        row["place"] for row in json.loads((tmp_path / "report.json").read_text())["tables"]["places"]
+    ]
+    assert 0 == check([store])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--plan", "there"], "there exists already"),
+        (["--apply", "nowhere"], "no such file: nowhere"),
+        (["--apply", "there", "--release", "5.3"], "goes with no --release"),
+        (["--apply", "there", "--plan", "new"], "not allowed with"),
+    ],
+)
+def test_a_repair_is_refused_before_it_begins(
+    options: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("there").touch()
+    with pytest.raises(SystemExit) as ended:
+        repair(["store", *options])
+
+    assert 2 == ended.value.code
+    assert words in capsys.readouterr().err
 
 
 def test_salvage_ends_with_5_where_something_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

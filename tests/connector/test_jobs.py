@@ -24,6 +24,7 @@ CLUSTER = "local-cluster[2,1,1024]"
 """Spark's own cluster, with its master and workers in the driver, and executors that are processes of their own."""
 
 NUMBERS = range(300)
+NAMES = ["append", "check", "diff", "rebuild_consume_queue", "rebuild_index", "repair", "salvage"]
 
 
 def test_what_a_submitted_job_appends_a_job_on_a_cluster_indexes_anew(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_what_a_submitted_job_appends_a_job_on_a_cluster_indexes_anew(tmp_path: 
     assert (queues, index) == (queue_files(store), index_files(store))
 
 
-@pytest.mark.parametrize("name", ["append", "check", "diff", "rebuild_consume_queue", "rebuild_index", "salvage"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_script_runs_its_command(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,4 @@ def test_a_script_runs_its_command(
 
 
 def test_every_script_is_tested_here() -> None:
-    assert ["append", "check", "diff", "rebuild_consume_queue", "rebuild_index", "salvage"] == sorted(
-        path.stem for path in JOBS.glob("*.py")
-    )
+    assert NAMES == sorted(path.stem for path in JOBS.glob("*.py"))
