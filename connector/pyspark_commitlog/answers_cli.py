@@ -82,7 +82,7 @@ def repair(arguments: Sequence[str] | None = None) -> int:
     deed.add_argument("--apply", type=_old_file, metavar="FILE", help="carry out the plan in this file")
     _add_rules(parser)
     given = parser.parse_args(arguments)
-    if given.apply is not None and (given.release is not None or given.config is not None):
+    if given.apply is not None and any(each is not None for each in (given.release, given.config)):
         parser.error("--apply takes everything from its plan: it goes with no --release, --config")
     return _main(parser.prog, given, lambda engine: _repaired(engine, given))
 

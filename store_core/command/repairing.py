@@ -70,7 +70,7 @@ def repair(  # noqa: PLR0913 -- the command's own options
     The exit code of a plan is 1 if there is anything to do.
     """
     if apply is not None:
-        if plan is not None or release is not None or config is not None:
+        if any(each is not None for each in (plan, release, config)):
             raise click.UsageError(
                 "--apply takes everything from its plan: it goes with no --plan, --release, --config"
             )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -132,8 +133,10 @@ def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path
 
 
 @pytest.mark.golden
-def test_spark_checks_a_store_as_this_process_does(spark: SparkSession, golden: Callable[[str], UnpackedStore]) -> None:
-    store = golden("5.3.3/propcrc").root
+def test_spark_checks_a_store_as_this_process_does(
+    spark: SparkSession, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    store = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
     queue = next((store / "consumequeue").glob("*/*/*"))
     units = bytearray(queue.read_bytes())
     units[8:12] = (1).to_bytes(4, "big")

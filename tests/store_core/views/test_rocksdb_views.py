@@ -93,7 +93,7 @@ def test_parts_and_bounds_give_the_same_units(golden_directory: Path) -> None:
     root = stored(IN_REPOSITORY, golden_directory).root
     rows = rows_of(root, "consumequeue")
 
-    assert rows == rows_of(root, "consumequeue", max_partition_bytes=100, max_records_per_batch=7)
+    assert rows == rows_of(root, "consumequeue", max_partition_bytes=1000, max_records_per_batch=7)
     some = rows_of(root, "consumequeue", topic="orders", queue_id=2, starting_offsets=100_000)
     assert some == [
         row for row in rows if (row["topic"], row["queue_id"]) == ("orders", 2) and row["physical_offset"] >= 100_000
