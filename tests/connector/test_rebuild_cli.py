@@ -372,14 +372,18 @@ def test_an_output_with_files_of_others_is_refused(store: Path, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("without_spark")
-def test_queues_in_a_rocksdb_are_not_replaced_but_made_elsewhere(store: Path, tmp_path: Path) -> None:
+def test_queues_in_a_rocksdb_are_not_replaced_but_made_elsewhere(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     queues = queue_files(store)
     shutil.rmtree(store / "consumequeue")
     database = add_rocksdb(store / "consumequeue")
     files = every_file(database)
 
-    for arguments in (["--replace"], ["--replace", "--dry-run"], ["--verify"], ["--replace", "--topic", "T5"]):
+    for arguments in (["--replace"], ["--replace", "--dry-run"], ["--replace", "--topic", "T5"]):
         assert 4 == rebuild_consume_queue([str(store), *SIZES, *arguments])
+    assert 3 == rebuild_consume_queue([str(store), *SIZES, "--verify"])  # it would be read, but is not whole
+    assert f"the RocksDB {database} is damaged" in capsys.readouterr().err
     assert not (store / "rebuilt").exists()
     assert 0 == rebuild_consume_queue([str(store), *SIZES, "--output", str(tmp_path / "new")])
     assert queues == queue_files(tmp_path / "new")

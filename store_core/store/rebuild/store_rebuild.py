@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
@@ -156,7 +156,7 @@ class StoreRebuild:
         with stored:
             try:
                 there = stored.names()
-            except UnsupportedStoreError as error:
+            except (UnsupportedStoreError, CorruptDatabaseError) as error:
                 self._note(f"queues of which the log has no record are not known: {error}")
                 return ()
         return tuple(sorted(name for name in there - known if rules.wants(*name)))
