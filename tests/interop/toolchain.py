@@ -18,6 +18,9 @@ __all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command",
 RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3", "5.5": "5.5.0"}
 """The RocketMQ version for each value of option `release`."""
 
+_SOURCES: Final = {"5.3.3": ("common", "5", "5.3.3"), "5.5.0": ("common", "5")}
+"""Folders of the harness for a version, where they are not ``common`` and its own."""
+
 _HERE: Final = Path(__file__).parent
 _JAVA: Final = _HERE / "java"
 _CACHE: Final = _HERE.parents[1] / ".cache" / "interop"
@@ -73,10 +76,10 @@ def harness_command(version: str, *jvm_options: str) -> list[str]:
     classes = _classes(version, jars)
     opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED_PACKAGES]
     settings = [f"-D{name}.configurationFile={_JAVA / 'logback.xml'}" for name in ("logback", "rmq.logback")]
-    home = f"-Duser.home={_CACHE / 'home'}"
+    own = [f"-Duser.home={_CACHE / 'home'}", f"-Dinterop.version={version}"]
     return [
         _program("java"),
-        *(*_JVM_OPTIONS, *jvm_options, *opened, *settings, home),
+        *(*_JVM_OPTIONS, *jvm_options, *opened, *settings, *own),
         *("-cp", f"{classes}:{jars}/*", "interop.Main"),
     ]
 
@@ -94,7 +97,8 @@ def _jars(version: str) -> Path:
 
 
 def _classes(version: str, jars: Path) -> Path:
-    sources = sorted([*_JAVA.glob("common/**/*.java"), *_JAVA.glob(f"{version}/**/*.java")])
+    folders = _SOURCES.get(version, ("common", version))
+    sources = sorted(path for folder in folders for path in _JAVA.glob(f"{folder}/**/*.java"))
 
     def compile_into(directory: Path) -> None:
         options = ["--release", _JAVA_RELEASE, "-encoding", "UTF-8", "-cp", f"{jars}/*", "-d", str(directory)]

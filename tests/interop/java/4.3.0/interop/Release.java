@@ -30,14 +30,12 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** The calls that differ between releases: 4.3.0, whose store checks a put itself. */
 final class Release {
-    static final String VERSION = "4.3.0";
-
     private Release() {
     }
 
     static DefaultMessageStore newStore(MessageStoreConfig config, List<String> batchTopics, boolean broker) throws IOException {
         if (!batchTopics.isEmpty()) {
-            throw new IllegalArgumentException(VERSION + " has no batch queues: " + batchTopics);
+            throw new IllegalArgumentException(Main.VERSION + " has no batch queues: " + batchTopics);
         }
         return new DefaultMessageStore(config, new BrokerStatsManager("interop"), (a, b, c, d, e, f, g) -> { }, new BrokerConfig());
     }
@@ -51,7 +49,7 @@ final class Release {
     }
 
     static PutMessageResult putInnerBatch(DefaultMessageStore store, MessageExtBatch batch) {
-        throw new IllegalArgumentException(VERSION + " has no inner batches");
+        throw new IllegalArgumentException(Main.VERSION + " has no inner batches");
     }
 
     static long offsetByTime(DefaultMessageStore store, String topic, int queueId, long time, String boundary) {

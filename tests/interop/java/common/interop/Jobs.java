@@ -47,7 +47,7 @@ final class Jobs {
 
     private static JSONObject versions() {
         JSONObject result = new JSONObject();
-        result.put("rocketmq", Release.VERSION);
+        result.put("rocketmq", Main.VERSION);
         result.put("java", System.getProperty("java.version"));
         return result;
     }

@@ -23,6 +23,9 @@ import java.util.concurrent.Executors;
  * are written when they are ready, because a store sleeps for seconds while it shuts down. The process ends with its input.
  */
 public final class Main {
+    /** The RocketMQ release that this runs on; whoever starts it says so. */
+    static final String VERSION = System.getProperty("interop.version");
+
     private static final SerializerFeature[] FEATURES = {
         SerializerFeature.DisableCircularReferenceDetect,
         SerializerFeature.WriteMapNullValue,

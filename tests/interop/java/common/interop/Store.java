@@ -91,7 +91,7 @@ final class Store implements AutoCloseable {
             setter = setter(config, name.replace("mappedFile", "mapedFile"));
         }
         if (setter == null) {
-            throw new IllegalArgumentException(Release.VERSION + " has no setting " + name + " that takes " + value);
+            throw new IllegalArgumentException(Main.VERSION + " has no setting " + name + " that takes " + value);
         }
         setter.invoke(config, TypeUtils.castToJavaBean(value, setter.getParameterTypes()[0]));
     }
