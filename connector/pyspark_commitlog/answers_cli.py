@@ -7,21 +7,19 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.job_output import words_beside, write_json, write_text
-from pyspark_commitlog.path_checks import check_report
+from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from pyspark_commitlog.jobs.job_output import write_json
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.store_check import check_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
-from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.salvage.salvage_output import SalvageFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
@@ -32,17 +30,13 @@ _CHECK_REMARK: Final = "With 1 there are findings; what a crash or a running bro
 _DIFF_REMARK: Final = "With 1 the logs differ in what both should have."
 _REPAIR_REMARK: Final = "With 1 there is something to do, or left that no repair of queues and index mends."
 _SALVAGE_REMARK: Final = "With 5 something is lost; what is sound was salvaged."
-_TARGETS: Final = ("json", "html", "plan")
-"""Options for files that are written; only a repair has a plan."""
-
-_STORE: Final = "store root, on a file system that every worker sees"
 
 
 def check(arguments: Sequence[str] | None = None) -> int:
     """Run ``check.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Checks that a RocketMQ store is whole: log, queues and index against each other."
-    parser = _parser("commitlog-check", about, _CHECK_REMARK)
-    parser.add_argument("store", metavar="STORE", help=_STORE)
+    parser = answer_parser("commitlog-check", about, _CHECK_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
     parser.add_argument("--topic", action="append", help="only queues of this topic; can be repeated")
     _add_rules(parser)
     parser.add_argument("--no-bodies", action="store_true", help="do not check the checksums of bodies")
@@ -53,15 +47,15 @@ def check(arguments: Sequence[str] | None = None) -> int:
         broker_config=given.config,
         check_crc=not given.no_bodies,
     )
-    return _main(parser.prog, given, lambda engine: check_by(engine, given.store, options))
+    return run_answer(parser.prog, given, lambda engine: check_by(engine, given.store, options))
 
 
 def diff(arguments: Sequence[str] | None = None) -> int:
     """Run ``diff.py``; return the exit code, see `store_core.command.exit_code`."""
-    parser = _parser(
+    parser = answer_parser(
         "commitlog-diff", "Compares the logs of two RocketMQ stores, such as master and slave.", _DIFF_REMARK
     )
-    parser.add_argument("a", metavar="A", help=_STORE)
+    parser.add_argument("a", metavar="A", help=STORE)
     parser.add_argument("b", metavar="B", help="the other one")
     names = [each.value for each in DiffBy]
     parser.add_argument("--by", choices=names, default=DiffBy.AUTO.value, help="what is compared (default %(default)s)")
@@ -69,14 +63,14 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
     given = parser.parse_args(arguments)
     options = DiffOptions(DiffBy(given.by), given.most_rows, given.same_extent)
-    return _main(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
+    return run_answer(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
 
 
 def repair(arguments: Sequence[str] | None = None) -> int:
     """Run ``repair.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Makes queues and index right again, from the log: plans by default, and does what a plan says."
-    parser = _parser("commitlog-repair", about, _REPAIR_REMARK)
-    parser.add_argument("store", metavar="STORE", help=_STORE)
+    parser = answer_parser("commitlog-repair", about, _REPAIR_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
     deed = parser.add_mutually_exclusive_group()
     deed.add_argument("--plan", type=_new_file, metavar="FILE", help="write the plan to a new file, as JSON")
     deed.add_argument("--apply", type=_old_file, metavar="FILE", help="carry out the plan in this file")
@@ -84,7 +78,7 @@ def repair(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.apply is not None and any(each is not None for each in (given.release, given.config)):
         parser.error("--apply takes everything from its plan: it goes with no --release, --config")
-    return _main(parser.prog, given, lambda engine: _repaired(engine, given))
+    return run_answer(parser.prog, given, lambda engine: _repaired(engine, given))
 
 
 def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
@@ -100,28 +94,15 @@ def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
 def salvage(arguments: Sequence[str] | None = None) -> int:
     """Run ``salvage.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Takes every message of a damaged RocketMQ log that proves itself."
-    parser = _parser("commitlog-salvage", about, _SALVAGE_REMARK)
-    parser.add_argument("store", metavar="STORE", help=_STORE)
+    parser = answer_parser("commitlog-salvage", about, _SALVAGE_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
     parser.add_argument("--into", metavar="PATH", help="where nothing is yet, on such a file system (default: nowhere)")
     names = [each.value for each in SalvageFormat]
     parser.add_argument(
         "--format", choices=names, default=SalvageFormat.STORE.value, help="what is made (default %(default)s)"
     )
     given = parser.parse_args(arguments)
-    return _main(parser.prog, given, lambda engine: salvage_by(engine, given.store, given.into, given.format))
-
-
-def _parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=about,
-        epilog=exit_code_help(remark),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_version(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the report to this file (- is standard output)")
-    parser.add_argument("--html", metavar="FILE", help="write the report to this file, for a browser")
-    return parser
+    return run_answer(parser.prog, given, lambda engine: salvage_by(engine, given.store, given.into, given.format))
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
@@ -142,27 +123,3 @@ def _old_file(path: str) -> str:
     if not Path(path).is_file():
         raise argparse.ArgumentTypeError(f"no such file: {path}. Make a plan with --plan")
     return path
-
-
-def _main(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:
-    return run_command(name, lambda: _run(name, given, answer))
-
-
-def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> ExitCode:
-    targets = {f"--{name}": getattr(given, name, None) for name in _TARGETS}
-    for option, target in targets.items():
-        check_report(option, target)
-    from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.java import require_java  # noqa: PLC0415
-    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
-    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
-
-    require_java()
-    with job_session(name, needs_context=True) as spark, spark_progress(spark):
-        report = answer(SparkEngine(spark, name))
-    code = ExitCode.of(report.verdict)
-    words_beside("-" if "-" in targets.values() else None).write(f"{report.to_text()}\n")
-    write_json(report.to_json(exit_code=int(code)), given.json)
-    if given.html is not None:
-        write_text(report.to_html(), given.html)
-    return code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.answers.scanning.group_table import COUNT, SUM, GroupTable
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD, resolve_columns
 
@@ -23,9 +24,6 @@ _STORED: Final = "store_timestamp"
 _SIZE: Final = "store_size"
 _COUNTS: Final = ("messages", "bytes")
 _TYPES: Final = {column.name: column.type for column in COLUMNS}
-_UNTIL_MERGED: Final = 1 << 16
-"""Rows of partial counts that are collected before they are merged."""
-
 _MOST: Final = 1 << 22
 """The most groups: those of a column that differs in each record would fill the memory."""
 
@@ -49,8 +47,10 @@ class Groups:
         self.columns = tuple(needed)
         self.messages = 0
         self._bytes = 0
-        self._partial: list[pa.Table] = []
-        self._rows = 0
+        fields = [pa.field(name, _TYPES[_STORED] if name in _TIMES else _TYPES[name]) for name in names]
+        counts = [pa.field(count, pa.int64()) for count in _COUNTS]
+        totals = dict(zip(_COUNTS, (COUNT, SUM), strict=True))
+        self._groups = GroupTable(pa.schema([*fields, *counts]), totals, _MOST, cuts_keys=False)
 
     @classmethod
     def by(cls, names: Sequence[str]) -> Self:
@@ -78,44 +78,29 @@ class Groups:
         if not self.names:
             return
         arrays = [_values(batch, name) for name in self.names]
-        table = pa.table([*arrays, sizes.cast(pa.int64())], [*self.names, _COUNTS[1]])
-        counted = table.group_by(list(self.names)).aggregate([([], "count_all"), (_COUNTS[1], "sum")])
-        self._collect(counted.rename_columns([*self.names, *_COUNTS]))
+        self._groups.add(pa.table([*arrays, sizes], [*self.names, _COUNTS[1]]))
+        self._check()
 
     def table(self) -> pa.Table:
         """Return the counts, ordered by the groups; a single row if there are none."""
         if not self.names:
             return pa.table({_COUNTS[0]: [self.messages], _COUNTS[1]: [self._bytes]})
-        self._merge()
-        return self._partial[0].sort_by([(name, "ascending") for name in self.names])
+        found = self._groups.table()
+        self._check()
+        return found.sort_by([(name, "ascending") for name in self.names])
 
-    def _collect(self, counted: pa.Table) -> None:
-        self._partial.append(counted)
-        self._rows += counted.num_rows
-        if self._rows > max(_UNTIL_MERGED, 2 * self._partial[0].num_rows):
-            self._merge()
-
-    def _merge(self) -> None:
-        """Merge the partial counts into one table.
+    def _check(self) -> None:
+        """Refuse to go on if there are too many groups.
 
         Raises
         ------
         InvalidOptionError
-            If there are too many groups.
+            If groups were left out.
         """
-        tables = self._partial or [self._empty()]
-        sums = [(count, "sum") for count in _COUNTS]
-        merged = pa.concat_tables(tables).group_by(list(self.names)).aggregate(sums)
-        self._partial = [merged.rename_columns([*self.names, *_COUNTS])]
-        self._rows = merged.num_rows
-        if self._rows > _MOST:
+        if self._groups.left_out:
             raise InvalidOptionError(
                 f"there are more than {_MOST} groups by {', '.join(self.names)}: name fewer columns"
             )
-
-    def _empty(self) -> pa.Table:
-        fields = [pa.field(name, _TYPES[_STORED] if name in _TIMES else _TYPES[name]) for name in self.names]
-        return pa.schema([*fields, *(pa.field(count, pa.int64()) for count in _COUNTS)]).empty_table()
 
 
 def _values(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import read_messages
+from store_core.answers.scanning import group_table
 from store_core.command import groups
 from store_core.command.exit_code import ExitCode
 from tests.store_core.command.calls import call
@@ -65,7 +66,7 @@ def test_filters_apply(store: Path) -> None:
 
 
 def test_partial_counts_are_merged_as_they_come(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "_UNTIL_MERGED", 3)
+    monkeypatch.setattr(group_table, "_UNTIL_MERGED", 3)
 
     assert 40 == len(call("count", store, "--by=physical_offset", "--format=jsonl").rows)
 

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the jobs that answer a question about a store share: their command lines, and how they run on Spark."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_commitlog.jobs.command import add_version, run_command
+from pyspark_commitlog.jobs.job_output import words_beside, write_json, write_text
+from pyspark_commitlog.path_checks import check_report
+from store_core.command.exit_code import ExitCode, exit_code_help
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.answers.report import Report
+    from store_core.store.parts import Engine
+
+__all__ = ["STORE", "answer_parser", "run_answer"]
+
+STORE: Final = "store root, on a file system that every worker sees"
+"""Help of the argument that names the store."""
+
+_TARGETS: Final = ("json", "html", "plan")
+"""Options for files that are written; only a repair has a plan."""
+
+
+def answer_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
+    """Return the parser of a job, with the options that all of them have."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=about,
+        epilog=exit_code_help(remark),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_version(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file (- is standard output)")
+    parser.add_argument("--html", metavar="FILE", help="write the report to this file, for a browser")
+    return parser
+
+
+def run_answer(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:
+    """Run an answer on Spark, print and write its report, and return the exit code."""
+    return run_command(name, lambda: _run(name, given, answer))
+
+
+def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> ExitCode:
+    targets = {f"--{name}": getattr(given, name, None) for name in _TARGETS}
+    for option, target in targets.items():
+        check_report(option, target)
+    from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415
+    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
+    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
+
+    require_java()
+    with job_session(name, needs_context=True) as spark, spark_progress(spark):
+        report = answer(SparkEngine(spark, name))
+    code = ExitCode.of(report.verdict)
+    words_beside("-" if "-" in targets.values() else None).write(f"{report.to_text()}\n")
+    write_json(report.to_json(exit_code=int(code)), given.json)
+    if given.html is not None:
+        write_text(report.to_html(), given.html)
+    return code

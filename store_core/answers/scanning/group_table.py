@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Totals of rows in groups, in bounded memory: added batch by batch, and merged part by part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.format.crc32 import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
+
+__all__ = ["COUNT", "MAX", "MIN", "MOST_GROUPS", "SUM", "GroupTable"]
+
+COUNT: Final = "count"
+"""How many rows a group has; no column of the rows has it."""
+
+SUM: Final = "sum"
+MIN: Final = "min"
+MAX: Final = "max"
+
+MOST_GROUPS: Final = 1 << 16
+"""Groups that a table has at most, unless it is told otherwise."""
+
+_UNTIL_MERGED: Final = 1 << 16
+"""Rows of partial totals that are collected before they are merged."""
+
+_JOINED: Final[Mapping[str, Callable[[list[Any]], Any]]] = {COUNT: sum, SUM: sum, MIN: min, MAX: max}
+"""How totals of parts become one."""
+
+_LONGEST_KEY: Final = 200
+"""Characters of a key; a longer one is cut, with its checksum, so that hostile ones can't fill the memory."""
+
+_CUT_KEY: Final = 150
+"""Characters that are left of a longer one; with what says so it is no longer than `_LONGEST_KEY`."""
+
+
+class GroupTable:
+    """Totals by groups; picklable, and of bounded size.
+
+    If there are more groups than it may have, the smallest are left out, and only their totals are kept: `left_out`
+    and `uncertain` then say how much that can be. With fewer groups, everything is exact.
+
+    Parameters
+    ----------
+    rows : pyarrow.Schema
+        Keys, and columns that are totalled.
+    totals : mapping of str to str
+        Column -> `COUNT`, `SUM`, `MIN` or `MAX`; the first decides which groups are large. The others are the keys.
+    most : int
+        Groups that are kept.
+    cuts_keys : bool
+        Whether strings of more than 200 characters are cut.
+
+    Attributes
+    ----------
+    left_out : dict
+        Totals of the rows whose groups were left out; empty if there are none.
+    uncertain : int
+        By how much the first total of a kept group may be too small, at most.
+    """
+
+    def __init__(
+        self, rows: pa.Schema, totals: Mapping[str, str], most: int = MOST_GROUPS, *, cuts_keys: bool = True
+    ) -> None:
+        self._schema = rows
+        self._keys = [name for name in rows.names if name not in totals]
+        self._totals = dict(totals)
+        self._most = most
+        self._cuts_keys = cuts_keys
+        self._partial: list[pa.Table] = []
+        self._rows = 0
+        self.left_out: dict[str, Any] = {}
+        self.uncertain = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Count rows, which have the keys and the columns that are totalled."""
+        self.add_totals(self.totals_of(rows))
+
+    def totals_of(self, rows: pa.Table) -> pa.Table:
+        """Return the totals of rows alone, without adding them."""
+        wanted: list[Any] = [([], "count_all") if how == COUNT else (name, how) for name, how in self._totals.items()]
+        return rows.group_by(self._keys).aggregate(wanted).rename_columns(self._names)
+
+    def add_totals(self, totals: pa.Table) -> None:
+        """Add totals of groups; it may have several rows of a group, and its columns in any order."""
+        totals = totals.select(self._names)
+        self._partial.append(_with_short_keys(totals, self._keys) if self._cuts_keys else totals)
+        self._rows += totals.num_rows
+        if self._rows > max(_UNTIL_MERGED, 2 * self._partial[0].num_rows):
+            self._merge()
+
+    def absorb(self, other: Self) -> None:
+        """Add the totals of another table of the same keys and totals."""
+        self.add_totals(other.table())
+        self._leave_out(other.left_out)
+        self.uncertain += other.uncertain
+
+    def table(self) -> pa.Table:
+        """Return the totals, the largest group first, and groups of one size by their keys."""
+        self._merge()
+        return self._partial[0].sort_by(self._order)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: the totals, merged."""
+        self._merge()
+        return self.__dict__
+
+    @property
+    def _names(self) -> list[str]:
+        return [*self._keys, *self._totals]
+
+    @property
+    def _weight(self) -> str:
+        return next(iter(self._totals))
+
+    @property
+    def _order(self) -> list[tuple[str, str]]:
+        return [(self._weight, "descending"), *((name, "ascending") for name in self._keys)]
+
+    def _merge(self) -> None:
+        """Merge the partial totals into one table, which has no more groups than it may."""
+        again = [(name, SUM if how == COUNT else how) for name, how in self._totals.items()]
+        merged = pa.concat_tables([self._empty(), *self._partial]).group_by(self._keys).aggregate(again)
+        self._partial = [merged.rename_columns(self._names).combine_chunks()]
+        if merged.num_rows > self._most:
+            self._partial = [self._largest()]
+        self._rows = self._partial[0].num_rows
+
+    def _largest(self) -> pa.Table:
+        """Return the largest groups, and leave the others out."""
+        ordered = self._partial[0].sort_by(self._order)
+        small = ordered.slice(self._most)
+        self.uncertain += pc.max(small[self._weight]).as_py()
+        self._leave_out({name: _total(small[name], how) for name, how in self._totals.items()})
+        return ordered.slice(0, self._most).combine_chunks()
+
+    def _leave_out(self, totals: Mapping[str, Any]) -> None:
+        for name, value in totals.items():
+            values = [each for each in (self.left_out.get(name), value) if each is not None]
+            self.left_out[name] = _JOINED[self._totals[name]](values)
+
+    def _empty(self) -> pa.Table:
+        counts = {name: pa.int64() for name, how in self._totals.items() if how in (COUNT, SUM)}
+        types = [(name, counts.get(name) or self._schema.field(name).type) for name in self._names]
+        return pa.schema(types).empty_table()
+
+
+def _total(column: pa.ChunkedArray, how: str) -> Any:  # noqa: ANN401 -- whatever the column has
+    calls = {MIN: pc.min, MAX: pc.max}
+    return calls.get(how, pc.sum)(column).as_py()
+
+
+def _with_short_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Cut the long strings among keys; such that are equal up to there differ by their checksums."""
+    for at, name in enumerate(keys):
+        if pa.types.is_string(table.schema.field(name).type):
+            longest = pc.max(pc.utf8_length(table[name])).as_py() or 0
+            if longest > _LONGEST_KEY:
+                table = table.set_column(at, name, pa.array(map(_cut, table[name].to_pylist()), pa.string()))
+    return table
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= _LONGEST_KEY:
+        return text
+    return f"{text[:_CUT_KEY]}... ({len(text)} characters, CRC-32 {crc32(text.encode()):08x})"

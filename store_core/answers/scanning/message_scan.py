@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that read a few columns of all messages of a log, range by range, whatever is damaged."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+import pyarrow.compute as pc
+
+from store_core.files.store_path import store_roots
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    import pyarrow as pa
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.store.read.ranges import ReadRange
+
+__all__ = ["Gathered", "MessageScan", "ScanCounts", "Scanned"]
+
+_PART_BYTES: Final = 256 << 20
+"""Of a range; it does not depend on the engine, so that what is left out of tables of groups does not, either."""
+
+_SOUND: Final = "magic_code"
+"""A column that each message has, and that rows of damaged ranges lack."""
+
+_COUNTED: Final = ("physical_offset", "store_size", _SOUND)
+
+
+class Gathered(Protocol):
+    """What is known of the messages of some ranges: picklable, and of bounded size."""
+
+    def add(self, batch: pa.RecordBatch, segment: Segment) -> None:
+        """Add messages, which are in a segment, in log order."""
+        ...
+
+    def absorb(self, other: Self, /) -> None:
+        """Add what was gathered of later ranges."""
+        ...
+
+
+Found = TypeVar("Found", bound=Gathered)
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanCounts:
+    """How much was read.
+
+    Attributes
+    ----------
+    messages, bytes : int
+        Messages, and bytes of their records.
+    damaged_ranges, damaged_bytes : int
+        What is no message within the log, in pieces of 16 MiB at most; a torn tail after its end is not counted.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    damaged_ranges: int = 0
+    damaged_bytes: int = 0
+
+    def __add__(self, other: ScanCounts) -> ScanCounts:
+        return ScanCounts(
+            self.messages + other.messages,
+            self.bytes + other.bytes,
+            self.damaged_ranges + other.damaged_ranges,
+            self.damaged_bytes + other.damaged_bytes,
+        )
+
+    @classmethod
+    def of_messages(cls, batch: pa.RecordBatch) -> Self:
+        """Count messages."""
+        return cls(batch.num_rows, _sum_of(batch))
+
+    @classmethod
+    def of_damage(cls, batch: pa.RecordBatch) -> Self:
+        """Count damaged ranges."""
+        return cls(0, 0, batch.num_rows, _sum_of(batch))
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned(Generic[Found]):
+    """The result of one range."""
+
+    found: Found
+    counts: ScanCounts
+
+
+class MessageScan(ABC, Generic[Found, Result_co]):
+    """A job that gathers something of each message; see `store_core.store.parts.Job`.
+
+    Damage ends nothing: what is no message is counted. Bodies are read, and checked, only if a column needs them.
+
+    Parameters
+    ----------
+    store : path or sequence of paths
+        As of `store_core.read_messages`.
+    options : ReadOptions, optional
+        Which messages; columns, mode and parts are set here.
+
+    Attributes
+    ----------
+    COLUMNS : tuple of str
+        Columns of the batches, which may have others, too.
+    store : str
+        The store root.
+    ranges : tuple of ReadRange
+    notes : tuple of str
+        What planning found.
+    """
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+
+    def __init__(self, store: StorePaths, options: ReadOptions | None = None) -> None:
+        columns = tuple(dict.fromkeys([*self.COLUMNS, *_COUNTED]))
+        self.options = replace(
+            options or ReadOptions(verify_crc=False),
+            columns=columns,
+            mode=ReadMode.PERMISSIVE,
+            max_partition_bytes=_PART_BYTES,
+            fail_on_data_loss=False,
+        )
+        plan = plan_ranges(store, self.options)
+        self.store = str(store_roots(store)[0])
+        self.ranges, self.notes = plan.ranges, plan.notes
+
+    @abstractmethod
+    def nothing(self) -> Found:
+        """Return what is gathered of no message."""
+
+    @abstractmethod
+    def report(self, found: Found, counts: ScanCounts) -> Result_co:
+        """Return the result."""
+
+    def plan(self) -> Sequence[ReadRange]:
+        """Return the ranges."""
+        return self.ranges
+
+    def run(self, part: ReadRange) -> Scanned[Found]:
+        """Read a range."""
+        found, counts = self.nothing(), ScanCounts()
+        for batch in read_range(part, self.options):
+            messages, damage = _told_apart(batch, part)
+            counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
+            if messages.num_rows:
+                found.add(messages, part.segment)
+        return Scanned(found, counts)
+
+    def merge(self, scanned: Iterable[Scanned[Found]]) -> Result_co:
+        """Put together what was gathered, range by range, and report it."""
+        found, counts = self.nothing(), ScanCounts()
+        for each in scanned:
+            found.absorb(each.found)
+            counts += each.counts
+        return self.report(found, counts)
+
+
+def _told_apart(batch: pa.RecordBatch, part: ReadRange) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Return messages and damaged ranges, without the torn tail."""
+    if not batch.column(_SOUND).null_count:
+        return batch, batch.slice(0, 0)
+    is_damage = pc.is_null(batch.column(_SOUND))
+    is_inside = pc.less(batch.column("physical_offset"), part.data_end)
+    return batch.filter(pc.invert(is_damage)), batch.filter(pc.and_(is_damage, is_inside))
+
+
+def _sum_of(batch: pa.RecordBatch) -> Any:  # noqa: ANN401 -- an int, which Arrow's types don't say
+    return pc.sum(batch.column("store_size"), min_count=0).as_py()
