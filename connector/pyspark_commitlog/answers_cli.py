@@ -75,9 +75,14 @@ def repair(arguments: Sequence[str] | None = None) -> int:
     deed.add_argument("--plan", type=_new_file, metavar="FILE", help="write the plan to a new file, as JSON")
     deed.add_argument("--apply", type=_old_file, metavar="FILE", help="carry out the plan in this file")
     _add_rules(parser)
+    for option, what in (("--hash-slot-num", "slots"), ("--index-num", "entries")):
+        parser.add_argument(option, type=int, metavar="N", help=f"{what} of an index file, if no file shows them")
     given = parser.parse_args(arguments)
-    if given.apply is not None and any(each is not None for each in (given.release, given.config)):
-        parser.error("--apply takes everything from its plan: it goes with no --release, --config")
+    said = (given.release, given.config, given.hash_slot_num, given.index_num)
+    if given.apply is not None and any(each is not None for each in said):
+        parser.error(
+            "--apply takes everything from its plan: it goes with no --release, --config, --hash-slot-num, --index-num"
+        )
     return run_answer(parser.prog, given, lambda engine: _repaired(engine, given))
 
 
@@ -85,7 +90,12 @@ def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     """Carry out a plan, or make one."""
     if given.apply is not None:
         return repair_by(engine, given.store, given.apply)
-    options = CheckOptions(release=given.release or DEFAULT_RELEASE, broker_config=given.config)
+    options = CheckOptions(
+        release=given.release or DEFAULT_RELEASE,
+        broker_config=given.config,
+        hash_slot_num=given.hash_slot_num,
+        index_num=given.index_num,
+    )
     made = plan_repair_by(engine, given.store, options)
     write_json(made.to_json(), given.plan)
     return made

@@ -12,7 +12,7 @@ import numpy as np
 
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.checking.check_report import CheckFacts, CheckReport, digest_of
-from store_core.answers.checking.checkpoint_times import checkpoint_findings
+from store_core.answers.checking.checkpoint_times import LogReach, checkpoint_findings
 from store_core.answers.checking.config_files import ConfigFiles
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.index_chains import ChainJob
@@ -184,7 +184,8 @@ class _Check:
         tally.add_all(config.findings)
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
         tally.add_all(config.impossible(ends, is_open=is_open))
-        tally.add_all(checkpoint_findings(store, self._latest(compared, bounds, tally), is_open=is_open))
+        reach = self._reach(compared, bounds, tally)
+        tally.add_all(checkpoint_findings(store, rules.release, reach, is_open=is_open))
         notes = (*compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
         certificates = list(judged.certificates())
         facts = CheckFacts(
@@ -233,12 +234,13 @@ class _Check:
         segments = list_segments(str(self.plan.store)).segments
         return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
 
-    def _latest(self, compared: RebuildReport, bounds: LogBounds, tally: Tally) -> int | None:
-        """Return the last record's store time, ms; None if there are signs of later ones, or a broker is writing."""
+    def _reach(self, compared: RebuildReport, bounds: LogBounds, tally: Tally) -> LogReach | None:
+        """Return how far the log reaches; None if there are signs of later records, or a broker is writing."""
         signs = {FindingKind.UNIT_AFTER_END, FindingKind.INDEX_AFTER_END, FindingKind.LOG_LAYOUT}
         if self.is_live or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
             return None
-        return max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
+        last = max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
+        return LogReach(last, compared.end_offset)
 
     # ---- what the log can't tell
 

@@ -168,7 +168,7 @@ def repair_by(
         if is_due:
             is_index_new = deeds.index is not None or resumed is not None
             _write_checkpoint(checked, files, clock, is_index_new=is_index_new)
-    return _report(signed, now, swap, resumed, is_checkpoint_written=is_due)
+    return _report(signed, now, swap, resumed, files, is_checkpoint_written=is_due)
 
 
 def _planned(
@@ -227,24 +227,28 @@ def _write_checkpoint(checked: CheckedStore, files: FileSystem, clock: Clock, *,
     update_checkpoint(
         checked.plan.store, files, rules.release,
         last_store_timestamp=checked.compared.last_store_timestamp,
+        end_offset=checked.compared.end_offset,
         are_queues_whole=False,
         index_timestamp=index_timestamp,
     )  # fmt: skip
 
 
-def _report(
+def _report(  # noqa: PLR0913 -- what was done, and to what
     signed: SignedPlan,
     now: RepairPlan,
     swap: RebuildSwap | None,
     resumed: RebuildSwap | None,
+    files: FileSystem,
     *,
     is_checkpoint_written: bool,
 ) -> RepairReport:
+    kept, of_resumed = (None if each is None else each.kept_by(files) for each in (swap, resumed))
     facts = RepairFacts(
         store=now.found.store,
         plan=signed.digest,
-        kept=None if swap is None else str(swap.kept),
-        resumed=None if resumed is None else str(resumed.kept),
+        kept=None if kept is None else str(kept),
+        is_resumed=resumed is not None,
+        resumed=None if of_resumed is None else str(of_resumed),
         is_checkpoint_written=is_checkpoint_written,
         left=sum(now.tables["left"]["count"].to_pylist()),
     )

@@ -49,6 +49,18 @@ __all__ = ["repair"]
     help=f"RocketMQ that serves the store; goes with a new plan.  [default: {DEFAULT_RELEASE}]",
 )
 @click.option("--config", metavar="FILE", help="The broker's configuration, for a new plan.")
+@click.option(
+    "--hash-slot-num",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Slots of an index file (maxHashSlotNum), for a new plan, if no file shows them.  [default: 5000000]",
+)
+@click.option(
+    "--index-num",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Entries of an index file (maxIndexNum), likewise.  [default: 20000000]",
+)
 @with_processes
 @with_report
 def repair(  # noqa: PLR0913 -- the command's own options
@@ -57,6 +69,8 @@ def repair(  # noqa: PLR0913 -- the command's own options
     apply: Path | None,
     release: str | None,
     config: str | None,
+    hash_slot_num: int | None,
+    index_num: int | None,
     processes: int,
     output: ReportOutput,
 ) -> ExitCode:
@@ -70,15 +84,18 @@ def repair(  # noqa: PLR0913 -- the command's own options
     The exit code of a plan is 1 if there is anything to do.
     """
     if apply is not None:
-        if any(each is not None for each in (plan, release, config)):
+        if any(each is not None for each in (plan, release, config, hash_slot_num, index_num)):
             raise click.UsageError(
-                "--apply takes everything from its plan: it goes with no --plan, --release, --config"
+                "--apply takes everything from its plan: it goes with no --plan, --release, --config, --hash-slot-num, "
+                "--index-num"
             )
         with shown_engine(processes) as engine:
             report = repair_by(engine, store, apply)
         return output.put(report)
     check_new("--plan", plan)
-    options = CheckOptions(release=release or DEFAULT_RELEASE, broker_config=config)
+    options = CheckOptions(
+        release=release or DEFAULT_RELEASE, broker_config=config, hash_slot_num=hash_slot_num, index_num=index_num
+    )
     with shown_engine(processes) as engine:
         made = plan_repair_by(engine, store, options)
     if plan is not None:

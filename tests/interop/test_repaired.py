@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -85,11 +85,12 @@ def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
     for name in faults:
         plant(name, copy.store)
     plan = copy.store.with_name("plan.json")
-    made = plan_repair(copy.store, _options(copy, release))
+    sizes = {"hash_slot_num": int(copy.conf["slot-num"]), "index_num": int(copy.conf["index-num"])}
+    made = plan_repair(copy.store, replace(_options(copy, release), **sizes))
     assert made.is_needed
     plan.write_text(json.dumps(made.to_json()))
     report = repair(copy.store, plan)
-    assert report.found.kept is not None
+    assert report.tables["places"].num_rows
     assert {} == check(copy.store, _options(copy, release)).counts
 
 
@@ -106,6 +107,12 @@ def test_rocketmq_takes_a_repaired_store_for_its_own(
     release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
     assert [] == _repaired(judge_of(release), golden(_CHOSEN[release]), _FAULTS[0], tmp_path)
+
+
+def test_rocketmq_answers_every_key_of_a_missing_index_that_was_made(
+    judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    assert [] == _repaired(judge_of("5.3"), golden(_CHOSEN["5.3"]), ["index_missing"], tmp_path)
 
 
 @pytest.mark.interop

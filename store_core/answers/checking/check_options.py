@@ -31,6 +31,9 @@ class CheckOptions:
         Whether bodies must match their checksums.
     batch_topic : sequence of str
         Topics whose queues are batch queues, besides those that files, configuration or records show.
+    hash_slot_num, index_num : int, optional
+        Slots and entries of an index file (RocketMQ: ``maxHashSlotNum``, ``maxIndexNum``); by default those of the
+        store's files, or else RocketMQ's own.
     max_queues : int, optional
         A log that names more queues is refused; by default 1,000,000.
     """
@@ -40,6 +43,8 @@ class CheckOptions:
     broker_config: str | os.PathLike[str] | None = None
     check_crc: bool = True
     batch_topic: tuple[str, ...] | list[str] = ()
+    hash_slot_num: int | None = None
+    index_num: int | None = None
     max_queues: int | None = None
 
     def as_comparison(self) -> RebuildOptions:
@@ -58,5 +63,7 @@ class CheckOptions:
             broker_config=self.broker_config,
             check_crc=self.check_crc,
             batch_topic=self.batch_topic,
+            hash_slot_num=self.hash_slot_num,
+            index_num=self.index_num,
             max_queues=self.max_queues,
         )

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from store_core.answers.checking.checkpoint_times import LogReach, wrong_values
 from store_core.answers.checking.finding import FindingKind
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
@@ -83,8 +84,8 @@ class Deeds:
         By topic and id.
     index : IndexDeed or None
     checkpoint : tuple of str
-        Names of the times that are negative, or later than the log's last record, so that a recovery could begin too
-        late; ``size`` if the file is only too short.
+        Names of the times that are negative, or later than the log's last record, and of offsets after its end, so that
+        a recovery could begin too late; ``size`` if the file is only too short.
     """
 
     queues: tuple[QueueDeed, ...]
@@ -190,15 +191,11 @@ def _end_before(path: str, checked: CheckedStore) -> int:
 
 
 def _wrong_in_checkpoint(checked: CheckedStore) -> Iterable[str]:
-    """Yield the times of the checkpoint that are negative, or later than the log's last record."""
+    """Yield the names of the checkpoint's values that can't be right; ``size`` if that is all that is wrong."""
     store, release = checked.plan.store, checked.plan.rules.queue_rules.release
     checkpoint = StoreCheckpoint(store, OsFileSystem(), release).load()
-    last = checked.compared.last_store_timestamp
-    is_found = False
-    for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp"):
-        time = getattr(checkpoint, name)
-        if time < 0 or time > last > 0:
-            is_found = True
-            yield name
-    if not is_found and any(place.kind is FindingKind.CHECKPOINT for place in checked.tally.places):
-        yield "size"
+    is_found = any(place.kind is FindingKind.CHECKPOINT for place in checked.tally.places)
+    last, end = checked.compared.last_store_timestamp, checked.compared.end_offset
+    reach = LogReach(last, end) if last or is_found else None
+    names = [wrong.name for wrong in wrong_values(checkpoint, release, reach)]
+    return names or ["size"] * is_found

@@ -39,6 +39,8 @@ REPAIR_PLAN_SCHEMA: Final = ReportSchema(
         Fact("broker_config", "the broker's configuration file; null if sizes are inferred from the store's files"),
         Fact("check_crc", "whether bodies are checked against their checksums"),
         Fact("batch_topic", "topics that were said to be batch topics"),
+        Fact("hash_slot_num", "slots of each index file that is made (RocketMQ: `maxHashSlotNum`)"),
+        Fact("index_num", "entries for which such a file has room, with the unused first one (`maxIndexNum`)"),
         Fact("max_queues", "most queues of a log that is not refused; null for the default"),
         Fact("was_closed", "whether the store was closed: there is no file `abort`"),
         Fact("records", "records in the log"),
@@ -47,8 +49,8 @@ REPAIR_PLAN_SCHEMA: Final = ReportSchema(
         Fact("right_queues", "queues that are right and are not touched"),
         Fact(
             "checkpoint",
-            "times of the checkpoint that are negative, or later than the last record, to be put right; or `size`, "
-            "if the file is too short",
+            "values of the checkpoint that can't be right, such as times that are negative, or later than the last "
+            "record; or `size`, if the file is too short",
         ),
         Fact("notes", "what an operator should know"),
         Fact(
@@ -76,7 +78,9 @@ REPAIR_PLAN_SCHEMA: Final = ReportSchema(
             "Files of the index",
             (
                 ReportColumn("file", _TEXT, "its name; null for what has no file"),
-                ReportColumn("deed", _TEXT, "`keep`; or `replace` by files made from the log"),
+                ReportColumn(
+                    "deed", _TEXT, "`keep`; `replace` by files made from the log; or `make`, where there is none"
+                ),
                 _WHY,
             ),
         ),
@@ -112,6 +116,8 @@ class RepairPlanFacts:
     broker_config: str | None
     check_crc: bool
     batch_topic: tuple[str, ...]
+    hash_slot_num: int
+    index_num: int
     max_queues: int | None
     was_closed: bool
     records: int
@@ -131,13 +137,16 @@ class RepairPlan(Report[RepairPlanFacts]):
     @classmethod
     def of_deeds(cls, checked: CheckedStore, deeds: Deeds, options: CheckOptions) -> Self:
         """Make the plan of what has to be done."""
-        facts = checked.report.found
+        facts, rules = checked.report.found, checked.plan.rules.queue_rules
+        assumed = checked.plan.index_assumption if deeds.index is not None else ""
         found = RepairPlanFacts(
             store=facts.store,
             release=facts.release,
             broker_config=None if options.broker_config is None else str(options.broker_config),
             check_crc=options.check_crc,
             batch_topic=tuple(options.batch_topic),
+            hash_slot_num=rules.max_hash_slot_num,
+            index_num=rules.max_index_num,
             max_queues=options.max_queues,
             was_closed=facts.was_closed,
             records=facts.records,
@@ -145,7 +154,7 @@ class RepairPlan(Report[RepairPlanFacts]):
             end_offset=facts.end_offset,
             right_queues=facts.queues - sum(1 for each in deeds.queues if each.deed == "rebuild"),
             checkpoint=deeds.checkpoint,
-            notes=facts.notes,
+            notes=(*facts.notes, assumed) if assumed else facts.notes,
         )
         plan = cls.of(found, _rows(checked, deeds))
         return cls(replace(found, digest=plan_digest(plan.to_json())), plan.tables)
@@ -166,20 +175,28 @@ class RepairPlan(Report[RepairPlanFacts]):
         return self.found.store
 
     def _lines(self) -> Iterator[str]:
-        found, queues, files = self.found, self.tables["queues"], self.tables["index_files"]
+        found, queues = self.found, self.tables["queues"]
         yield found.store
         yield f"by the rules of RocketMQ {found.release}; {found.records:,} records up to offset {found.end_offset}"
         if not self.is_needed:
             yield "queues and index are right: there is nothing to repair"
         else:
             yield f"queues: {queues.num_rows} to replace, {found.right_queues} are right and stay"
-            deeds = [each["deed"] for each in files.to_pylist() if each["file"] is not None]
-            kept, replaced = deeds.count("keep"), deeds.count("replace")
-            yield f"index: {replaced} files to replace, {kept} stay" if files.num_rows else "index: right, and stays"
+            yield f"index: {self._index_words()}"
         if found.checkpoint:
-            yield f"checkpoint: to correct {', '.join(found.checkpoint)}; no time may be later than the last record"
+            yield f"checkpoint: to correct {', '.join(found.checkpoint)}; nothing in it may be after the last record"
         yield from (f"note: {text}" for text in found.notes)
         yield f"digest of this plan: {found.digest}"
+
+    def _index_words(self) -> str:
+        found, rows = self.found, self.tables["index_files"].to_pylist()
+        if not rows:
+            return "right, and stays"
+        sizes = f"{found.hash_slot_num:,} slots and {found.index_num:,} entries"
+        deeds = [each["deed"] for each in rows if each["file"] is not None]
+        if not deeds:
+            return f"there is none; to make in files of {sizes}"
+        return f"{deeds.count('replace')} files to replace, {deeds.count('keep')} stay; new ones have {sizes}"
 
 
 def plan_digest(plan: Mapping[str, Any]) -> str:
@@ -210,4 +227,5 @@ def _index_rows(deeds: Deeds) -> Iterator[dict[str, Any]]:
     for name in index.replaced:
         yield {"file": name, "deed": "replace", "why": " ".join(index.why.get(name, ()))}
     if "" in index.why:
-        yield {"file": None, "deed": "replace", "why": " ".join(index.why[""])}
+        deed = "replace" if index.kept or index.replaced else "make"
+        yield {"file": None, "deed": deed, "why": " ".join(index.why[""])}

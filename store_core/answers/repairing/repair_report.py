@@ -26,7 +26,8 @@ REPAIR_SCHEMA: Final = ReportSchema(
         Fact("store", "the store root"),
         Fact("plan", "digest of the plan that was carried out"),
         Fact("kept", "directory with what was replaced; null if nothing was"),
-        Fact("resumed", "directory of a replacement that an earlier run began, and this one finished; null if none"),
+        Fact("is_resumed", "whether this run finished a replacement that an earlier one began"),
+        Fact("resumed", "directory with what that one replaced; null if nothing was"),
         Fact("is_checkpoint_written", "whether the checkpoint was written"),
         Fact("left", "findings that no repair of queues and index mends"),
     ),
@@ -50,6 +51,7 @@ class RepairFacts:
     store: str
     plan: str
     kept: str | None
+    is_resumed: bool
     resumed: str | None
     is_checkpoint_written: bool
     left: int
@@ -71,17 +73,21 @@ class RepairReport(Report[RepairFacts]):
         return self.found.store
 
     def _lines(self) -> Iterator[str]:
-        found = self.found
+        found, places = self.found, self.tables["places"].num_rows
         yield found.store
-        if found.resumed:
-            kept = Path(found.resumed).name
-            yield f"finished the replacement that an earlier run began; the old files are in {kept}"
+        if found.is_resumed:
+            yield f"finished the replacement that an earlier run began{_old_files(found.resumed)}"
         if found.kept:
-            replaced = counted(self.tables["places"].num_rows, "place")
-            yield f"replaced {replaced}; the old files are in {Path(found.kept).name}"
+            yield f"replaced {counted(places, 'place')}{_old_files(found.kept)}"
+        elif places:
+            yield f"made what was missing in {counted(places, 'place')}: there are no old files to keep"
         else:
             yield "queues and index are right: nothing was replaced"
         if found.is_checkpoint_written:
-            yield "the checkpoint is written: no time in it is later than the last record"
+            yield "the checkpoint is written: nothing in it is after the last record"
         if found.left:
             yield f"{found.left:,} findings are left that no repair of queues and index mends: see commitlog check"
+
+
+def _old_files(kept: str | None) -> str:
+    return "" if kept is None else f"; the old files are in {Path(kept).name}"

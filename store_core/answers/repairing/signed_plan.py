@@ -27,6 +27,8 @@ _TYPES: Final = {
     "broker_config": (str, type(None)),
     "check_crc": (bool,),
     "batch_topic": (list,),
+    "hash_slot_num": (int,),
+    "index_num": (int,),
     "max_queues": (int, type(None)),
 }
 """Facts that are options of the check, and their types."""

@@ -16,7 +16,9 @@ __all__ = ["inference_notes"]
 
 def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
     """Return notes on what was inferred and why, and on what was assumed without evidence; one line each."""
-    return [*_light(plan, report), *_batch(report), *plan.assumptions] if plan.rules.has_queues else []
+    of_queues = [*_light(plan, report), *_batch(report), *plan.assumptions] if plan.rules.has_queues else []
+    is_index_made = plan.rules.has_index and not plan.is_verified
+    return [*of_queues, plan.index_assumption] if is_index_made and plan.index_assumption else of_queues
 
 
 def _light(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:

@@ -61,7 +61,9 @@ class RebuildPlan:
     light_source : str
         What decided whether light queues are rebuilt; empty if that depends on whether records name any.
     assumptions : tuple of str
-        What was assumed because neither options nor files nor records show it.
+        What was assumed of queues because neither options nor files nor records show it.
+    index_assumption : str
+        The same of the index; empty if nothing was.
     """
 
     store: Path
@@ -75,6 +77,7 @@ class RebuildPlan:
     is_damage_accepted: bool = False
     light_source: str = ""
     assumptions: tuple[str, ...] = ()
+    index_assumption: str = ""
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], options: RebuildOptions, configured: ConfiguredTopics) -> Self:
@@ -113,6 +116,7 @@ class RebuildPlan:
             store, output, rules, sum(segment.size for segment in behind), segments[0].start_offset,
             options.replace, options.discard_old, options.verify, options.accept_damage,
             _light_source(options, found), tuple(_assumptions(store, options, found)),
+            _index_assumption(options, rules.queue_rules) if found.max_hash_slot_num is None else "",
         )  # fmt: skip
 
     def describe(self) -> list[str]:
@@ -229,6 +233,17 @@ def _assumptions(store: Path, options: RebuildOptions, found: DerivedSizes) -> I
             "the size of queue files is not known, so RocketMQ's default was used. A broker refuses files of another "
             "size than its own (mappedFileSizeConsumeQueue): set it with --broker-config or --consume-queue-file-size"
         )
+
+
+def _index_assumption(options: RebuildOptions, rules: QueueRules) -> str:
+    """Return what is assumed of an index that has no files to show it; empty if the options say it."""
+    if options.broker_config is not None or None not in {options.hash_slot_num, options.index_num}:
+        return ""
+    return (
+        f"no index file shows how large the broker makes them, so {rules.max_hash_slot_num:,} slots and "
+        f"{rules.max_index_num:,} entries are assumed. A broker with others (maxHashSlotNum, maxIndexNum) does not "
+        f"find the keys in such files: then give its configuration, or --hash-slot-num and --index-num"
+    )
 
 
 def _config(options: RebuildOptions) -> MessageStoreConfig:

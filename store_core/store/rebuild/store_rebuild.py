@@ -104,8 +104,13 @@ class StoreRebuild:
         """Hold the store's lock, so that no broker starts meanwhile; first finish an interrupted swap."""
         with locked_for_swap(self.plan.store, self._file_system) as swap:
             if swap is not None:
-                self._note(f"finished the replacement that an earlier run began; the old files are in {swap.kept}")
+                self._note(f"finished the replacement that an earlier run began{self._old_files(swap)}")
             yield
+
+    def _old_files(self, swap: RebuildSwap) -> str:
+        """Return where the files are that a swap replaced, for a note; empty if there were none."""
+        kept = swap.kept_by(self._file_system)
+        return "" if kept is None else f"; the old ones are in {kept}"
 
     # ---- the steps
 
@@ -168,13 +173,14 @@ class StoreRebuild:
         places, removed = self._places()
         swap = RebuildSwap.plan(plan.store, plan.output, places, removed, files)
         swap.run(files)
-        self._note(f"the new files are in place; the old ones are in {swap.kept}")
+        self._note(f"the new files are in place{self._old_files(swap)}")
         self._output.remove()
         rules = plan.rules
         index_timestamp = report.index.full_timestamp if report.index is not None else 0
         checkpoint = update_checkpoint(
             plan.store, files, rules.queue_rules.release,
             last_store_timestamp=report.last_store_timestamp,
+            end_offset=report.end_offset,
             are_queues_whole=rules.has_queues and rules.topics is None and rules.queue_id is None,
             index_timestamp=index_timestamp if rules.has_index else None,
         )  # fmt: skip

@@ -59,11 +59,11 @@ def kept_directories(root: Path, file_system: FileSystem) -> list[Path]:
 class RebuildSwap:
     """Moves directories of a store away, and new ones into their places.
 
-    Steps: 1. the directory for the old ones is created; 2. the journal is written, with all moves; 3. for each place,
-    the old directory is renamed away, then the new one is renamed into place; 4. the journal is removed. Each step is
-    on disk before the next. Before step 2 nothing has changed. After it `resume` continues: where the directories are
-    shows what has been moved. A broker must not start meanwhile: the caller holds the store's lock, and after a crash
-    calls `resume` first.
+    Steps: 1. the directory for the old ones is created, if there are any; 2. the journal is written, with all moves;
+    3. for each place, the old directory is renamed away, then the new one is renamed into place; 4. the journal is
+    removed. Each step is on disk before the next. Before step 2 nothing has changed. After it `resume` continues: where
+    the directories are shows what has been moved. A broker must not start meanwhile: the caller holds the store's lock,
+    and after a crash calls `resume` first.
 
     Attributes
     ----------
@@ -89,10 +89,19 @@ class RebuildSwap:
     def plan(
         cls, root: Path, source: Path, places: Iterable[str], removed: Iterable[str], file_system: FileSystem
     ) -> RebuildSwap:
-        """Make a swap, choosing a name for the directory of the old files."""
+        """Make a swap, choosing a name for the directory of the old files.
+
+        An empty directory is used: a run that was killed before it wrote its journal has left it.
+        """
         taken = [int(name.partition("-")[2]) for name in file_system.names(root) if _KEPT.fullmatch(name)]
-        kept = root / f"replaced-{max(taken, default=0) + 1}"
+        last = root / f"replaced-{max(taken, default=0)}"
+        is_left = taken and last.is_dir() and not last.is_symlink() and not _contents(last, file_system)
+        kept = last if is_left else root / f"replaced-{max(taken, default=0) + 1}"
         return cls(root, source, kept, tuple(places), tuple(removed))
+
+    def kept_by(self, file_system: FileSystem) -> Path | None:
+        """Return the directory with what was replaced; None if there was nothing in the places."""
+        return self.kept if _contents(self.kept, file_system) else None
 
     def run(self, file_system: FileSystem) -> None:
         """Swap.
@@ -104,8 +113,9 @@ class RebuildSwap:
         SwapError
             If a new directory is missing.
         """
-        file_system.make_directories(self.kept)
-        _write(self.kept / _MARK, b"", file_system)
+        if any(file_system.status(self.root / place) is not None for place in self.places + self.removed):
+            file_system.make_directories(self.kept)
+            _write(self.kept / _MARK, b"", file_system)
         fields = {
             "form": _FORM,
             "source": str(self.source),
@@ -208,6 +218,11 @@ class RebuildSwap:
         file_system.rename(source, target)
         for directory in {source.parent, target.parent}:
             file_system.sync_directory(directory)
+
+
+def _contents(kept: Path, file_system: FileSystem) -> set[str]:
+    """Return the names of what is in a directory for old files, besides its mark."""
+    return set(file_system.names(kept)) - {_MARK}
 
 
 def _strange(path: Path) -> str:

@@ -18,13 +18,19 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.format.layout import Field
 
-__all__ = ["CHECKPOINT_FILE", "CHECKPOINT_SIZE", "StoreCheckpoint", "checkpoint_fields"]
+__all__ = ["CHECKPOINT_FILE", "CHECKPOINT_SIZE", "LOG_OFFSETS", "LOG_TIMES", "StoreCheckpoint", "checkpoint_fields"]
 
 CHECKPOINT_FILE: Final = "checkpoint"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getStoreCheckpoint``)."""
 
 CHECKPOINT_SIZE: Final = 4096
 """Bytes of the file (RocketMQ maps one ``OS_PAGE_SIZE``)."""
+
+LOG_TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
+"""Fields with a store time of a record of the log."""
+
+LOG_OFFSETS: Final = ("confirm_physical_offset", "logics_physical_offset")
+"""Fields with a physical offset in the log."""
 
 _DTYPE: Final = unit_dtype(CHECKPOINT)
 _MARGIN_MS: Final = 3000

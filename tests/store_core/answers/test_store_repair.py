@@ -101,6 +101,8 @@ def test_a_planted_fault_is_repaired_and_nothing_else_is_touched(
     replaced = {row["place"] for row in report.tables["places"].to_pylist()}
     now = sums(root)
     assert replaced
+    has_old = any(path.startswith(tuple(replaced)) for path in broken)
+    assert (report.found.kept is None) != has_old
     for path, data in broken.items():
         is_replaced = any(path == place or path.startswith(f"{place}/") for place in replaced)
         assert data == now.get(f"replaced-1/{path}" if is_replaced else path) or path == "checkpoint"
@@ -141,6 +143,35 @@ def test_index_files_before_the_first_wrong_one_stay(golden: Callable[[str], Unp
     assert names[0] in {path.name for path in (root / "index").iterdir()}
     assert index_files(source.root) == index_files(root)
     assert {} == check(root).counts
+
+
+@pytest.mark.golden
+def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    source = golden("5.3.3/propcrc")
+    root = shutil.copytree(source.root, tmp_path / "store")
+    shutil.rmtree(root / "index")
+    plan = plan_repair(root, CheckOptions(hash_slot_num=100, index_num=400))
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan.to_json()))
+    report = repair(root, path)
+
+    assert "index: there is none; to make in files of 100 slots and 400 entries" in plan.to_text().split("\n")
+    assert [("make", None)] == [(row["deed"], row["file"]) for row in plan.tables["index_files"].to_pylist()]
+    assert () == plan.found.notes
+    assert index_files(source.root) == index_files(root)
+    assert "made what was missing in 2 places: there are no old files to keep" in report.to_text().split("\n")
+    assert [] == list(root.glob("replaced-*"))
+
+
+@pytest.mark.golden
+def test_a_plan_says_which_sizes_it_assumes_of_a_missing_index(store: Path) -> None:
+    shutil.rmtree(store / "index")
+    plan = plan_repair(store)
+
+    assert (5_000_000, 20_000_000) == (plan.found.hash_slot_num, plan.found.index_num)
+    assert any("5,000,000 slots and 20,000,000 entries are assumed" in note for note in plan.found.notes)
 
 
 @pytest.mark.golden
@@ -214,6 +245,25 @@ def test_a_checkpoint_that_can_not_be_right_is_repaired(name: str, store: Path) 
     assert {"checkpoint": 1} == before
     assert Verdict.CLEAN is report.verdict
     assert {} == check(store).counts
+
+
+@pytest.mark.golden
+def test_an_offset_in_a_checkpoint_that_is_after_the_log_is_lowered(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    root = shutil.copytree(golden("5.5.0/basic").root, tmp_path / "store")
+    checkpoint = StoreCheckpoint(root, OsFileSystem(), "5.5").load()
+    checkpoint.logics_physical_offset = 1 << 60
+    checkpoint.flush()
+    checkpoint.close()
+    options = CheckOptions(release="5.5")
+    before, plan = check(root, options), plan_repair(root, options)
+    repaired(root, "5.5")
+
+    assert {"checkpoint": 1} == before.counts
+    assert ("logics_physical_offset",) == plan.found.checkpoint
+    assert before.found.end_offset == StoreCheckpoint(root, OsFileSystem(), "5.5").load().logics_physical_offset
+    assert {} == check(root, options).counts
 
 
 @pytest.mark.golden
@@ -338,13 +388,15 @@ def test_what_is_no_plan_is_refused(text: str, expected: str, tmp_path: Path) ->
         repair(tmp_path, path)
 
 
-@pytest.mark.parametrize("wrong", [{"release": 5}, {"batch_topic": [1]}, {"max_queues": True}, {"check_crc": 1}])
+@pytest.mark.parametrize("wrong", [{"release": 5}, {"batch_topic": [1]}, {"max_queues": True}, {"index_num": None}])
 def test_options_of_a_plan_have_their_types(wrong: dict[str, Any], tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "release": "5.3",
         "broker_config": None,
         "check_crc": True,
         "batch_topic": [],
+        "hash_slot_num": 100,
+        "index_num": 400,
         "max_queues": None,
     }
     tables: dict[str, list[Any]] = {table.name: [] for table in REPAIR_PLAN_SCHEMA.tables}

@@ -48,7 +48,7 @@ def test_a_plan_in_a_file_is_carried_out_and_then_nothing_is_left_to_do(
 
     assert planned.rows == [json.loads(plan.read_text())]
     assert ExitCode.DONE == applied.code
-    assert "replaced 1 place; the old files are in replaced-1" in applied.lines
+    assert "made what was missing in 1 place: there are no old files to keep" in applied.lines
     assert ExitCode.DONE == call("check", broken, "--config", config).code
     again = call("repair", broken, "--apply", plan)
     assert (ExitCode.DONE, True) == (again.code, "queues and index are right: nothing was replaced" in again.lines)
@@ -66,7 +66,9 @@ def test_a_plan_that_does_not_fit_and_a_held_store_are_refused(broken: Path, con
     assert "another state of the store: consumequeue/orders/0" in called.errors
 
 
-@pytest.mark.parametrize("options", [["--release", "5.3"], ["--config", "x"], ["--plan", "other.json"]])
+@pytest.mark.parametrize(
+    "options", [["--release", "5.3"], ["--config", "x"], ["--index-num", "9"], ["--plan", "other.json"]]
+)
 def test_a_plan_is_applied_as_it_is(options: list[str], broken: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text("{}")

@@ -175,12 +175,13 @@ def test_the_checkpoint_never_claims_what_the_log_does_not_have(
     checkpoint.confirm_physical_offset = 77
     checkpoint.flush()
     update_checkpoint(
-        tmp_path, OsFileSystem(), "5.3", last_store_timestamp=1000, are_queues_whole=is_whole, index_timestamp=index
-    )
+        tmp_path, OsFileSystem(), "5.3",
+        last_store_timestamp=1000, end_offset=60, are_queues_whole=is_whole, index_timestamp=index,
+    )  # fmt: skip
     found = StoreCheckpoint(tmp_path, OsFileSystem()).load()
 
     assert after == (found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
-    assert 77 == found.confirm_physical_offset
+    assert 60 == found.confirm_physical_offset
 
 
 def test_files_are_synced_when_they_are_told_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,8 +206,31 @@ def test_every_swap_keeps_its_old_ones_apart(tmp_path: Path) -> None:
     assert NEW == tree_of(tmp_path / "replaced-2")
 
 
+def test_places_without_old_files_leave_no_directory_for_them(tmp_path: Path) -> None:
+    write_tree(tmp_path / "rebuilt", NEW)
+    swap = plan(tmp_path)
+    swap.run(OsFileSystem())
+
+    assert NEW == tree_of(tmp_path)
+    assert swap.kept_by(OsFileSystem()) is None
+    assert [] == list(tmp_path.glob("replaced-*"))
+
+
+@pytest.mark.parametrize("marks", [[], ["replaced-by-rebuild"]])
+def test_a_directory_that_a_killed_run_left_empty_is_used(marks: list[str], tmp_path: Path) -> None:
+    (tmp_path / "replaced-3").mkdir()
+    for mark in marks:
+        (tmp_path / "replaced-3" / mark).touch()
+    swap = prepare(tmp_path)
+    swap.run(OsFileSystem())
+
+    assert "replaced-3" == swap.kept.name
+    assert OLD == tree_of(swap.kept)
+    assert swap.kept == swap.kept_by(OsFileSystem())
+
+
 def test_a_directory_that_only_has_such_a_name_is_none_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "replaced-7").mkdir()
+    write_tree(tmp_path / "replaced-7", {"mine": b"data"})
 
     assert [] == kept_directories(tmp_path, OsFileSystem())
     assert "replaced-8" == plan(tmp_path).kept.name
