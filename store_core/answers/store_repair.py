@@ -18,7 +18,7 @@ from store_core.answers.store_check import checked_by
 from store_core.errors import RepairRefusedError, StoreLockedError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_kind import check_store_kind
+from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
@@ -68,6 +68,8 @@ def plan_repair(
         If a broker holds the store: it would be another one when the plan is carried out.
     RepairRefusedError
         If the log is damaged where no recovery would end it, or an earlier replacement was interrupted.
+    UnsupportedStoreError
+        If queues are wrong that are in a RocksDB: those are read and never written. Beside them an index is repaired.
     StoreError
         As for `store_core.answers.check`.
     OSError
@@ -175,11 +177,13 @@ def _planned(
     engine: Engine, store: Path, options: CheckOptions, clock: Clock | None, *, is_ours: bool
 ) -> tuple[CheckedStore, Deeds, RepairPlan]:
     """Check the store, refuse what can't be repaired, and return what has to be done."""
-    check_store_kind(store, OsFileSystem())  # a check reads more kinds than can be repaired
+    check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)  # a check reads more kinds than can be repaired
     checked = checked_by(engine, store, options, clock=clock, is_ours=is_ours)
     _refuse_damage(checked)
     _refuse_other_devices(checked.plan.store)
     deeds = Deeds.of(checked)
+    if deeds.queues:
+        check_store_kind(store, OsFileSystem())  # refuses those in a RocksDB
     return checked, deeds, RepairPlan.of_deeds(checked, deeds, options)
 
 

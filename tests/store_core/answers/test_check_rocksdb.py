@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from rocksdict import Options, Rdict
 
-from store_core.answers import check, plan_repair
+from store_core.answers import check, plan_repair, repair
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.errors import UnsupportedStoreError
 from store_core.queue.rocksdb.queue_key import unit_key
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from tests.golden_stores import newer_store, unpack
+from tests.store_core.answers.planting import plant
+from tests.store_core.files.store_kinds import every_file
 from tests.store_core.queue.test_rocksdb_queues import STORES, unit
+from tests.store_core.rebuilt import index_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +73,26 @@ def test_each_wrong_unit_is_found(root: Path) -> None:
     assert {(0, 3), (1, 5), (2, 7)} <= found
 
 
-def test_a_repair_of_such_a_store_is_refused(root: Path) -> None:
-    with pytest.raises(UnsupportedStoreError, match="is read and never written"):
+def test_a_repair_of_wrong_units_is_refused_by_name(root: Path) -> None:
+    change(root, {}, (unit_key("orders", 2, 7),))
+    before = every_file(root)
+    with pytest.raises(UnsupportedStoreError, match=r"is read and never written.* --to files --replace"):
         plan_repair(root, OPTIONS)
+
+    assert before == every_file(root)
+
+
+@pytest.mark.parametrize("name", ["5.3.3/rocksdb-aged", IN_REPOSITORY, "5.5.0/cqdouble"])
+def test_an_index_beside_such_queues_is_repaired(name: str, golden_directory: Path, tmp_path: Path) -> None:
+    source = stored(name, golden_directory)
+    root = shutil.copytree(source, tmp_path / "store")
+    options = CheckOptions(release="5.5" if "5.5.0" in name else "5.3")
+    plant("link_cut", root)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(plan_repair(root, options).to_json()))
+    before = {path: data for path, data in every_file(root).items() if path.startswith("consumequeue")}
+    repair(root, plan)
+
+    assert {} == check(root, options).counts
+    assert index_files(source) == index_files(root)
+    assert before == {path: data for path, data in every_file(root).items() if path.startswith("consumequeue")}
