@@ -21,7 +21,8 @@ from store_core.store.config.index_listing import ListedIndexFile, index_paths
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.lookup.index_check import first_contradiction, picks_at
 from store_core.store.read.lookup.index_cover import left_out
-from store_core.store.read.lookup.index_survey import IndexDoubtError, survey_index
+from store_core.store.read.lookup.index_entries import MOST_OTHERS, IndexDoubtError, IndexEntries
+from store_core.store.read.lookup.index_survey import survey_index
 from store_core.store.read.lookup.queue_files import queue_directories
 from store_core.store.read.lookup.queue_look_up import MOST_MAPPED, Unsuitable
 from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, ask_nothing, known_end
@@ -60,6 +61,8 @@ class IndexLookUp:
         Which records there are.
     surveys : list of IndexSurvey
         What the index files say that do not contradict themselves, oldest first.
+    hits : list of numpy.ndarray
+        Of `INDEX_DTYPE`: of each of these files all entries in the slots of the hashes that are asked for.
     options : ReadOptions
     costs : LookUpCosts
     notes : list of str
@@ -69,6 +72,7 @@ class IndexLookUp:
 
     tiling: QueueTiling
     surveys: list[IndexSurvey]
+    hits: list[npt.NDArray[np.void]]
     options: ReadOptions
     costs: LookUpCosts
     notes: list[str] = field(default_factory=list)
@@ -130,7 +134,7 @@ class IndexLookUp:
         most = self.costs.most_share * (data_end - segment.start_offset) / self.costs.per_record
         if missing is None or missing.size > most:
             return None
-        hits = self._of(segment, data_end, (survey.hits for survey in self.surveys))
+        hits = self._of(segment, data_end, self.hits)
         samples = self._of(segment, data_end, (survey.samples for survey in self.surveys))
         edges = np.array([edge for survey in self.surveys for edge in (survey.first, survey.last)], np.int64)
         edges = edges[(edges >= segment.start_offset) & (edges < data_end)]
@@ -266,12 +270,14 @@ def _read(  # noqa: PLR0913 -- the two structures, the log, and what is asked of
     named = options.key if options.unique_key is None else options.unique_key
     hashes = sorted({positive_hash(hash_code(f"{topic}#{named}")) for topic in topics})
     most = int(costs.most_share * sum(segment.size for segment in segments)) // costs.per_record
-    surveys = []
+    surveys, hits = [], []
     for file in files:
         try:
-            surveys.append(survey_index(file, tiling.spans, hashes, most))
+            survey = survey_index(file, tiling.spans)
+            hits.append(IndexEntries(file).in_chains(hashes, most + MOST_OTHERS))
+            surveys.append(survey)
         except IndexDoubtError as error:
             notes.append(f"an index file is not used: {error}")
     if not surveys:
         return Unsuitable("no index file can be used", tuple(notes))
-    return IndexLookUp(tiling, surveys, options, costs, [*notes, *tiling.notes])
+    return IndexLookUp(tiling, surveys, hits, options, costs, [*notes, *tiling.notes])

@@ -27,7 +27,7 @@ __all__ = ["QueueDirectory", "UnitBlock", "queue_directories", "unit_blocks"]
 
 _BATCH_DTYPE: Final = unit_dtype(BATCH_CONSUME_QUEUE_UNIT)
 _DTYPES: Final = {CONSUME_QUEUE: UNIT_DTYPE, BATCH_CONSUME_QUEUE: _BATCH_DTYPE}
-_BLOCK: Final = 1 << 13
+_BLOCK: Final = 1 << 14
 """Units converted at once: few enough to stay in the processor's cache."""
 
 _NAME_LENGTH: Final = 20
@@ -221,6 +221,8 @@ def _trusted(units: npt.NDArray[np.void], first_index: int, place: tuple[int, in
     """
     starts, sizes = units["physical_offset"].astype(np.int64), units["store_size"].astype(np.int64)
     ends = starts + sizes
+    if units.dtype == UNIT_DTYPE and _follow_one_another(starts, sizes, ends, place[0]):
+        return UnitBlock(starts, ends, first_index, first_index + len(units) - 1)
     is_sound = (sizes >= MIN_RECORD_SIZE) & (starts <= _LAST_START)
     is_sound[1:] &= starts[1:] >= ends[:-1]
     is_sound[0] &= starts[0] >= place[0]
@@ -237,3 +239,15 @@ def _trusted(units: npt.NDArray[np.void], first_index: int, place: tuple[int, in
         return UnitBlock(starts[:count], ends[:count], first_index, first_index + count - 1)
     last = int(batches[count - 1] + counts[count - 1]) - 1
     return UnitBlock(starts[:count], ends[:count], int(batches[0]), last, batches[:count])
+
+
+def _follow_one_another(
+    starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], begin: int
+) -> bool:
+    """Return whether all units can follow one another, in fewer passes than it takes to find the first that can't."""
+    return bool(
+        starts[0] >= begin
+        and sizes.min() >= MIN_RECORD_SIZE
+        and starts.max() <= _LAST_START
+        and (starts[1:] >= ends[:-1]).all()
+    )

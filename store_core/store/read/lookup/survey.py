@@ -27,6 +27,7 @@ __all__ = [
     "balance_of",
     "digest",
     "digest_of_distinct",
+    "mixed",
     "survey_queue",
     "units_in",
 ]
@@ -47,21 +48,22 @@ def digest(offsets: npt.NDArray[np.int64]) -> int:
 
     Sums of the numbers themselves would not do: two units that err in opposite directions would cancel out.
     """
-    return int(np.add.reduce(_mixed(offsets)))
+    return int(np.add.reduce(mixed(offsets.view(np.uint64))))
 
 
 def digest_of_distinct(offsets: npt.NDArray[np.int64]) -> int:
     """Return the digest of numbers that do not descend, each once."""
-    mixed = _mixed(offsets)
-    np.putmask(mixed[1:], offsets[1:] == offsets[:-1], np.uint64(0))
-    return int(np.add.reduce(mixed))
+    words = mixed(offsets.view(np.uint64))
+    np.putmask(words[1:], offsets[1:] == offsets[:-1], np.uint64(0))
+    return int(np.add.reduce(words))
 
 
-def _mixed(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    mixed = offsets.view(np.uint64) * _MULTIPLIER
-    mixed ^= mixed >> _HALF
-    mixed *= mixed
-    return mixed
+def mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return a number for each, which looks as if drawn by chance, and is always the same."""
+    words = numbers * _MULTIPLIER
+    words ^= words >> _HALF
+    words *= words
+    return words
 
 
 def balance_of(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> int:

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from store_core.format.java_hash import positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.store.config.index_listing import ListedIndexFile, index_paths
-from store_core.store.read.lookup import index_survey
-from store_core.store.read.lookup.index_survey import IndexDoubtError, Stretch, survey_index
+from store_core.store.read.lookup import index_entries
+from store_core.store.read.lookup.index_entries import IndexDoubtError, IndexEntries
+from store_core.store.read.lookup.index_survey import Stretch, survey_index
 from store_core.store.read.lookup.survey import digest, digest_of_distinct
 from tests.budgets import budget
 from tests.store_core.queue.index_builders import index_service, rules
@@ -42,9 +44,10 @@ def _index(directory: Path, entries: Sequence[tuple[int, int]], slots: int = 5) 
 @given(_entries, st.sets(st.integers(0, 50), min_size=1, max_size=20))
 def test_a_pass_in_parts_finds_what_entries_say(entries: list[tuple[int, int]], hashes: set[int]) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_survey, "_BLOCK", 7)
+        patch.setattr(index_entries, "_BLOCK", 7)
         file = _index(Path(directory), entries)
-        found = survey_index(file, _SPANS, sorted(hashes), 1000)
+        found = survey_index(file, _SPANS)
+        hits = IndexEntries(file).in_chains(hashes, 1000)
         named = {number: np.concatenate(list(found.named(number))) for number in found.stretches}
 
     offsets = np.array(sorted(offset for offset, _ in entries))
@@ -59,7 +62,7 @@ def test_a_pass_in_parts_finds_what_entries_say(entries: list[tuple[int, int]], 
     slots = {code % 5 for code in hashes}
     pairs = [(offset, positive_hash(code)) for offset, code in entries]
     near = sorted(pair for pair in pairs if pair[1] % 5 in slots)
-    assert sorted(zip(found.hits["physical_offset"].tolist(), found.hits["key_hash"].tolist(), strict=True)) == near
+    assert sorted(zip(hits["physical_offset"].tolist(), hits["key_hash"].tolist(), strict=True)) == near
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=40).map(sorted))
@@ -84,11 +87,11 @@ def test_entries_that_a_broker_puts_meanwhile_are_passed_over(tmp_path: Path) ->
     older = replace(file, header=file.header.copy())
     older.header.index_count -= 7
 
-    found = survey_index(older, _SPANS, [1], 1000)
+    found = survey_index(older, _SPANS)
 
     assert found.count == 23
     assert (found.first, found.last) == (0, 2200)
-    assert found.hits["physical_offset"].max() <= 2200
+    assert IndexEntries(older).in_chains([1], 1000)["physical_offset"].max() <= 2200
 
 
 @pytest.mark.parametrize(
@@ -98,6 +101,8 @@ def test_entries_that_a_broker_puts_meanwhile_are_passed_over(tmp_path: Path) ->
         (0, "physical_offset", -1, "not in the order of the log"),
         (20, "previous_index", 20, "not every entry of"),
         (20, "previous_index", 0, "not every entry of"),
+        (20, "key_hash", 1, "not every entry of"),
+        (20, "key_hash", -3, "not every entry of"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_doubted(tmp_path: Path, at: int, field: str, value: int, says: str) -> None:
@@ -107,11 +112,50 @@ def test_a_file_that_contradicts_itself_is_doubted(tmp_path: Path, at: int, fiel
     file.path.write_bytes(data)
 
     with pytest.raises(IndexDoubtError, match=says):
-        survey_index(file, _SPANS, [1], 1000)
+        survey_index(file, _SPANS)
+
+
+def _pairs_balance(file: ListedIndexFile) -> bool:
+    """Return whether the links of slots and entries are the pairs of all entries, one by one."""
+    stored, count = IndexEntries(file), file.header.index_count
+    entries = stored.read(1, count - 1)
+    slots = (entries["key_hash"].astype(np.int64) % file.slots).tolist()
+    links = [(slot + at, number) for slot, block in stored.slots() for at, number in enumerate(block.tolist())]
+    links += zip(slots, entries["previous_index"].tolist(), strict=True)
+    return sorted(link for link in links if link[1]) == sorted(zip(slots, range(1, count), strict=True))
+
+
+@budget(0.3)
+@given(
+    _entries,
+    st.integers(0, 59),
+    st.sampled_from(["key_hash", "previous_index", "slot"]),
+    st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 60),
+)
+def test_a_file_is_doubted_if_and_only_if_an_entry_is_not_in_the_chain_of_its_slot(
+    entries: list[tuple[int, int]], at: int, field: str, value: int
+) -> None:
+    with TemporaryDirectory() as directory:
+        file = _index(Path(directory), entries)
+        data = bytearray(file.path.read_bytes())
+        if field == "slot":
+            np.frombuffer(data, ">i4", 5, INDEX_HEADER_SIZE)[at % 5] = min(value, len(entries))
+        else:
+            np.frombuffer(data, INDEX_DTYPE, len(entries), file.position(1))[field][at % len(entries)] = value
+        file.path.write_bytes(data)
+        if field == "key_hash" and value < 0:
+            return  # hashes are not negative, and a slot of one that is has no meaning
+        is_sound = _pairs_balance(file)
+        try:
+            survey_index(file, _SPANS)
+        except IndexDoubtError:
+            assert not is_sound
+        else:
+            assert is_sound
 
 
 def test_a_key_of_very_many_messages_is_not_looked_up(tmp_path: Path) -> None:
     file = _index(tmp_path, [(number * 100, 1) for number in range(30)])
 
-    with pytest.raises(IndexDoubtError, match="has 30 entries of the key"):
-        survey_index(file, _SPANS, [1], 29)
+    with pytest.raises(IndexDoubtError, match="or to too many entries"):
+        IndexEntries(file).in_chains([1], 20)
