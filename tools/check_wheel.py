@@ -29,6 +29,7 @@ JOBS: Final = {
     "append.py": "pyspark-commitlog-append.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
+    "bill.py": "pyspark-commitlog-bill.py",
     "check.py": "pyspark-commitlog-check.py",
     "diff.py": "pyspark-commitlog-diff.py",
     "repair.py": "pyspark-commitlog-repair.py",

@@ -23,6 +23,7 @@ from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.report import Report
+from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.errors import InvalidOptionError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from store_core.answers.billing.bill_report import BillReport
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
@@ -46,7 +48,17 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.result import RebuildResult
 
-__all__ = ["Answer", "check", "diff", "plan_repair", "rebuild_consume_queue", "rebuild_index", "repair", "salvage"]
+__all__ = [
+    "Answer",
+    "bill",
+    "check",
+    "diff",
+    "plan_repair",
+    "rebuild_consume_queue",
+    "rebuild_index",
+    "repair",
+    "salvage",
+]
 
 AnyReport = TypeVar("AnyReport", bound=Report[Any])
 
@@ -58,7 +70,7 @@ class Answer(Generic[AnyReport]):
     Attributes
     ----------
     spark : SparkSession
-    report : CheckReport, DiffReport, RepairPlan, RepairReport or SalvageReport
+    report : Report
         As without Spark: with `facts`, Arrow tables, `to_json`, `to_text` and `to_html`.
     """
 
@@ -94,6 +106,12 @@ class Answer(Generic[AnyReport]):
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return self.report._repr_html_()
+
+
+def bill(spark: SparkSession, store: StorePaths, top: int = TOP) -> Answer[BillReport]:
+    """Say who uses the disk; see `store_core.answers.bill`."""
+    with _engine(spark, "bill") as engine:
+        return Answer(spark, bill_by(engine, store, top))
 
 
 def check(

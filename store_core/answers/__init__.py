@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from store_core.answers.billing.bill_report import BillReport
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
+    from store_core.answers.store_bill import bill
     from store_core.answers.store_check import check
     from store_core.answers.store_recover import recover
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
 __all__ = [
+    "BillReport",
     "CheckOptions",
     "CheckReport",
     "DiffBy",
@@ -35,6 +38,7 @@ __all__ = [
     "RepairPlan",
     "RepairReport",
     "SalvageReport",
+    "bill",
     "check",
     "diff",
     "plan_repair",
@@ -44,6 +48,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "BillReport": "store_core.answers.billing.bill_report",
     "CheckOptions": "store_core.answers.checking.check_options",
     "CheckReport": "store_core.answers.checking.check_report",
     "DiffBy": "store_core.store.diff.diff_options",
@@ -53,6 +58,7 @@ _HOMES: Final = {
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
     "SalvageReport": "store_core.answers.salvage_report",
+    "bill": "store_core.answers.store_bill",
     "check": "store_core.answers.store_check",
     "diff": "store_core.answers.log_diff",
     "plan_repair": "store_core.answers.store_repair",

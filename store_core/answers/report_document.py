@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from store_core.answers.billing.bill_report import BILL_SCHEMA
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.recover_report import RECOVER_SCHEMA
@@ -14,6 +15,15 @@ from store_core.answers.salvage_report import SALVAGE_SCHEMA
 
 __all__ = ["markdown_document"]
 
+_SCHEMAS: Final = (
+    BILL_SCHEMA,
+    CHECK_SCHEMA,
+    DIFF_SCHEMA,
+    RECOVER_SCHEMA,
+    REPAIR_PLAN_SCHEMA,
+    REPAIR_SCHEMA,
+    SALVAGE_SCHEMA,
+)
 _INTRODUCTION: Final = (
     "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",
     "# Reports as JSON",
@@ -32,6 +42,5 @@ _INTRODUCTION: Final = (
 
 def markdown_document() -> str:
     """Return the text of ``docs/reports.md``."""
-    schemas = (CHECK_SCHEMA, DIFF_SCHEMA, RECOVER_SCHEMA, REPAIR_PLAN_SCHEMA, REPAIR_SCHEMA, SALVAGE_SCHEMA)
-    sections = [line for schema in schemas for line in schema.markdown_lines()]
+    sections = [line for schema in _SCHEMAS for line in schema.markdown_lines()]
     return "\n".join([*_INTRODUCTION, *sections])

@@ -51,6 +51,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "ls", "views", "list the segments of the log"),
     _Entry(_STORE, "topics", "views", "list topics and queues"),
     _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),
+    _Entry(_STORE, "bill", "billing", "say who uses the disk"),
     _Entry(_STORE, "check", "checking", "check log, queues and index against each other"),
     _Entry(_STORE, "diff", "differences", "compare the logs of two stores"),
     _Entry(_STORE, "repair", "repairing", "make wrong queues and index files again from the log"),

@@ -42,6 +42,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
     sound, damaged = stores
     pairs: list[tuple[Answer[Any], Report[Any]]] = [
         (answers.check(spark, damaged), core.check(damaged)),
+        (answers.bill(spark, damaged), core.bill(damaged)),
         (answers.diff(spark, sound, damaged), core.diff(sound, damaged)),
         (answers.salvage(spark, damaged), core.salvage(damaged)),
     ]
@@ -54,8 +55,8 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
             frame = answer.frame(name)
             assert table.column_names == frame.columns
             assert table.num_rows == frame.count()
-    records = pairs[1][0].frame("records").select("keys", "physical_offset").collect()
-    assert pairs[1][1].tables["records"]["keys"].to_pylist() == [row["keys"] for row in records]
+    records = pairs[2][0].frame("records").select("keys", "physical_offset").collect()
+    assert pairs[2][1].tables["records"]["keys"].to_pylist() == [row["keys"] for row in records]
 
 
 def test_an_unknown_table_is_refused_by_name(spark: SparkSession, stores: tuple[str, str]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.answers_cli import check, diff, repair, salvage
+from pyspark_commitlog.usage_cli import bill
 from tests.builders import BODY_AT, LogBuilder
 
 if TYPE_CHECKING:
@@ -98,3 +99,11 @@ def test_salvage_ends_with_5_where_something_is_lost(tmp_path: Path, capsys: pyt
     assert 0 == salvage([str(tmp_path / "new"), "--html", "-"])
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
     assert 2 == salvage([store, "--into", str(tmp_path / "new")])
+
+
+def test_bill_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(log().write(tmp_path / "store"))
+
+    assert 0 == bill([store, "--top", "1", "--json", "-"])
+    assert (60, 1) == ((report := json.loads(capsys.readouterr().out))["messages"], len(report["tables"]["topics"]))
+    assert 2 == bill([str(tmp_path / "none")])

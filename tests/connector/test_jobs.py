@@ -24,7 +24,16 @@ CLUSTER = "local-cluster[2,1,1024]"
 """Spark's own cluster, with its master and workers in the driver, and executors that are processes of their own."""
 
 NUMBERS = range(300)
-NAMES = ["append", "check", "diff", "rebuild_consume_queue", "rebuild_index", "repair", "salvage"]
+NAMES = [
+    "append",
+    "bill",
+    "check",
+    "diff",
+    "rebuild_consume_queue",
+    "rebuild_index",
+    "repair",
+    "salvage",
+]
 
 
 def test_what_a_submitted_job_appends_a_job_on_a_cluster_indexes_anew(tmp_path: Path) -> None:

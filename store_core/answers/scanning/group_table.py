@@ -84,7 +84,7 @@ class GroupTable:
     def totals_of(self, rows: pa.Table) -> pa.Table:
         """Return the totals of rows alone, without adding them."""
         wanted: list[Any] = [([], "count_all") if how == COUNT else (name, how) for name, how in self._totals.items()]
-        return rows.group_by(self._keys).aggregate(wanted).rename_columns(self._names)
+        return rows.group_by(self._keys, use_threads=False).aggregate(wanted).rename_columns(self._names)
 
     def add_totals(self, totals: pa.Table) -> None:
         """Add totals of groups; it may have several rows of a group, and its columns in any order."""
@@ -125,7 +125,9 @@ class GroupTable:
     def _merge(self) -> None:
         """Merge the partial totals into one table, which has no more groups than it may."""
         again = [(name, SUM if how == COUNT else how) for name, how in self._totals.items()]
-        merged = pa.concat_tables([self._empty(), *self._partial]).group_by(self._keys).aggregate(again)
+        merged = (
+            pa.concat_tables([self._empty(), *self._partial]).group_by(self._keys, use_threads=False).aggregate(again)
+        )
         self._partial = [merged.rename_columns(self._names).combine_chunks()]
         if merged.num_rows > self._most:
             self._partial = [self._largest()]

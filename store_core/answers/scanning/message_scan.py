@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gathered", "MessageScan", "ScanCounts", "Scanned"]
 
-_PART_BYTES: Final = 256 << 20
+_PART_BYTES: Final = 512 << 20
 """Of a range; it does not depend on the engine, so that what is left out of tables of groups does not, either."""
 
 _SOUND: Final = "magic_code"

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command bill ends with 5 where damage is not counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core.command.exit_code import ExitCode
+from tests.builders import SIZE_AT
+from tests.store_core.command.calls import call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.builders import LogBuilder
+
+
+def test_a_bill_is_printed_as_text_and_json(store: Path, tmp_path: Path) -> None:
+    called = call("bill", store, "--top", 1, "--json", "--html", tmp_path / "page")
+
+    (report,) = called.rows
+    assert ExitCode.DONE == called.code
+    assert ("commitlog-bill/1", 40) == (report["schema"], report["messages"])
+    assert "Bytes by topic" in (tmp_path / "page").read_text()
+    assert "40 messages of" in call("bill", store).text
+
+
+def test_damage_ends_with_5_and_nothing_to_read_with_2(log: LogBuilder, tmp_path: Path) -> None:
+    log.flip(log.records[2].physical_offset + SIZE_AT, 1)
+
+    assert ExitCode.DAMAGED == call("bill", log.write(tmp_path / "store")).code
+    assert ExitCode.USAGE == call("bill", tmp_path / "none").code
