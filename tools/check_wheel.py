@@ -32,6 +32,7 @@ JOBS: Final = {
     "bill.py": "pyspark-commitlog-bill.py",
     "check.py": "pyspark-commitlog-check.py",
     "diff.py": "pyspark-commitlog-diff.py",
+    "recover.py": "pyspark-commitlog-recover.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
 }

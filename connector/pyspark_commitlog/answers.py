@@ -25,12 +25,14 @@ from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_b
 from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
+from store_core.answers.store_recover import MOST_MESSAGES, recover_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.errors import InvalidOptionError
+from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -38,11 +40,14 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
+    from store_core.format.releases.release import Release
+    from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.diff.diff_options import DiffOptions
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
@@ -56,6 +61,7 @@ __all__ = [
     "plan_repair",
     "rebuild_consume_queue",
     "rebuild_index",
+    "recover",
     "repair",
     "salvage",
 ]
@@ -134,6 +140,19 @@ def plan_repair(
     """Plan the least that makes the queues and index of a store right; see `store_core.answers.plan_repair`."""
     with _engine(spark, "plan_repair") as engine:
         return Answer(spark, plan_repair_by(engine, path, options))
+
+
+def recover(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    config: MessageStoreConfig | None = None,
+    *,
+    releases: Sequence[Release] = (DEFAULT_RELEASE,),
+    most_messages: int | None = MOST_MESSAGES,
+) -> Answer[RecoverReport]:
+    """Say what opening a store would do, a task for each release; see `store_core.answers.recover`."""
+    with _engine(spark, "recover") as engine:
+        return Answer(spark, recover_by(engine, path, config, releases=releases, most_messages=most_messages))
 
 
 def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.PathLike[str]) -> Answer[RepairReport]:

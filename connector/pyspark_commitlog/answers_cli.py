@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/check.py``, ``diff.py``, ``repair.py`` and ``salvage.py``: answers, on Spark."""
+"""The command lines of ``jobs/check.py``, ``diff``, ``recover``, ``repair`` and ``salvage``: answers, on Spark."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.store_check import check_by
+from store_core.answers.store_recover import CHOICES, MOST_MESSAGES, recover_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.salvage.salvage_output import SalvageFormat
 
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
 
-__all__ = ["check", "diff", "repair", "salvage"]
+__all__ = ["check", "diff", "recover", "repair", "salvage"]
 
 _CHECK_REMARK: Final = "With 1 there are findings; what a crash or a running broker leaves is none."
 _DIFF_REMARK: Final = "With 1 the logs differ in what both should have."
+_RECOVER_REMARK: Final = "With 1 something would change; with 4 a broker would not open the store."
 _REPAIR_REMARK: Final = "With 1 there is something to do, or left that no repair of queues and index mends."
 _SALVAGE_REMARK: Final = "With 5 something is lost; what is sound was salvaged."
 
@@ -64,6 +67,28 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     options = DiffOptions(DiffBy(given.by), given.most_rows, given.same_extent)
     return run_answer(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
+
+
+def recover(arguments: Sequence[str] | None = None) -> int:
+    """Run ``recover.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Shows what opening a store for writing, as a broker does, would truncate, rebuild or refuse."
+    parser = answer_parser("commitlog-recover", about, _RECOVER_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument("--dry-run", action="store_true", required=True, help="change nothing; required")
+    shown = "RocketMQ that would open the store; all: each, side by side (default %(default)s)"
+    parser.add_argument("--release", choices=CHOICES, default=DEFAULT_RELEASE, help=shown)
+    parser.add_argument("--config", metavar="FILE", help="the broker's configuration, for sizes that are not the usual")
+    listed = f"list all messages that would be truncated, not just {MOST_MESSAGES}"
+    parser.add_argument("--messages", action="store_true", help=listed)
+    given = parser.parse_args(arguments)
+    return run_answer(parser.prog, given, lambda engine: _recovered(engine, given))
+
+
+def _recovered(engine: Engine, given: argparse.Namespace) -> Report[Any]:
+    """Make the dry runs."""
+    config = None if given.config is None else MessageStoreConfig.from_properties(given.config)
+    most = None if given.messages else MOST_MESSAGES
+    return recover_by(engine, given.store, config, releases=CHOICES[given.release], most_messages=most)
 
 
 def repair(arguments: Sequence[str] | None = None) -> int:

@@ -3,28 +3,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.answers.local_engine import local_engine
 from store_core.answers.recover_report import RecoverFacts, RecoverReport
 from store_core.answers.verdict import Verdict
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.format.releases.release import Release
+    from store_core.store.parts import Engine, ProgressSink
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["MOST_MESSAGES", "recover"]
+__all__ = ["CHOICES", "MOST_MESSAGES", "recover", "recover_by"]
+
+CHOICES: Final = {name: (name,) for name in RELEASES} | {"all": RELEASES}
+"""What a command's ``--release`` may be -> the releases that it stands for."""
 
 MOST_MESSAGES: Final = 100
 """How many truncated messages are listed, if not all are asked for."""
@@ -43,12 +48,32 @@ class _Truncated(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def recover(
+@dataclass(frozen=True, slots=True)
+class _DryRuns:
+    """Dry runs of a recovery, a part for each release; see `store_core.store.parts.Job`."""
+
+    path: str
+    config: MessageStoreConfig
+    releases: tuple[Release, ...]
+
+    def plan(self) -> Sequence[Release]:
+        return self.releases
+
+    def run(self, part: Release) -> RecoveryReport:
+        return DefaultMessageStore.dry_run(self.path, replace(self.config, release=part))
+
+    def merge(self, partials: Iterable[RecoveryReport]) -> list[RecoveryReport]:
+        return list(partials)
+
+
+def recover(  # noqa: PLR0913 -- what is run, by how many processes, and who is informed
     path: str | os.PathLike[str],
     config: MessageStoreConfig | None = None,
     *,
     releases: Sequence[Release] = (DEFAULT_RELEASE,),
     most_messages: int | None = MOST_MESSAGES,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
 ) -> RecoverReport:
     """Say what opening a store for writing, as a broker does at its start, would truncate, rebuild or refuse.
 
@@ -64,6 +89,10 @@ def recover(
         RocketMQ releases that would open the store, each as if it were the only one.
     most_messages : int or None
         How many of the messages that would be truncated are listed; None for all. All are counted.
+    processes : int
+        Worker processes, each for one release at a time; 1 works in this process.
+    on_progress : callable, optional
+        Called with a `store_core.store.parts.PartsDone` after each release.
 
     Raises
     ------
@@ -76,8 +105,20 @@ def recover(
     >>> from store_core.format.releases.release import RELEASES
     >>> print(recover(store, releases=RELEASES).to_text())  # doctest: +SKIP
     """
-    base = config or MessageStoreConfig()
-    runs = [DefaultMessageStore.dry_run(path, replace(base, release=name)) for name in releases]
+    with local_engine(processes, on_progress) as engine:
+        return recover_by(engine, path, config, releases=releases, most_messages=most_messages)
+
+
+def recover_by(
+    engine: Engine,
+    path: str | os.PathLike[str],
+    config: MessageStoreConfig | None = None,
+    *,
+    releases: Sequence[Release] = (DEFAULT_RELEASE,),
+    most_messages: int | None = MOST_MESSAGES,
+) -> RecoverReport:
+    """Say what opening a store would do as `recover` does, with an engine that runs the parts."""
+    runs = engine.run(_DryRuns(os.fspath(path), config or MessageStoreConfig(), tuple(releases)))
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]
     facts = RecoverFacts(

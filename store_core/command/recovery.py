@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers import store_recover
-from store_core.answers.store_recover import MOST_MESSAGES
+from store_core.answers.store_recover import CHOICES, MOST_MESSAGES, recover_by
 from store_core.command.examples import examples
-from store_core.command.report_output import with_report
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.config.message_store_config import MessageStoreConfig
 
 if TYPE_CHECKING:
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from store_core.command.report_output import ReportOutput
 
 __all__ = ["recover"]
-
-_CHOICES: Final = {name: (name,) for name in RELEASES} | {"all": RELEASES}
-"""What ``--release`` may be -> the releases that it stands for."""
 
 
 @click.command(
@@ -36,13 +32,14 @@ _CHOICES: Final = {name: (name,) for name in RELEASES} | {"all": RELEASES}
 @click.option("--dry-run", is_flag=True, required=True, help="Change nothing. Required: this command only looks.")
 @click.option(
     "--release",
-    type=click.Choice(list(_CHOICES)),
+    type=click.Choice(list(CHOICES)),
     default=DEFAULT_RELEASE,
     help="RocketMQ that would open the store; all: what each would do, side by side. Their decisions are in --json and "
     f"--html then.  [default: {DEFAULT_RELEASE}]",
 )
 @click.option("--config", metavar="FILE", help="The broker's configuration, if it does not have the usual file sizes.")
 @click.option("--messages", is_flag=True, help=f"List all messages that would be truncated, not just {MOST_MESSAGES}.")
+@with_processes
 @with_report
 def recover(  # noqa: PLR0913 -- the command's own options
     store: str,
@@ -50,6 +47,7 @@ def recover(  # noqa: PLR0913 -- the command's own options
     release: str,
     config: str | None,
     messages: bool,  # noqa: FBT001 -- as above
+    processes: int,
     output: ReportOutput,
 ) -> ExitCode:
     """Show what opening a store for writing, as a broker does at its start, would truncate, rebuild or refuse.
@@ -60,4 +58,6 @@ def recover(  # noqa: PLR0913 -- the command's own options
     del dry_run  # required, so that the command can never mean anything else
     given = None if config is None else MessageStoreConfig.from_properties(config)
     most = None if messages else MOST_MESSAGES
-    return output.put(store_recover.recover(store, given, releases=_CHOICES[release], most_messages=most))
+    with shown_engine(processes) as engine:
+        report = recover_by(engine, store, given, releases=CHOICES[release], most_messages=most)
+    return output.put(report)

@@ -14,6 +14,7 @@ from store_core import RebuildOptions
 from store_core import answers as core
 from store_core.answers import rebuild as core_rebuild
 from store_core.errors import InvalidOptionError
+from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
 
@@ -57,6 +58,18 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
             assert table.num_rows == frame.count()
     records = pairs[2][0].frame("records").select("keys", "physical_offset").collect()
     assert pairs[2][1].tables["records"]["keys"].to_pylist() == [row["keys"] for row in records]
+
+
+def test_dry_runs_in_tasks_are_those_of_the_process(spark: SparkSession, stores: tuple[str, str]) -> None:
+    answer, expected = answers.recover(spark, stores[1], releases=RELEASES), core.recover(stores[1], releases=RELEASES)
+
+    assert expected.found == answer.report.found
+    assert expected.to_text() == str(answer)
+    for name in ("releases", "messages", "decisions", "notes"):
+        assert expected.tables[name] == answer.report.tables[name]
+    assert len(RELEASES) == answer.frame("releases").count()
+    paths = answer.frame("changes").where("path not like '%/index/%'")  # files of the index are named by the time
+    assert paths.count() == sum("/index/" not in path for path in expected.tables["changes"]["path"].to_pylist()) > 0
 
 
 def test_an_unknown_table_is_refused_by_name(spark: SparkSession, stores: tuple[str, str]) -> None:

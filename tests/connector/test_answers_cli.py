@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.answers_cli import check, diff, repair, salvage
+from pyspark_commitlog.answers_cli import check, diff, recover, repair, salvage
 from pyspark_commitlog.usage_cli import bill
+from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
+from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +51,19 @@ def test_diff_ends_with_1_where_logs_differ(spark: SparkSession, tmp_path: Path)
     assert 1 == report["changed_records"]
     assert 0 == diff([stores[0], stores[0], "--by", "records"])
     assert 2 == diff([stores[0], str(tmp_path / "none")])
+
+
+def test_recover_shows_what_each_release_would_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, report = log().write(tmp_path / "store"), tmp_path / "report.json"
+    before = every_file(store)
+
+    assert 1 == recover([str(store), "--dry-run", "--release", "all", "--json", str(report)])
+    assert "What each release would do" in capsys.readouterr().out
+    assert set(RELEASES) == {row["release"] for row in json.loads(report.read_text())["tables"]["releases"]}
+    assert before == every_file(store)
+    with pytest.raises(SystemExit) as ended:
+        recover([str(store)])
+    assert 2 == ended.value.code
 
 
 def test_repair_plans_and_does_what_the_plan_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,7 @@ NAMES = [
     "diff",
     "rebuild_consume_queue",
     "rebuild_index",
+    "recover",
     "repair",
     "salvage",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -77,7 +77,9 @@ class _Copy:
 
 
 def _options(copy: _Copy, release: str) -> CheckOptions:
-    return CheckOptions(release=release, batch_topic=batch_topics_of(copy.conf))
+    slots, entries = (int(copy.conf[name]) for name in ("slot-num", "index-num"))
+    topics = batch_topics_of(copy.conf)
+    return CheckOptions(release=release, batch_topic=topics, hash_slot_num=slots, index_num=entries)
 
 
 def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
@@ -85,8 +87,7 @@ def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
     for name in faults:
         plant(name, copy.store)
     plan = copy.store.with_name("plan.json")
-    sizes = {"hash_slot_num": int(copy.conf["slot-num"]), "index_num": int(copy.conf["index-num"])}
-    made = plan_repair(copy.store, replace(_options(copy, release), **sizes))
+    made = plan_repair(copy.store, _options(copy, release))
     assert made.is_needed
     plan.write_text(json.dumps(made.to_json()))
     report = repair(copy.store, plan)
