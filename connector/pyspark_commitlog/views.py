@@ -14,7 +14,7 @@ from pyspark_commitlog.schema import ReadSchema, dataframe_schema
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import StoreError
 from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view
+from store_core.views.view_plan import plan_view, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,9 +88,12 @@ class ViewPartition(InputPartition):
     Attributes
     ----------
     part : ViewPart
+    log_end : int or None
+        As of `ViewOptions`.
     """
 
     part: ViewPart
+    log_end: int | None = None
 
 
 class ViewReader(DataSourceReader):
@@ -125,11 +128,12 @@ class ViewReader(DataSourceReader):
             If the store has nothing for the view, or what it has is broken.
         """
         try:
-            parts = plan_view(self._read.paths, self._read.options)
+            options = resolved(self._read.paths, self._read.options)
+            parts = plan_view(self._read.paths, options)
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None
-        return [ViewPartition(part) for part in parts]
+        return [ViewPartition(part, options.log_end) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part; called on an executor, once for each task and again when it is retried.
@@ -147,7 +151,8 @@ class ViewReader(DataSourceReader):
         if not isinstance(partition, ViewPartition):
             return  # Spark's stand-in for an empty list of partitions
         try:
-            for batch in partition.part.batches(self._read.task_options()):
+            options = replace(self._read.task_options(), log_end=partition.log_end)
+            for batch in partition.part.batches(options):
                 yield self._schema.conform(batch)
         except StoreError as error:
             # As `without_traceback` does, which can't wrap a generator.

@@ -38,8 +38,10 @@ class Follower:
     """
 
     def __init__(self, paths: StorePaths, options: ReadOptions, clock: Clock) -> None:
-        if options.ending_timestamp is not None or options.end.physical is not None or options.end.queues:
-            raise InvalidOptionError("a log is followed without an end: leave out ending_offsets and ending_timestamp")
+        times = (options.ending_timestamp, options.as_of)
+        if times != (None, None) or options.end.physical is not None or options.end.queues:
+            names = "ending_offsets, ending_timestamp and as_of"
+            raise InvalidOptionError(f"a log is followed without an end: leave out {names}")
         self._log = LogFollower(paths, options)
         self._options = options
         self._clock = clock

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.views.queue_listing import ListedQueue
 
-__all__ = ["BoundsFinder", "QueueSource", "Unflushed"]
+__all__ = ["BoundsFinder", "QueueSource", "Unflushed", "unflushed_rows"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -60,12 +60,15 @@ class QueueSource(NamedTuple):
         The RocksDB that has the queues.
     unflushed : dict
         By topic and queue id: what only the log has, as of planning.
+    log : tuple of str
+        Paths of the log, if records in it may not be in the RocksDB.
     """
 
     root: Path
     log_start: int
     database: Path | None = None
     unflushed: dict[tuple[str, int], Unflushed] = {}  # noqa: RUF012 -- never changed
+    log: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, root: Path, segments: Sequence[Segment]) -> Self:
@@ -84,7 +87,8 @@ class QueueSource(NamedTuple):
             flushed = max(queues.dispatched_offset, start)
         paths = [segment.path for segment in segments]
         is_below = any(Path(path).is_relative_to(root) for path in paths)
-        return cls(root, start, database, _unflushed([str(root)] if is_below else paths, flushed))
+        log = (str(root),) if is_below else tuple(paths)
+        return cls(root, start, database, _unflushed(log, flushed), log)
 
 
 class BoundsFinder:
@@ -129,10 +133,14 @@ class BoundsFinder:
             return self._stored(self._source.database, queue.topic, queue.queue_id) or EMPTY
         return find_bounds(queue, self._source.log_start)
 
-    def _stored(self, database: Path, topic: str, queue_id: int) -> QueueBounds | None:
+    def database(self, directory: Path) -> RocksdbQueues:
+        """Return the RocksDB that has the queues, opened until the block ends."""
         if self._queues is None:
-            self._queues = self._opened.enter_context(RocksdbQueues.open(database))
-        queues, more = self._queues, self._source.unflushed.get((topic, queue_id))
+            self._queues = self._opened.enter_context(RocksdbQueues.open(directory))
+        return self._queues
+
+    def _stored(self, database: Path, topic: str, queue_id: int) -> QueueBounds | None:
+        queues, more = self.database(database), self._source.unflushed.get((topic, queue_id))
         if (topic, queue_id) not in queues and more is None:
             return None
         begin, end = queues.start_of(topic, queue_id, self._source.log_start), queues.end_of(topic, queue_id)
@@ -153,20 +161,33 @@ class BoundsFinder:
 _EDGES: Final = ("first", "last")
 
 
+def unflushed_rows(log: Sequence[str], start: int, **narrowed: Any) -> pa.Table:  # noqa: ANN401 -- as of `read_messages`
+    """Return queue and place of the records from a physical offset on that belong in a queue.
+
+    Parameters
+    ----------
+    log : sequence of str
+        Paths of the log.
+    start : int
+    **narrowed
+        Options of `read_messages` that request some of them.
+    """
+    columns = [*_QUEUE, *_PLACE, "transaction_type"]
+    found = read_messages(list(log), columns=columns, starting_offsets=start, verify_crc=False, **narrowed)
+    return pa.Table.from_batches(
+        (batch.filter(pc.is_in(batch["transaction_type"], pa.array(_QUEUED))) for batch in found), found.schema
+    )
+
+
 def _unflushed(log: Sequence[str], start: int) -> dict[tuple[str, int], Unflushed]:
     """Read what the log has after the last flush."""
     if not log:
         return {}
-    columns = [*_QUEUE, *_PLACE, "transaction_type"]
-    found = read_messages(log, columns=columns, starting_offsets=start, verify_crc=False)
-    rows = pa.Table.from_batches(
-        (batch.filter(pc.is_in(batch["transaction_type"], pa.array(_QUEUED))) for batch in found), found.schema
-    )
     ends = [(name, edge) for name in _PLACE for edge in _EDGES]
-    ranges = rows.group_by(list(_QUEUE), use_threads=False).aggregate(ends).to_pylist()
+    rows = unflushed_rows(log, start).group_by(list(_QUEUE), use_threads=False).aggregate(ends)
     return {
         (row["topic"], row["queue_id"]): Unflushed(
             *(tuple(row[f"{name}_{edge}"] for name in _PLACE) for edge in _EDGES)
         )
-        for row in ranges
+        for row in rows.to_pylist()
     }

@@ -105,7 +105,7 @@ class UnitsPart:
         most = options.read.max_records_per_batch
         waiting: list[_Rows] = []
         count = 0
-        for rows in self._rows(options.read):
+        for rows in self._rows(options):
             taken = 0
             while taken < len(rows.units):
                 stop = min(taken + most - count, len(rows.units))
@@ -118,7 +118,7 @@ class UnitsPart:
         if waiting:
             yield _batch(options, waiting)
 
-    def _rows(self, read: ReadOptions) -> Iterator[_Rows]:
+    def _rows(self, options: ViewOptions) -> Iterator[_Rows]:
         with ExitStack() as opened:
             databases: dict[Path, RocksdbQueues] = {}
             for origin in self.slices:
@@ -126,12 +126,12 @@ class UnitsPart:
                     if origin.source.database not in databases:
                         queues = opened.enter_context(RocksdbQueues.open(origin.source.database))
                         databases[origin.source.database] = queues
-                    yield from _stored(origin, origin.source, databases[origin.source.database], read)
+                    yield from _stored(origin, origin.source, databases[origin.source.database], options)
                     continue
                 try:
-                    yield from _read(origin, origin.source, read)
+                    yield from _read(origin, origin.source, options)
                 except SegmentVanishedError as error:
-                    if read.fail_on_data_loss:
+                    if options.read.fail_on_data_loss:
                         raise
                     _log.warning("%s", error)
 
@@ -190,33 +190,37 @@ def _grouped(slices: Iterable[QueueSlice], most: int) -> Iterator[UnitsPart]:
         yield UnitsPart(tuple(group))
 
 
-def _stored(origin: QueueSlice, stored: StoredRange, queues: RocksdbQueues, read: ReadOptions) -> Iterator[_Rows]:
+def _stored(origin: QueueSlice, stored: StoredRange, queues: RocksdbQueues, options: ViewOptions) -> Iterator[_Rows]:
     """Yield the requested units of a range in a RocksDB, a batch at a time."""
     for offsets, units in queues.units(origin.topic, origin.queue_id, stored.begin, stored.end):
-        for start in range(0, len(units), read.max_records_per_batch):
-            yield _chosen(origin, units[start : start + read.max_records_per_batch], offsets[start:], read)
+        most = options.read.max_records_per_batch
+        for start in range(0, len(units), most):
+            yield _chosen(origin, units[start : start + most], offsets[start:], options)
 
 
-def _read(origin: QueueSlice, file: Segment, read: ReadOptions) -> Iterator[_Rows]:
+def _read(origin: QueueSlice, file: Segment, options: ViewOptions) -> Iterator[_Rows]:
     """Yield the requested units of a file, a batch at a time."""
     with open_segment(file) as opened:
         count = count_written(opened, origin.kind) if origin.count is None else origin.count
         units = units_of_file(opened, origin.kind)[:count]
         first = file.start_offset // origin.kind.dtype.itemsize
-        for start in range(0, len(units), read.max_records_per_batch):
-            some = units[start : start + read.max_records_per_batch]
+        most = options.read.max_records_per_batch
+        for start in range(0, len(units), most):
+            some = units[start : start + most]
             offsets = np.arange(first + start, first + start + len(some), dtype=np.int64)
             if origin.kind is QueueKind.BATCH:
                 offsets = some["msg_base_offset"].astype(np.int64)
-            yield _chosen(origin, some, offsets, read)
+            yield _chosen(origin, some, offsets, options)
 
 
 def _chosen(
-    origin: QueueSlice, units: npt.NDArray[np.void], offsets: npt.NDArray[np.int64], read: ReadOptions
+    origin: QueueSlice, units: npt.NDArray[np.void], offsets: npt.NDArray[np.int64], options: ViewOptions
 ) -> _Rows:
     """Return the requested ones of some units; there may be more offsets."""
     offsets = offsets[: len(units)]
-    mask = _requested(origin, units, offsets, read)
+    mask = _requested(origin, units, offsets, options.read)
+    if options.log_end is not None:
+        mask &= units["physical_offset"] < options.log_end
     return _Rows(origin, *((units, offsets) if mask.all() else (units[mask], offsets[mask])))
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.broker.config_file import CONFIG_DIRECTORY
-from store_core.broker.consumer_offset import topic_and_group
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
-from store_core.views.bounds_finder import BoundsFinder, QueueSource
+from store_core.views.bounds_finder import QueueSource
+from store_core.views.committed_offsets import LIGHT_OFFSETS_FILE, OFFSETS_FILE, decode_offsets
 from store_core.views.config_table import read_table
 from store_core.views.queue_listing import TopicFilter
+from store_core.views.queue_spans import QueueSpans
 from store_core.views.store_root import root_of, whole_log
 from store_core.views.view_part import row_batches
 
@@ -22,31 +23,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.broker.config_fields import ConfigFields
     from store_core.files.store_path import StorePaths
+    from store_core.views.committed_offsets import Committed
     from store_core.views.queue_bounds import QueueBounds
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["OffsetsPart", "plan"]
+__all__ = ["Comparison", "OffsetsPart", "compare", "plan"]
 
 _log: Final = logging.getLogger("store_core")
-
-_FILE: Final = "consumerOffset.json"
-_LIGHT_FILE: Final = "lmqConsumerOffset.json"
-"""Kept by a broker of 4.9.3 and later with ``enableLmq``, with offsets of light message queues."""
 
 _OF_QUEUES: Final = ("min_offset", "max_offset", "behind", "state")
 _PART_ROWS: Final = 1000
 """Offsets in a part: the bounds of their queues take about a tenth of a second."""
-
-
-class Committed(NamedTuple):
-    """One committed offset."""
-
-    topic: str
-    group: str
-    queue_id: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +59,13 @@ class OffsetsPart:
             return
         known: dict[tuple[str, int], QueueBounds | None] = {}
         rows = []
-        with BoundsFinder(self.queues) as finder:
+        with QueueSpans(self.queues) as spans:
             for one in self.committed:
                 key = (one.topic, one.queue_id)
                 if key not in known:
-                    known[key] = _bounds(finder, *key, fail_on_data_loss=options.read.fail_on_data_loss)
-                rows.append(_committed_columns(one) | compare(one.offset, known[key]))
+                    known[key] = _bounds(spans, *key, fail_on_data_loss=options.read.fail_on_data_loss)
+                then = spans.before(*key, known[key], options.log_end)
+                rows.append(_committed_columns(one) | compare(one.offset, known[key], then)._asdict())
         yield from row_batches(options, rows)
 
 
@@ -89,9 +78,9 @@ def _committed_columns(one: Committed) -> dict[str, object]:
     }
 
 
-def _bounds(finder: BoundsFinder, topic: str, queue_id: int, *, fail_on_data_loss: bool) -> QueueBounds | None:
+def _bounds(spans: QueueSpans, topic: str, queue_id: int, *, fail_on_data_loss: bool) -> QueueBounds | None:
     try:
-        return finder.find(topic, queue_id)
+        return spans.bounds(topic, queue_id)
     except SegmentVanishedError as error:
         if fail_on_data_loss:
             raise
@@ -112,40 +101,51 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     needs_queues = options.asks_for(*_OF_QUEUES)
     root = root_of(paths, StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
     wanted = TopicFilter.of(options.read)
-    found = read_table(root, _FILE, _decode, options)
-    if (root / CONFIG_DIRECTORY / _LIGHT_FILE).exists():
-        _log.warning("%s is not read: the rows are those of %s", root / CONFIG_DIRECTORY / _LIGHT_FILE, _FILE)
+    found = read_table(root, OFFSETS_FILE, decode_offsets, options)
+    if (root / CONFIG_DIRECTORY / LIGHT_OFFSETS_FILE).exists():
+        _log.warning(
+            "%s is not read: the rows are those of %s", root / CONFIG_DIRECTORY / LIGHT_OFFSETS_FILE, OFFSETS_FILE
+        )
     rows = sorted(row for row in found if wanted.takes(row.topic, row.queue_id))
     queues = QueueSource.of(root, whole_log(root, paths)) if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(group, queues) for group in groups]
 
 
-def compare(committed: int, bounds: QueueBounds | None) -> dict[str, object]:
-    """Return the columns that compare a committed offset with its queue; without a queue they are unknown.
+class Comparison(NamedTuple):
+    """A committed offset beside its queue: the columns of the view that are about both."""
 
+    min_offset: int | None
+    max_offset: int | None
+    behind: int | None
+    state: str
+
+
+def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None = None) -> Comparison:
+    """Compare a committed offset with its queue; without a queue the rest is unknown.
+
+    Parameters
+    ----------
+    committed : int
+    bounds : QueueBounds or None
+        The queue now.
+    then : QueueBounds or None
+        The queue as it was; None for now. What was committed since counts as consumed.
+
+    Examples
+    --------
     >>> from store_core.views.queue_bounds import QueueBounds
     >>> compare(7, QueueBounds(5, 9))
-    {'min_offset': 5, 'max_offset': 9, 'behind': 2, 'state': 'ok'}
-    >>> compare(2, QueueBounds(5, 9))["behind"], compare(12, QueueBounds(5, 9))["behind"]
+    Comparison(min_offset=5, max_offset=9, behind=2, state='ok')
+    >>> compare(2, QueueBounds(5, 9)).behind, compare(12, QueueBounds(5, 9)).behind
     (4, None)
+    >>> compare(7, QueueBounds(5, 9), QueueBounds(5, 6)).behind
+    0
     """
     if bounds is None:
-        return {"min_offset": None, "max_offset": None, "behind": None, "state": "no_queue"}
+        return Comparison(None, None, None, "no_queue")
     first, end = bounds.min_offset, bounds.max_offset
+    head = end if then is None else then.max_offset
     state = "beyond_end" if committed > end else "below_min" if committed < first else "ok"
-    behind = None if committed > end else end - max(committed, first)
-    return {"min_offset": first, "max_offset": end, "behind": behind, "state": state}
-
-
-def _decode(fields: ConfigFields) -> list[Committed]:
-    """Return all committed offsets; a key that is no topic and group is left out, as RocketMQ does."""
-    found = []
-    for key, queues in fields.object("offsetTable").objects():
-        pair = topic_and_group(key)
-        offsets = queues.offsets()
-        if pair is None:
-            _log.warning("%s: ignored the offsets of %r: expected topic@group", fields.file, key)
-            continue
-        found += [Committed(*pair, queue_id, offset) for queue_id, offset in offsets.items()]
-    return found
+    behind = None if committed > end else max(head - max(committed, first), 0)
+    return Comparison(first, head, behind, state)

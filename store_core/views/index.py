@@ -86,6 +86,8 @@ class EntriesPart:
                 numbers = np.arange(first, min(first + options.read.max_records_per_batch, self.stop), dtype=np.int32)
                 entries = stored[first : first + len(numbers)]
                 mask = self._requested(entries, options.read, hashes)
+                if options.log_end is not None:
+                    mask &= entries["physical_offset"] < options.log_end
                 if mask.any():
                     yield self._batch(entries[mask], numbers[mask], options)
 

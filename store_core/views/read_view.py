@@ -10,7 +10,7 @@ import pyarrow as pa
 from store_core.store.read.read_messages import read_messages
 from store_core.views.view_columns import is_messages
 from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view
+from store_core.views.view_plan import plan_view, resolved
 
 if TYPE_CHECKING:
     from typing import Any
@@ -58,7 +58,7 @@ def read_view(
     """
     if is_messages(view):
         return read_messages(path, columns=columns, **options)
-    parsed = ViewOptions.parse(view, columns=columns, **options)
+    parsed = resolved(path, ViewOptions.parse(view, columns=columns, **options))
     parts = plan_view(path, parsed)
     batches = (batch for part in parts for batch in part.batches(parsed))
     return pa.RecordBatchReader.from_batches(parsed.schema, batches)

@@ -15,6 +15,7 @@ from store_core.files.store_path import layout_problems, list_segments
 from store_core.format.columnar.lockstep import scan
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.framing import check_frame
+from store_core.format.record.scan import StopReason
 from store_core.store.read.found_end import segment_end
 from store_core.views.view_part import name_text, row_batches, timestamps
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.format.record.scan import StopReason
     from store_core.format.segment_view import SegmentView
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view_options import ViewOptions
@@ -98,6 +98,8 @@ class SegmentsPart:
             walk = _walk(segment.view(opened))
             if segment.path == self.last:
                 walk = _up_to_log_end(walk, segment, options.read, is_first=is_first)
+            if options.log_end is not None:
+                walk = _up_to(walk, options.log_end - segment.start_offset - segment.framing.lead)
             return {
                 "data_end": segment.start_offset + walk.stop,
                 "stop_reason": walk.reason.name,
@@ -118,7 +120,8 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
     for problem in layout_problems(segments):
         _log.warning("%s", problem)
     is_walked = options.asks_for(*_WALKED)
-    last = _last_segment(segments, options.read) if is_walked or options.asks_for("is_last") else ""
+    segments = tuple(each for each in segments if options.log_end is None or each.start_offset < options.log_end)
+    last = _last_segment(segments, options.read) if segments and (is_walked or options.asks_for("is_last")) else ""
     size = 1 if is_walked else _LISTED
     wanted = [segment for segment in segments if _is_wanted(segment, options.read)]
     groups = [tuple(wanted[first : first + size]) for first in range(0, len(wanted), size)]
@@ -164,6 +167,13 @@ def _up_to_log_end(walk: _Walk, segment: Segment, read: ReadOptions, *, is_first
         return walk
     count = int(np.searchsorted(walk.starts, end.position))
     return _Walk(walk.starts[:count], end.position, end.reason)
+
+
+def _up_to(walk: _Walk, position: int) -> _Walk:
+    """End a walk at a record, as if it and those after it were not written yet."""
+    if position >= walk.stop:
+        return walk
+    return _Walk(walk.starts[: int(np.searchsorted(walk.starts, position))], position, StopReason.UNWRITTEN)
 
 
 def _first_time(segment: Segment) -> pa.Scalar | None:

@@ -4,20 +4,16 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 from store_core.broker.topic_config import TopicConfig
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_segment
 from store_core.files.store_kind import StoreUse
-from store_core.format.damage.salvage import store_timestamps
-from store_core.format.record.scan import check_record
-from store_core.views.bounds_finder import BoundsFinder, QueueSource
+from store_core.store.diff.record_rows import in_microseconds
+from store_core.store.read.record_times import RecordTimes
+from store_core.views.bounds_finder import QueueSource
 from store_core.views.config_table import find_config, without_file
 from store_core.views.queue_listing import (
     ListedQueue,
@@ -27,11 +23,12 @@ from store_core.views.queue_listing import (
     list_queues,
     missing_queues,
 )
+from store_core.views.queue_spans import QueueSpans
 from store_core.views.store_root import root_of, whole_log
-from store_core.views.view_part import name_text, row_batches, timestamps
+from store_core.views.view_part import name_text, row_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -94,17 +91,17 @@ class TopicsPart:
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each entry."""
         rows = []
-        with BoundsFinder(self.queues) if self.queues is not None else nullcontext() as finder:
+        with QueueSpans(self.queues) if self.queues is not None else nullcontext() as spans:
             for entry in self.entries:
                 try:
-                    rows.append(self._row(entry, finder, options))
+                    rows.append(self._row(entry, spans, options))
                 except SegmentVanishedError as error:
                     if options.read.fail_on_data_loss:
                         raise
                     _log.warning("%s", error)
         yield from row_batches(options, rows)
 
-    def _row(self, entry: _Entry, finder: BoundsFinder | None, options: ViewOptions) -> dict[str, object]:
+    def _row(self, entry: _Entry, spans: QueueSpans | None, options: ViewOptions) -> dict[str, object]:
         queue = entry.queue
         row: dict[str, object] = dict.fromkeys(options.view.column_names)
         row |= {
@@ -115,8 +112,8 @@ class TopicsPart:
         row |= _config_columns(entry.configured)
         if queue is not None:
             row["queue_id"] = queue.queue_id
-            if finder is not None:
-                row |= self._bounds(finder.of(queue), options)
+            if spans is not None:
+                row |= self._bounds(spans.of(queue, options.log_end), options)
         return row
 
     def _bounds(self, bounds: QueueBounds, options: ViewOptions) -> dict[str, object]:
@@ -127,7 +124,7 @@ class TopicsPart:
         }
         for column, place in zip(_TIMES, (bounds.first, bounds.last), strict=True):
             if place is not None and options.asks_for(column):
-                found[column] = _time_at(self.segments, *place)
+                found[column] = _shown(RecordTimes(self.segments).at(*place))
         return found
 
 
@@ -210,14 +207,5 @@ def _config_columns(configured: _Configured | None) -> dict[str, object]:
     }
 
 
-def _time_at(segments: Sequence[Segment], offset: int, size: int) -> pa.Scalar | None:
-    """Return the store time of the record at an offset; None if the log has no such record."""
-    index = bisect_right([segment.start_offset for segment in segments], offset) - 1
-    if index < 0 or offset >= segments[index].end_offset:
-        return None
-    position = offset - segments[index].start_offset
-    with open_segment(segments[index]) as opened:
-        check = check_record(opened.raw.data, position, segments[index].start_offset)
-        if check.reason is not None or check.size != size:
-            return None
-        return timestamps(store_timestamps(opened.raw, np.array([position])))[0]
+def _shown(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else in_microseconds(milliseconds)

@@ -22,7 +22,8 @@ ALWAYS: Final = ("columns", "max_records_per_batch", "fail_on_data_loss", "relea
 
 _QUEUES: Final = ("topic", "topics_pattern", "queue_id")
 _OFFSETS: Final = ("starting_offsets", "ending_offsets")
-_TIMES: Final = ("starting_timestamp", "ending_timestamp", "time_zone")
+_AS_OF: Final = ("as_of", "time_zone")
+_TIMES: Final = ("starting_timestamp", "ending_timestamp", *_AS_OF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ _CONSUME_QUEUE: Final = View(
         _sure("is_filler", _FLAG, "whether the unit only fills the queue's first file up to its first message"),
         _maybe("segment", _TEXT, "name of the queue's file; null in a RocksDB"),
     ),
-    (*_QUEUES, *_OFFSETS, "max_partition_bytes"),
+    (*_QUEUES, *_OFFSETS, *_AS_OF, "max_partition_bytes"),
     "units hold neither tags nor keys; tags_code is the tags' hash",
 )
 
@@ -143,7 +144,7 @@ _SEGMENTS: Final = View(
         _sure("messages", _LONG, "records before `data_end`"),
         _sure("is_last", _FLAG, "whether the log ends in this file; files after it are preallocated"),
     ),
-    (*_OFFSETS, "verify_crc"),
+    (*_OFFSETS, *_AS_OF, "verify_crc"),
     "the view messages reads the records",
 )
 
@@ -168,13 +169,14 @@ _TOPICS: Final = View(
         _maybe("in_config", _FLAG, "whether `config/topics.json` has the topic; null if there is no such file"),
         _sure("in_queues", _FLAG, "whether the topic has queues"),
     ),
-    _QUEUES,
+    (*_QUEUES, *_AS_OF),
 )
 
 _CONSUMER_OFFSETS: Final = View(
     "consumer_offsets",
     "A row is what a consumer group has committed for a queue, in `config/consumerOffset.json`, beside the queue. "
-    "`lmqConsumerOffset.json`, with light message queues, is not read.",
+    "`lmqConsumerOffset.json`, with light message queues, is not read. With `asOf` queues are as they were then, and "
+    "committed offsets as they are now: older ones are nowhere.",
     (
         _sure("consumer_group", _TEXT, "name of the group"),
         _sure("topic", _TEXT, "name of the topic"),
@@ -195,7 +197,7 @@ _CONSUMER_OFFSETS: Final = View(
             "as after a loss; `no_queue`",
         ),
     ),
-    _QUEUES,
+    (*_QUEUES, *_AS_OF),
 )
 
 _CHECKPOINT: Final = View(

@@ -31,11 +31,15 @@ class ViewOptions:
         Canonical names, in the order of the rows.
     read : ReadOptions
         The other options; its `columns` are not used.
+    log_end : int or None
+        Physical offset at which the log ended at the time `as_of`; None without it, and if all records are older. Set
+        by `store_core.views.view_plan.resolved`.
     """
 
     name: str
     columns: tuple[str, ...]
     read: ReadOptions
+    log_end: int | None = None
 
     @classmethod
     def parse(cls, view: object, **named: object) -> Self:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import SegmentVanishedError
+from store_core.store.read.read_plan import log_end_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     Planner: TypeAlias = Callable[[StorePaths, ViewOptions], Sequence[ViewPart]]
 
-__all__ = ["plan_view"]
+__all__ = ["plan_view", "resolved"]
 
 _ATTEMPTS: Final = 100
 """How often planning restarts because a broker deleted a file meanwhile; each time there is one file less."""
@@ -37,6 +39,19 @@ _PLANNERS: Final[Mapping[str, str]] = {
 """Imported when a view is read: those of configuration files import the broker, which the others do not need."""
 
 
+def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
+    """Return options that know where the log ended at the time `as_of`; called once, before `plan_view`.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no log: only its records tell what was there at a time.
+    """
+    if options.read.as_of is None:
+        return options
+    return replace(options, log_end=log_end_at(paths, options.read.as_of))
+
+
 def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
     """Plan the reading of a view; called once, before any part is read.
 
@@ -45,6 +60,7 @@ def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
     paths : path or sequence of paths
         The store's root, its ``commitlog`` directory, or a segment.
     options : ViewOptions
+        As `resolved` returns them.
 
     Returns
     -------

@@ -98,6 +98,7 @@ def test_store_times_bound_the_rows_and_win_over_offsets(
     )
 
     assert store.offsets[5:30] == found
+    assert store.offsets[:30] == read.offsets(store.root, asOf=as_text(last))
 
 
 @pytest.fixture

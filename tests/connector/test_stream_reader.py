@@ -188,6 +188,7 @@ def test_a_stream_begins_where_it_is_told(growing: Store, kind: str) -> None:
     [
         ({"endingOffsets": "5"}, "option endingOffsets: a stream has no end"),
         ({"endingTimestamp": "2024-01-01T00:00Z"}, "option endingTimestamp: a stream has no end"),
+        ({"asOf": "2024-01-01T00:00Z"}, "option asOf: a stream has no end"),
         ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "expected at most maxOffsetsPerTrigger, 5"),
     ],
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
@@ -17,7 +18,6 @@ from tests.viewed_store import make_viewed_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 QUESTIONS = {
@@ -100,6 +100,18 @@ def test_times_without_a_zone_wait_for_that_of_the_session(viewed: Path) -> None
     with pytest.raises(InvalidOptionError, match=r"spark\.sql\.session\.timeZone is not set"):
         list(reader.read(partition))
     assert 90 == sum(batch.num_rows for batch in read(viewed, view="index", startingTimestamp="2020-01-01T00:00:00Z"))
+
+
+def test_a_view_as_of_a_time_ends_where_the_log_ended_then(viewed: Path) -> None:
+    times = read_view(viewed, "messages", columns=["store_timestamp"]).read_all()["store_timestamp"]
+    middle = times.cast(pa.int64()).to_pylist()[45] // 1000
+
+    for view in ("consumequeue", "topics"):
+        expected = read_view(viewed, view, as_of=middle).read_all().to_pylist()
+
+        assert expected == [row for batch in read(viewed, view=view, asOf=str(middle)) for row in batch.to_pylist()]
+    with pytest.raises(InvalidOptionError, match="as_of"):
+        source(viewed, view="topics", asOf="2024-05-01T12:00:00").schema()
 
 
 def test_bounded_partitions_group_small_files(viewed: Path) -> None:

@@ -63,7 +63,7 @@ STREAM_OPTIONS: Final = (
 _OWN: Final = {
     option.name.lower(): option for option in STREAM_OPTIONS if option.name not in {"startingOffsets", "failOnDataLoss"}
 }
-_ENDS: Final = {"endingoffsets": "endingOffsets", "endingtimestamp": "endingTimestamp"}
+_ENDS: Final = {"endingoffsets": "endingOffsets", "endingtimestamp": "endingTimestamp", "asof": "asOf"}
 _START: Final = "startingoffsets"
 _LATEST: Final = "latest"
 _DELAY: Final = re.compile(r"([0-9]{1,9})\s*(ms|s|m|min|h)", re.IGNORECASE)

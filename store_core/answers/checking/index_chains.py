@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.answers.checking.store_times import StoreTimes
 from store_core.files.segment_source import Segment, open_segment
+from store_core.files.store_path import list_segments
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.queue.index.index_slots import SLOT_SIZE
+from store_core.store.read.record_times import RecordTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -145,7 +146,7 @@ class ChainJob:
 
     def _header_problems(self, header: IndexHeader, begin: int, end: int) -> Iterator[str]:
         """Yield how a header differs from its first and last entry, by the record of each if that can be read."""
-        times = StoreTimes(self.store)
+        times = RecordTimes(list_segments(str(self.store)).segments)
         if header.begin_physical_offset != begin:
             yield f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"
         elif times.at(begin) not in (None, header.begin_timestamp):

@@ -96,10 +96,17 @@ READ_OPTIONS: Final = (
         "read messages stored before this time, in the same forms. This option takes precedence over `endingOffsets`",
     ),
     Option(
+        "asOf",
+        "(none)",
+        "rows",
+        "read what the log had when the broker's clock first showed this time, in the same forms: the messages before "
+        "the first one, in the order of the log, that was stored then or later. Other options narrow that further",
+    ),
+    Option(
         "timeZone",
         "(the session's)",
         "rows",
-        "the time zone of `startingTimestamp` and `endingTimestamp` if they have no offset: a region such as "
+        "the time zone of `startingTimestamp`, `endingTimestamp` and `asOf` if they have no offset: a region such as "
         "`Asia/Shanghai`, or an offset such as `+08:00`. The default is `spark.sql.session.timeZone`; if that "
         "is not set, or without Spark, a time without an offset is "
         "rejected",

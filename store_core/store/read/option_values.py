@@ -240,6 +240,7 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "ending_offsets": _offsets(_LATEST),
     "starting_timestamp": store_time,
     "ending_timestamp": store_time,
+    "as_of": store_time,
     "time_zone": parse_zone,
     "max_partition_bytes": _bytes,
     "min_partitions": _count,

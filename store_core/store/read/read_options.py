@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ReadOptions"]
 
 _WHOLE_LOG: Final = OffsetBound()
-_TIMES: Final = ("starting_timestamp", "ending_timestamp")
+_TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,10 @@ class ReadOptions:
     starting_timestamp, ending_timestamp : int or None
         Store time in ms since 1970; the end is exclusive. They take precedence over offsets. `parse` also takes ISO
         8601, a ``datetime``, or a ``date`` for its midnight.
+    as_of : int or None
+        Store time in ms since 1970: the rows are those that were there when the broker's clock first showed it, which
+        are the records before the first, in the order of the log, that was stored then or later. Other bounds hold as
+        well. `parse` takes it in the same forms.
     time_zone : tzinfo or None
         Zone of times given to `parse` without one, as a name (``"Asia/Shanghai"``), offset (``"+08:00"``) or
         ``tzinfo``; if None, such times are refused.
@@ -102,6 +106,7 @@ class ReadOptions:
     ending_offsets: OffsetBound = _WHOLE_LOG
     starting_timestamp: int | None = None
     ending_timestamp: int | None = None
+    as_of: int | None = None
     time_zone: tzinfo | None = None
     max_partition_bytes: int | None = None
     min_partitions: int | None = None

@@ -28,8 +28,11 @@ from store_core.store.read.found_end import FoundEnd, segment_end
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.look_up import LookUp
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.option_values import ReadMode
 from store_core.store.read.range_splits import with_picks
 from store_core.store.read.ranges import ReadRange
+from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.release_evidence import release_note
 from store_core.store.read.segment_start import first_store_timestamp, has_record
 
@@ -41,10 +44,10 @@ if TYPE_CHECKING:
     from store_core.format.columnar.chain import Chain
     from store_core.store.read.found_end import SegmentEnd
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.read_options import ReadOptions
 
 __all__ = [
     "ReadPlan",
+    "log_end_at",
     "plan_and_walk",
     "plan_ranges",
 ]
@@ -108,7 +111,7 @@ def plan_and_walk(
     """
     for attempt in range(_ATTEMPTS):
         try:
-            planner = _Planner(paths, options, costs)
+            planner = _Planner(paths, options, costs, _end_as_of(paths, options))
             return planner.plan(), planner.mapped
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
@@ -116,11 +119,54 @@ def plan_and_walk(
     raise AssertionError("unreachable")
 
 
+def log_end_at(paths: StorePaths, time: int) -> int | None:
+    """Return where a log ended at a time: the physical offset of the first record that was stored then or later.
+
+    It is the first in the order of the log, so what is before it is what the broker had when its clock first showed
+    that time, however the clock was set later. Segments are left out as for `starting_timestamp` (ADR 0023), so one or
+    two are read. Damaged ranges are no records.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        As of `plan_ranges`.
+    time : int
+        Store time, ms.
+
+    Returns
+    -------
+    int or None
+        None if all records were stored before.
+
+    Raises
+    ------
+    StoreNotFoundError
+        As of `plan_ranges`.
+    """
+    options = ReadOptions(
+        columns=("physical_offset",),
+        starting_timestamp=time,
+        mode=ReadMode.DROPMALFORMED,
+        verify_crc=False,
+        fail_on_data_loss=False,
+    )
+    found = (batch for part in plan_ranges(paths, options).ranges for batch in read_range(part, options))
+    first = next(found, None)
+    return None if first is None else int(first["physical_offset"][0].as_py())
+
+
+def _end_as_of(paths: StorePaths, options: ReadOptions) -> int | None:
+    return None if options.as_of is None else log_end_at(paths, options.as_of)
+
+
 class _Planner:
-    def __init__(self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts) -> None:
+    def __init__(
+        self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None = None
+    ) -> None:
         self._paths = paths
         self._options = options
         self._costs = costs
+        self._end_as_of = end_as_of
         self._segments, notes = list_segments(paths, reads_entries=True)
         self._notes = list(notes)
         self._usual_size = usual_size(self._segments)
@@ -288,6 +334,8 @@ class _Planner:
     def _bounds(self) -> tuple[int, int | None]:
         """Return between which physical offsets rows can start; damage everywhere else is a row in mode PERMISSIVE."""
         begin, end = self._options.start.physical or 0, self._options.end.physical
+        if self._end_as_of is not None:
+            end = self._end_as_of if end is None else min(end, self._end_as_of)
         position = None if self._options.is_permissive else self._options.position
         if position is None:
             return begin, end

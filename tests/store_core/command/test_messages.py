@@ -174,8 +174,9 @@ def test_a_log_that_is_truncated_while_it_is_followed_is_named(
     assert "the log was truncated behind the position that was read" in called.errors
 
 
-def test_a_log_is_not_followed_to_an_end(store: Path) -> None:
-    called = call("tail", store, "--follow", "--ending-offsets=700")
+@pytest.mark.parametrize("end", ["--ending-offsets=700", "--as-of=2024-05-01T12:00:00Z"])
+def test_a_log_is_not_followed_to_an_end(store: Path, end: str) -> None:
+    called = call("tail", store, "--follow", end)
 
     assert ExitCode.USAGE == called.code
     assert "leave out ending_offsets" in called.errors

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Store times of single records of a log, at positions that other files name."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from store_core.files.segment_source import open_segment
+from store_core.format.record.record_head import store_timestamp
+from store_core.format.record.scan import check_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store_core.files.segment_source import Segment
+
+__all__ = ["RecordTimes"]
+
+
+class RecordTimes:
+    """Reads the store times of sound records; nothing else of the log is read.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Of the log, in order.
+    """
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self._starts = [segment.start_offset for segment in segments]
+
+    def at(self, offset: int, size: int | None = None) -> int | None:
+        """Return the store time of the record at a physical offset, ms; None if there is no sound one.
+
+        Parameters
+        ----------
+        offset : int
+        size : int, optional
+            Bytes that the record must have.
+
+        Raises
+        ------
+        SegmentVanishedError
+            If its segment was deleted since it was listed.
+        """
+        index = bisect_right(self._starts, offset) - 1
+        if index < 0 or offset >= self._segments[index].end_offset:
+            return None
+        segment = self._segments[index]
+        position = offset - segment.start_offset
+        with open_segment(segment) as opened:
+            check = check_record(opened.raw.data, position, segment.start_offset)
+            if check.reason is not None or size not in (None, check.size):
+                return None
+            return store_timestamp(opened.raw.data, position)
