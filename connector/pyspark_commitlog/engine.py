@@ -60,6 +60,9 @@ class SparkEngine:
         self.slots = self._context.defaultParallelism
         self.is_one_machine = _ONE_MACHINE.fullmatch(self._context.master or "") is not None
 
+    def expect(self, *kinds: type) -> None:
+        """Get ready for jobs of these classes: here there is nothing to do."""
+
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         """Run a job, and return its result."""
         call = job.run

@@ -35,6 +35,7 @@ from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.rebuild.compare import LogBounds, StoredQueues, judge_queue
 from store_core.store.rebuild.inferred import inference_notes
+from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
@@ -118,6 +119,7 @@ def checked_by(
     is_ours : bool
         Whether the caller holds the store's lock, so that no broker is writing.
     """
+    engine.expect(RebuildJob, ChainJob)
     options = options or CheckOptions()
     plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
     plan = replace(plan, rules=replace(plan.rules, is_proven=True))

@@ -95,6 +95,10 @@ class Engine(Protocol):
         """Whether this process's memory holds all pieces of a grouped job between its two steps."""
         ...
 
+    def expect(self, *kinds: type) -> None:
+        """Get ready for jobs of these classes; others can be run, too."""
+        ...
+
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         """Run a job, and return its result."""
         ...
@@ -152,6 +156,9 @@ class LocalEngine(ABC):
     @abstractmethod
     def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
         """Call a function for each part, and yield what it returns in the order of the parts."""
+
+    def expect(self, *kinds: type) -> None:  # noqa: B027 -- most engines have nothing to do
+        """Get ready for jobs of these classes; others can be run, too."""
 
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         """Run a job, and return its result."""

@@ -37,7 +37,7 @@ _PATIENCE: Final = 5.0
 
 
 class ProcessPool(LocalEngine):
-    """Runs parts in several processes, started by the first job; use it in a ``with`` block.
+    """Runs parts in several processes, started by `expect` or the first job; use it in a ``with`` block.
 
     A process is started by ``spawn``, so it imports the program's main module again: guard that module's code with
     ``if __name__ == "__main__":``. Workers ignore ^C; the process that runs the job receives it, and stops them.
@@ -71,6 +71,10 @@ class ProcessPool(LocalEngine):
 
     def __exit__(self, *_: object) -> None:
         self._end(is_patient=True)
+
+    def expect(self, *kinds: type) -> None:
+        """Start the processes, which import what these jobs need while their owner does something else."""
+        self._started(self._processes, kinds)
 
     def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
         """Call a function for each part, and yield what it returns in the order of the parts.
@@ -106,11 +110,11 @@ class ProcessPool(LocalEngine):
                 yield made.pop(taken)
                 taken += 1
 
-    def _started(self, count: int) -> list[_Worker]:
+    def _started(self, count: int, expected: tuple[type, ...] = ()) -> list[_Worker]:
         """Return this many idle processes, starting them if needed."""
         with _interrupts_held():
             while len(self._workers) < count:
-                self._workers.append(_Worker())
+                self._workers.append(_Worker(expected))
         return self._workers[:count]
 
     def _end(self, *, is_patient: bool) -> None:
@@ -122,6 +126,11 @@ class ProcessPool(LocalEngine):
 class _Worker:
     """A process of the pool, as its owner sees it.
 
+    Parameters
+    ----------
+    expected : tuple of type
+        Classes that the process imports at once.
+
     Attributes
     ----------
     connection : Connection
@@ -129,12 +138,12 @@ class _Worker:
         Number of the part it was given last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expected: tuple[type, ...]) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         self.number = -1
         self._call: object = None
         self._what = ""
-        self._process = _CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process = _CONTEXT.Process(target=_serve, args=(theirs, expected), daemon=True)
         with theirs:
             self._process.start()
 
@@ -182,8 +191,11 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(connection: Connection) -> None:
-    """Run the parts received until the connection closes; runs in a pool process."""
+def _serve(connection: Connection, _expected: tuple[type, ...]) -> None:
+    """Run the parts received until the connection closes; runs in a pool process.
+
+    The classes have been imported by then, because an argument is unpickled before the call.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     call: Callable[[Any], Any] = _no_call
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):

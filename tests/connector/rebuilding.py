@@ -52,6 +52,9 @@ class LocalRunner:
     slots: int = 2
     keeps_pieces: bool = False
 
+    def expect(self, *kinds: type) -> None:
+        raise NotImplementedError
+
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         raise NotImplementedError
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -171,11 +171,11 @@ def _checked(path: str, table: npt.NDArray[np.int64], entries: npt.NDArray[np.vo
     """
     following = int(entries["previous_index"][count]) if len(entries) > count else 0
     entries = entries[:count]
-    slots = positive_hashes(entries["key_hash"].astype(np.int32)).astype(np.int64) % len(table)
+    slots = positive_hashes(entries["key_hash"].astype(np.int32)) % np.int32(len(table))
     links = entries["previous_index"].astype(np.int64)
     if is_sound(slots, links, table):
         return ChainCheck(path, max(count - 1, 0))
-    slots = linked_slots(slots, links, table)
+    slots = linked_slots(slots.astype(np.int64), links, table)
     previous, newest = expected_links(slots, len(table))
     wrong = np.flatnonzero(links != previous)
     wrong = wrong[wrong > 0]
@@ -228,15 +228,17 @@ def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:
     return previous, newest
 
 
-def is_sound(slots: Longs, links: Longs, table: Longs) -> bool:
+def is_sound(slots: npt.NDArray[np.signedinteger[Any]], links: Longs, table: Longs) -> bool:
     """Return whether links and slots are those of `expected_links`, without sorting.
 
     If each link leads back to an entry of the same slot, no two to the same one, then the entries form paths. If the
     slots in use lead to the beginnings of all these paths, each slot has one path, so it has all its entries in order.
     """
     links, own, numbers = links[1:], slots[1:], np.arange(1, len(slots))
+    if not ((links >= 0) & (links < numbers)).all():
+        return False
     leads = links > 0
-    if not ((links >= 0) & (links < numbers)).all() or (slots.take(links) != own)[leads].any():
+    if ((slots.take(links) != own) & leads).any():
         return False
     is_led_to = np.zeros(len(slots), np.bool_)
     is_led_to[links] = True

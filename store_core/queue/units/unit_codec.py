@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from store_core.queue.units.consume_queue_unit import UnitArray
 
-__all__ = ["PackedUnits", "pack_whole", "unpack_units"]
+__all__ = ["PackedUnits", "consecutive_units", "pack_whole", "unpack_units"]
 
 _LONG: Final = np.dtype("<i8")
 _CONSECUTIVE, _SCATTERED, _WHOLE = b"\0", b"\1", b"\2"
@@ -92,12 +92,12 @@ def unpack_units(packed: bytes | memoryview) -> UnitRows:
     ValueError
         If `packed` was made neither by `PackedUnits` nor by `pack_whole`.
     """
+    consecutive = consecutive_units(packed)
+    if consecutive is not None:
+        first, units = consecutive
+        return _plain_rows(units, first + np.arange(len(units)))
     view = memoryview(packed)
     kind, data = bytes(view[:1]), view[1:]
-    if kind == _CONSECUTIVE and len(data) >= _LONG.itemsize:
-        first = int(np.frombuffer(data, _LONG, 1)[0])
-        units = _whole_items(data[_LONG.itemsize :], UNIT_DTYPE)
-        return _plain_rows(units, first + np.arange(len(units)))
     if kind == _SCATTERED:
         count = len(_whole_items(data, np.dtype(f"V{_LONG.itemsize + UNIT_DTYPE.itemsize}")))
         offsets = np.frombuffer(data, _LONG, count).astype(np.int64, copy=False)
@@ -105,6 +105,26 @@ def unpack_units(packed: bytes | memoryview) -> UnitRows:
     if kind == _WHOLE:
         return _whole_rows(data)
     raise ValueError(f"{len(view)} bytes are not units: they begin with {kind!r}")
+
+
+def consecutive_units(packed: bytes | memoryview) -> tuple[int, UnitArray] | None:
+    """Return the index of the first unit, and the units as they are stored, of a piece without a gap.
+
+    Returns
+    -------
+    tuple of (int, array) or None
+        None for any other piece: `unpack_units` decodes that.
+
+    Raises
+    ------
+    ValueError
+        As for `unpack_units`.
+    """
+    view = memoryview(packed)
+    if view[:1] != _CONSECUTIVE or len(view) < 1 + _LONG.itemsize:
+        return None
+    first = int(np.frombuffer(view, _LONG, 1, 1)[0])
+    return first, _whole_items(view[1 + _LONG.itemsize :], UNIT_DTYPE)
 
 
 def _whole_items(data: memoryview, kind: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.queue.units.batch_consume_queue_unit import readable_units
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
-from store_core.store.rebuild.queue_side import Compared, Side
+from store_core.store.rebuild.queue_side import COMPARED, Side, plain_columns
 from store_core.store.rebuild.stored_names import stored_queue_names
 from store_core.store.rebuild.unit_verdicts import digest_of, judge_units, unreadable_queue
 
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.consume_queue.consume_queue_table import Queue
     from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.units.consume_queue_unit import UnitArray
     from store_core.store.rebuild.lost_ranges import LostBytes
+    from store_core.store.rebuild.plain_queue import PlainQueue
+    from store_core.store.rebuild.queue_side import Compared
     from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
 __all__ = [
@@ -47,7 +51,6 @@ __all__ = [
 
 _KEPT: Final = 20
 _BLANK_SIZE: Final = 2**31 - 1
-_COMPARED: Final = np.dtype([("physical_offset", "<i8"), ("size", "<i8"), ("tags_code", "<i8"), ("count", "<i8")])
 
 
 class LogBounds(NamedTuple):
@@ -170,20 +173,49 @@ class StoredQueues:
         """
         if self._database is not None:
             for offsets, units in self._in_rocksdb(self._database).units(topic, queue_id):
-                yield _live(offsets, _plain_columns(units), min_offset)
+                yield _live(offsets, plain_columns(units), min_offset)
             return
+        with self._opened_queue(topic, queue_id) as queue:
+            if isinstance(queue, BatchConsumeQueue):
+                for file in queue.mapped_file_queue.mapped_files:
+                    yield _live(*_batch_columns(readable_units(file)), min_offset)
+                return
+            for first, units in _stored(queue):
+                yield _live(first + np.arange(len(units)), _columns(units, queue), min_offset)
+
+    def has_just(self, topic: str, queue_id: int, plain: PlainQueue, min_offset: int) -> bool:
+        """Return whether a queue has the units of another, and no more that point at or after an offset of the log.
+
+        False also if it is not known without comparing unit by unit: in a database, or with an extension.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the release would not load the queue.
+        """
+        rules = self._rules
+        if self._database is not None or rules.is_ext_enabled or topic in rules.batch_topics:
+            return False
+        with self._opened_queue(topic, queue_id) as queue:
+            reached = plain.first
+            for first, units in _stored(queue):
+                begin, end = (min(max(place - first, 0), len(units)) for place in (plain.first, plain.stop))
+                if _is_any_live(units[:begin], min_offset) or _is_any_live(units[end:], min_offset):
+                    return False
+                if begin < end:
+                    if first + begin != reached or not plain.has(reached, units[begin:end]):
+                        return False
+                    reached = first + end
+            return reached == plain.stop
+
+    @contextmanager
+    def _opened_queue(self, topic: str, queue_id: int) -> Iterator[Queue]:
+        """Open a queue as the release finds it at its start."""
         queue = self._open(topic, queue_id)
         try:
             queue.load()
             queue.recover()
-            for file in queue.mapped_file_queue.mapped_files:
-                if isinstance(queue, BatchConsumeQueue):
-                    yield _live(*_batch_columns(readable_units(file)), min_offset)
-                    continue
-                view = file.select(0)
-                if view is not None:
-                    indexes = file.file_from_offset // CQ_STORE_UNIT_SIZE + np.arange(len(view) // CQ_STORE_UNIT_SIZE)
-                    yield _live(indexes, _columns(units_of(view), queue), min_offset)
+            yield queue
         finally:
             queue.close()
 
@@ -200,9 +232,17 @@ class StoredQueues:
         return ConsumeQueue(topic, queue_id, directory, rules, files, clock, ext=with_ext, writable=False)
 
 
+def _stored(queue: Queue) -> Iterator[tuple[int, UnitArray]]:
+    """Yield the units of a simple queue file by file, with the index of the first of each."""
+    for file in queue.mapped_file_queue.mapped_files:
+        view = file.select(0)
+        if view is not None:
+            yield file.file_from_offset // CQ_STORE_UNIT_SIZE, units_of(view)
+
+
 def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> Compared:
     """Make units comparable: values in an extension are taken from there, as their addresses may differ."""
-    compared = _plain_columns(units)
+    compared = plain_columns(units)
     if isinstance(queue.ext, ConsumeQueueExt):
         for place in np.flatnonzero(compared["tags_code"] <= LAST_EXT_ADDRESS).tolist():
             unit = queue.ext.get(int(compared["tags_code"][place]))
@@ -211,16 +251,8 @@ def _columns(units: npt.NDArray[np.void], queue: ConsumeQueue) -> Compared:
     return compared
 
 
-def _plain_columns(units: npt.NDArray[np.void]) -> Compared:
-    compared = np.zeros(len(units), _COMPARED)
-    compared["physical_offset"] = units["physical_offset"]
-    compared["size"] = units["store_size"]
-    compared["tags_code"] = units["tags_code"]
-    return compared
-
-
 def _batch_columns(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], Compared]:
-    compared = _plain_columns(units)
+    compared = plain_columns(units)
     compared["count"] = units["batch_size"]
     return units["msg_base_offset"].astype(np.int64), compared
 
@@ -230,6 +262,11 @@ def _live(indexes: npt.NDArray[np.int64], units: Compared, min_offset: int) -> t
     is_blank = (units["physical_offset"] == 0) & (units["size"] == _BLANK_SIZE)
     kept = (units["physical_offset"] >= min_offset) & ~is_blank
     return indexes[kept], units[kept]
+
+
+def _is_any_live(units: UnitArray, min_offset: int) -> bool:
+    live, _ = _live(np.arange(len(units)), plain_columns(units), min_offset)
+    return len(live) > 0
 
 
 def compare_queues(
@@ -272,8 +309,8 @@ def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
         theirs = _theirs(topic, queue_id, ours, stored, bounds)
     except (SegmentLayoutError, OSError) as error:
         return unreadable_queue(topic, queue_id, ours, str(error))
-    judgement = judge_units(topic, queue_id, *_undamaged(ours, theirs, lost, bounds.torn), bounds.log_end or 0)
-    return replace(judgement, digest=digest_of(ours))
+    sides = _undamaged(ours, theirs, lost, bounds.torn)
+    return judge_units(topic, queue_id, *sides, bounds.log_end or 0, digest_of(ours.indexes, [ours.units]))
 
 
 def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int, int]) -> tuple[Side, Side]:
@@ -301,5 +338,5 @@ def _theirs(topic: str, queue_id: int, ours: Side, stored: StoredQueues, bounds:
 def _joined(files: Iterator[tuple[npt.NDArray[np.int64], Compared]]) -> Side:
     listed = list(files)
     if not listed:
-        return Side(np.empty(0, np.int64), np.empty(0, _COMPARED))
+        return Side(np.empty(0, np.int64), np.empty(0, COMPARED))
     return Side(np.concatenate([indexes for indexes, _ in listed]), np.concatenate([units for _, units in listed]))

@@ -33,6 +33,9 @@ __all__ = ["IndexComparison", "IndexDifference", "IndexDifferences"]
 _HASH_BITS: Final = 31
 _RANK_BITS: Final = 30
 _KEPT: Final = 20
+_ENTRIES_AT_ONCE: Final = 1 << 15
+"""Entries that are read together; their offsets stay in the processor's cache."""
+
 _MOST_BYTES: Final = 1 << 32
 """Maximum bytes of log in one comparison: a position and a hash are packed into one 64-bit number."""
 
@@ -115,8 +118,10 @@ class IndexComparison:
         self._ours.append(self._numbers(keys.hashes, batch.physical_offset[keys.rows]))
 
     def _numbers(self, hashes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        inside = (offsets >= self._begin) & (offsets < self._end)
-        return (offsets[inside] - self._begin << _HASH_BITS) | positive_hashes(hashes[inside]).astype(np.int64)
+        if not _all_between(offsets, self._begin, self._end):
+            inside = (offsets >= self._begin) & (offsets < self._end)
+            hashes, offsets = hashes[inside], offsets[inside]
+        return (offsets - self._begin << _HASH_BITS) | positive_hashes(hashes).astype(np.int64)
 
     def finish(self, end: int, lost: LostRanges) -> IndexDifferences:
         """Return how many entries are missing from the store's index, and how many extra ones are in it.
@@ -161,14 +166,29 @@ class IndexComparison:
 
         An entry that leads out of its file's bounds is left to who checks the files.
         """
-        found = []
+        found: list[npt.NDArray[np.int64]] = []
         for file in self._index.files_between(self._begin, end):
             start = INDEX_HEADER_SIZE + SLOT_SIZE * self._rules.max_hash_slot_num
-            entries = np.memmap(file.path, INDEX_DTYPE, "r", start, (file.entries,))[1:]
-            offsets = entries["physical_offset"].astype(np.int64)
-            inside = (offsets < end) & (offsets >= file.begin) & (offsets <= file.end)
-            found.append(self._numbers(entries["key_hash"][inside].astype(np.int32), offsets[inside]))
+            entries = np.asarray(np.memmap(file.path, INDEX_DTYPE, "r", start, (file.entries,)))
+            first, stop = max(file.begin, self._begin), min(file.end + 1, end)
+            for at in range(1, file.entries, _ENTRIES_AT_ONCE):
+                found += self._between(entries[at : at + _ENTRIES_AT_ONCE], first, stop)
         return found
+
+    def _between(self, entries: npt.NDArray[np.void], first: int, stop: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the numbers of those entries whose physical offset is at or after `first`, and below `stop`."""
+        offsets = entries["physical_offset"].astype(np.int64)
+        if int(offsets.max()) < first or int(offsets.min()) >= stop:
+            return
+        hashes = entries["key_hash"].astype(np.int32)
+        if not _all_between(offsets, first, stop):
+            inside = (offsets >= first) & (offsets < stop)
+            hashes, offsets = hashes[inside], offsets[inside]
+        yield self._numbers(hashes, offsets)
+
+
+def _all_between(offsets: npt.NDArray[np.int64], begin: int, end: int) -> bool:
+    return not offsets.size or (int(offsets.min()) >= begin and int(offsets.max()) < end)
 
 
 class _Unequal(NamedTuple):

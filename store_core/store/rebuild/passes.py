@@ -163,7 +163,7 @@ def _judged(report: RebuildReport, job: RebuildJob) -> RebuildReport:
     segments = list({part.segment.path: part.segment for part in job.parts}.values())
     is_live = job.compared is not None and job.compared.is_live
     outcomes = settle(segments, report.outcomes) if is_live else report.outcomes
-    end = find_rebuilt_end(segments, outcomes, is_live=is_live)
+    end = find_rebuilt_end(segments, outcomes, is_live=is_live, is_checked=job.rules.check_crc)
     coverage = rebuild_coverage(job.rules, is_comparison=job.compared is not None)
     return replace(report, outcomes=tuple(without_tails(outcomes, end.tails)), end=end, coverage=coverage)
 

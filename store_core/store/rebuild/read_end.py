@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from store_core.files.segment_source import open_segment
+from store_core.format.columnar.chain import Place
 from store_core.format.record.scan import check_record
 from store_core.store.read.coverage import Check, Coverage
-from store_core.store.read.found_end import find_end
+from store_core.store.read.found_end import FoundEnd, find_end, segment_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store_core.files.segment_source import Segment
-    from store_core.store.read.found_end import FoundEnd, TornTail
+    from store_core.store.read.found_end import TornTail
     from store_core.store.rebuild.rules import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentOutcome
 
@@ -28,22 +29,43 @@ def read_end(outcomes: Sequence[SegmentOutcome]) -> int:
     return next((found.end_offset for found in reversed(outcomes) if found.records), first)
 
 
-def find_rebuilt_end(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome], *, is_live: bool) -> FoundEnd:
+def find_rebuilt_end(
+    segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome], *, is_live: bool, is_checked: bool
+) -> FoundEnd:
     """Find the end of a log that has already been read.
 
     For a live log that is as far as was read, unless there is damage before: later bytes have been written since, or
     are being written.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+    outcomes : sequence of SegmentOutcome
+        Of the segments that were read.
+    is_live : bool
+    is_checked : bool
+        Whether the records that were read match their checksums.
 
     Raises
     ------
     SegmentVanishedError
         If a segment is gone.
     """
-    found = find_end(segments)
+    found = _after_all_read(segments, outcomes) if is_checked else None
+    found = found or find_end(segments)
     if not is_live:
         return found
     end = found.end_offset if any(outcome.is_damaged for outcome in outcomes) else read_end(outcomes)
     return replace(found, end_offset=end, tails=())
+
+
+def _after_all_read(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> FoundEnd | None:
+    """Find the end from where the last segment's records ended in zeros; None if they did not, or if it has none."""
+    last = outcomes[-1] if outcomes else None
+    if last is None or last.path != segments[-1].path or not last.records or not last.is_unwritten or last.lost_count:
+        return None
+    after = Place(last.end_offset - segments[-1].start_offset)
+    return FoundEnd.of([segment_end(segments[-1], is_first=False, verify_crc=True, after=after)])
 
 
 def settle(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> list[SegmentOutcome]:

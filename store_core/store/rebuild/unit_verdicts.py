@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
-    from store_core.store.rebuild.queue_side import Side
+    from store_core.store.rebuild.queue_side import Compared, Side
 
 __all__ = ["QueueJudgement", "UnitFinding", "UnitVerdict", "digest_of", "judge_units", "unreadable_queue"]
 
@@ -111,10 +111,13 @@ def unreadable_queue(topic: str, queue_id: int, ours: Side, problem: str) -> Que
     """Return the judgement on a queue that can't be read."""
     finding = UnitFinding(UnitVerdict.UNREADABLE, -1, -1, "files that the release loads", problem)
     least = int(ours.units["physical_offset"].min(initial=2**63 - 1)) if len(ours.indexes) else -1
-    return QueueJudgement(topic, queue_id, ((UnitVerdict.UNREADABLE, 1),), (finding,), least, -1, digest_of(ours))
+    digest = digest_of(ours.indexes, [ours.units])
+    return QueueJudgement(topic, queue_id, ((UnitVerdict.UNREADABLE, 1),), (finding,), least, -1, digest)
 
 
-def judge_units(topic: str, queue_id: int, ours: Side, theirs: Side, log_end: int) -> QueueJudgement:
+def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known of the log
+    topic: str, queue_id: int, ours: Side, theirs: Side, log_end: int, digest: str
+) -> QueueJudgement:
     """Judge each unit of a store's queue.
 
     Parameters
@@ -125,10 +128,12 @@ def judge_units(topic: str, queue_id: int, ours: Side, theirs: Side, log_end: in
         The units derived from the log, and those of the store, both by ascending place.
     log_end : int
         Physical offset where the log ends.
+    digest : str
+        That of the judgement.
     """
     if np.array_equal(ours.indexes, theirs.indexes) and np.array_equal(ours.units, theirs.units):
         reaches = int(ours.units["physical_offset"].max(initial=-1))
-        return QueueJudgement(topic, queue_id, (), (), -1, reaches, digest_of(ours))
+        return QueueJudgement(topic, queue_id, (), (), -1, reaches, digest)
     _, mine, other = np.intersect1d(ours.indexes, theirs.indexes, return_indices=True)
     is_right = ours.units[mine] == theirs.units[other]
     right = mine[is_right]
@@ -144,7 +149,7 @@ def judge_units(topic: str, queue_id: int, ours: Side, theirs: Side, log_end: in
         tuple(sorted((each for group in found for each in _first(*group)), key=lambda each: each.queue_offset)),
         int(places_of_missing.min()) if len(missing) else -1,
         int(ours.units["physical_offset"][right].max(initial=-1)),
-        digest_of(ours),
+        digest,
     )
 
 
@@ -227,10 +232,17 @@ def _shown(side: Side, place: int) -> str:
     return f"record at {unit['physical_offset']} of {unit['size']} bytes, tags code {unit['tags_code']}"
 
 
-def digest_of(ours: Side) -> str:
-    """Return the digest of a queue's units, as of `QueueJudgement.digest`."""
+def digest_of(indexes: npt.NDArray[np.int64], units: Iterable[Compared]) -> str:
+    """Return the digest of a queue's units, as of `QueueJudgement.digest`.
+
+    Parameters
+    ----------
+    indexes : array of int64
+    units : iterable of array
+        The units in pieces.
+    """
     found = sha256()
-    for values in (ours.indexes.astype("<i8", copy=False), ours.units):
+    for values in (indexes.astype("<i8", copy=False), *units):
         for begin in range(0, len(values), _DIGESTED_AT_ONCE):
             found.update(values[begin : begin + _DIGESTED_AT_ONCE].tobytes())
     return found.hexdigest()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simple queue whose units follow one another as the log has them, in memory: what a comparison mostly meets.
+
+`QueueWriter` and `judge_queue` are the definition, for any queue: they write it as a broker does, and read both sides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
+from store_core.queue.units.queue_assignment import index_limit
+from store_core.queue.units.unit_codec import consecutive_units
+from store_core.store.rebuild.files import QueueReport
+from store_core.store.rebuild.queue_side import plain_columns
+from store_core.store.rebuild.unit_verdicts import QueueJudgement, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from store_core.queue.units.consume_queue_unit import UnitArray
+    from store_core.store.rebuild.queue_side import Compared
+    from store_core.store.rebuild.rules import RebuildRules
+
+__all__ = ["PlainQueue"]
+
+_DIGESTED_AT_ONCE: Final = 1 << 14
+"""Units; as columns they stay in the processor's cache."""
+
+
+class PlainQueue(NamedTuple):
+    """The units that a broker would have in a queue.
+
+    Attributes
+    ----------
+    first : int
+        Index of the first unit.
+    units : array
+        As they are stored.
+    """
+
+    first: int
+    units: UnitArray
+
+    @classmethod
+    def of(cls, payloads: Sequence[bytes], rules: RebuildRules) -> PlainQueue | None:
+        """Return the queue of some packed units, in log order.
+
+        Returns
+        -------
+        PlainQueue or None
+            None if there are none, if an index is not the next, if a record is not after the one before it, or if
+            more than these units decides what is in the queue.
+        """
+        pieces = [consecutive_units(payload) for payload in payloads]
+        if rules.since_offset or rules.is_salvaged or not pieces or None in pieces:
+            return None
+        found = [piece for piece in pieces if piece is not None]
+        first = reached = found[0][0]
+        for index, units in found:
+            if index != reached:
+                return None
+            reached += len(units)
+        # As bytes, because joining structured arrays would change the order of the bytes in their fields.
+        joined = cls(first, np.concatenate([units.view(np.uint8) for _, units in found]).view(UNIT_DTYPE))
+        fits = 0 <= first < reached <= index_limit(rules.queue_rules)
+        return joined if fits and joined._is_ascending() else None
+
+    def _is_ascending(self) -> bool:
+        """Return whether each record begins at or after the end of the one before it."""
+        starts = self.units["physical_offset"].astype(np.int64)
+        sizes = self.units["store_size"].astype(np.int64)
+        return bool(starts[0] >= 0 and (sizes > 0).all() and (starts[1:] >= starts[:-1] + sizes[:-1]).all())
+
+    @property
+    def stop(self) -> int:
+        """The index after the last unit."""
+        return self.first + len(self.units)
+
+    def has(self, index: int, units: UnitArray) -> bool:
+        """Return whether these are the units from an index on."""
+        own = self.units[index - self.first :][: len(units)]
+        return np.array_equal(own.view(np.uint8), np.ascontiguousarray(units).view(np.uint8))
+
+    def report(self, topic: str, queue_id: int) -> QueueReport:
+        """Return the report of a writer of this queue."""
+        return QueueReport(topic, queue_id, len(self.units), self.first, self.stop)
+
+    def judgement(self, topic: str, queue_id: int) -> QueueJudgement:
+        """Return the judgement on a stored queue that has just these units."""
+        indexes = np.arange(self.first, self.stop)
+        reaches = int(self.units["physical_offset"][-1])
+        return QueueJudgement(topic, queue_id, (), (), -1, reaches, digest_of(indexes, self._columns()))
+
+    def _columns(self) -> Iterator[Compared]:
+        for begin in range(0, len(self.units), _DIGESTED_AT_ONCE):
+            yield plain_columns(self.units[begin : begin + _DIGESTED_AT_ONCE])
