@@ -33,6 +33,7 @@ JOBS: Final = {
     "check.py": "pyspark-commitlog-check.py",
     "diff.py": "pyspark-commitlog-diff.py",
     "recover.py": "pyspark-commitlog-recover.py",
+    "producers.py": "pyspark-commitlog-producers.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
 }

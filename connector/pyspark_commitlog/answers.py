@@ -25,6 +25,7 @@ from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_b
 from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
+from store_core.answers.store_producers import producers_by
 from store_core.answers.store_recover import MOST_MESSAGES, recover_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.errors import InvalidOptionError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
@@ -59,6 +61,7 @@ __all__ = [
     "check",
     "diff",
     "plan_repair",
+    "producers",
     "rebuild_consume_queue",
     "rebuild_index",
     "recover",
@@ -132,6 +135,12 @@ def diff(spark: SparkSession, a: StorePaths, b: StorePaths, options: DiffOptions
     """Compare the logs of two stores; see `store_core.answers.diff`."""
     with _engine(spark, "diff") as engine:
         return Answer(spark, diff_by(engine, a, b, options))
+
+
+def producers(spark: SparkSession, store: StorePaths, top: int = TOP) -> Answer[ProducersReport]:
+    """Say what a broker can't tell of producers; see `store_core.answers.producers`."""
+    with _engine(spark, "producers") as engine:
+        return Answer(spark, producers_by(engine, store, top))
 
 
 def plan_repair(

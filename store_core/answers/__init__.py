@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.log_diff import diff
     from store_core.answers.log_salvage import salvage
+    from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_bill import bill
     from store_core.answers.store_check import check
+    from store_core.answers.store_producers import producers
     from store_core.answers.store_recover import recover
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
@@ -34,6 +36,7 @@ __all__ = [
     "DiffBy",
     "DiffOptions",
     "DiffReport",
+    "ProducersReport",
     "RecoverReport",
     "RepairPlan",
     "RepairReport",
@@ -42,6 +45,7 @@ __all__ = [
     "check",
     "diff",
     "plan_repair",
+    "producers",
     "recover",
     "repair",
     "salvage",
@@ -54,6 +58,7 @@ _HOMES: Final = {
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
+    "ProducersReport": "store_core.answers.producing.producers_report",
     "RecoverReport": "store_core.answers.recover_report",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
@@ -62,6 +67,7 @@ _HOMES: Final = {
     "check": "store_core.answers.store_check",
     "diff": "store_core.answers.log_diff",
     "plan_repair": "store_core.answers.store_repair",
+    "producers": "store_core.answers.store_producers",
     "recover": "store_core.answers.store_recover",
     "repair": "store_core.answers.store_repair",
     "salvage": "store_core.answers.log_salvage",

@@ -8,6 +8,7 @@ from typing import Final
 from store_core.answers.billing.bill_report import BILL_SCHEMA
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
+from store_core.answers.producing.producers_report import PRODUCERS_SCHEMA
 from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
@@ -19,6 +20,7 @@ _SCHEMAS: Final = (
     BILL_SCHEMA,
     CHECK_SCHEMA,
     DIFF_SCHEMA,
+    PRODUCERS_SCHEMA,
     RECOVER_SCHEMA,
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,

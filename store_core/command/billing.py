@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that says who uses the disk."""
+"""The commands that say who uses the disk, and what producers do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from store_core.answers.store_bill import TOP, bill_by
+from store_core.answers.store_producers import producers_by
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
 
-__all__ = ["bill"]
+__all__ = ["bill", "producers"]
+
+_with_top: Final = click.option(
+    "--top", type=click.IntRange(1), default=TOP, metavar="N", help=f"Rows of each table.  [default: {TOP}]"
+)
 
 
 @click.command(
@@ -26,7 +31,7 @@ __all__ = ["bill"]
     )
 )
 @click.argument("store", metavar="STORE")
-@click.option("--top", type=click.IntRange(1), default=TOP, metavar="N", help=f"Rows of each table.  [default: {TOP}]")
+@_with_top
 @with_processes
 @with_report
 def bill(store: str, top: int, processes: int, output: ReportOutput) -> ExitCode:
@@ -38,3 +43,24 @@ def bill(store: str, top: int, processes: int, output: ReportOutput) -> ExitCode
     """
     with shown_engine(processes) as engine:
         return output.put(bill_by(engine, store, top))
+
+
+@click.command(
+    epilog=examples(
+        "commitlog producers /data/store",
+        "commitlog producers /data/store --top 500 --json > producers.json",
+    )
+)
+@click.argument("store", metavar="STORE")
+@_with_top
+@with_processes
+@with_report
+def producers(store: str, top: int, processes: int, output: ReportOutput) -> ExitCode:
+    """Say what a broker can't tell of producers: clocks, messages sent twice, wrong order, sizes.
+
+    Scratch files of about a seventh of the log are in the system's directory for temporary files. The exit code is 1
+    if a unique key was sent twice, or messages of a sharding key are out of order or in several queues; and 5 if the
+    log is damaged.
+    """
+    with shown_engine(processes) as engine:
+        return output.put(producers_by(engine, store, top))

@@ -45,6 +45,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
         (answers.check(spark, damaged), core.check(damaged)),
         (answers.bill(spark, damaged), core.bill(damaged)),
         (answers.diff(spark, sound, damaged), core.diff(sound, damaged)),
+        (answers.producers(spark, sound), core.producers(sound)),
         (answers.salvage(spark, damaged), core.salvage(damaged)),
     ]
     for answer, expected in pairs:

@@ -29,6 +29,7 @@ NAMES = [
     "bill",
     "check",
     "diff",
+    "producers",
     "rebuild_consume_queue",
     "rebuild_index",
     "recover",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command bill ends with 5 where damage is not counted."""
+"""The commands bill and producers end with 5 where damage is not counted, and with 1 where there are findings."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def test_damage_ends_with_5_and_nothing_to_read_with_2(log: LogBuilder, tmp_path
 
     assert ExitCode.DAMAGED == call("bill", log.write(tmp_path / "store")).code
     assert ExitCode.USAGE == call("bill", tmp_path / "none").code
+
+
+def test_producers_who_sent_a_message_twice_are_a_finding(log: LogBuilder, store: Path, tmp_path: Path) -> None:
+    assert ExitCode.DONE == call("producers", store).code
+    log.append_all(b"one", b"two", properties={"UNIQ_KEY": "K1"})
+    called = call("producers", log.write(tmp_path / "twice"), "--json")
+
+    assert (ExitCode.FINDINGS, 1) == (called.code, called.rows[0]["duplicate_keys"])

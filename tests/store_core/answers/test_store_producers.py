@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of producers is what a plain comparison of all their sends says, however the log is divided."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from store_core import read_messages
+from store_core.answers import producers, store_producers
+from store_core.answers.scanning import message_scan
+from store_core.answers.verdict import Verdict
+from store_core.errors import InvalidOptionError
+from tests.builders import SIZE_AT, LogBuilder, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BORN = 1_700_000_000_000
+
+
+def send(made: LogBuilder, number: int, **fields: Any) -> None:  # noqa: ANN401 -- those of Record
+    properties = {"UNIQ_KEY": f"K{number:04d}"} | fields.pop("properties", {})
+    record = Record(
+        b"x" * number, properties=properties, born_timestamp=BORN + number, store_timestamp=BORN + number + 7
+    )
+    made.append(record, **{"store_timestamp": BORN + number + 7, **fields})
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    """Make a log of sound sends."""
+    made = LogBuilder(2048)
+    for number in range(40):
+        send(made, number, properties={"__SHARDINGKEY": f"s{number % 3}"}, queue_id=number % 3)
+    return made
+
+
+def sends_of(store: Path) -> list[dict[str, Any]]:
+    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "born_timestamp", "properties"]
+    rows = read_messages(store, columns=columns).read_all().to_pylist()
+    return [row | {"properties": dict(row["properties"])} for row in rows]
+
+
+def test_sound_sends_are_no_findings(log: LogBuilder, tmp_path: Path) -> None:
+    report = producers(log.write(tmp_path))
+    found = report.found
+
+    assert Verdict.CLEAN is report.verdict
+    assert (40, 40, 40, 40) == (found.messages, found.sends, found.unique_keys, found.sharding_keys)
+    assert [{"host": "10.1.2.3", "sends": 40, "ahead": 0, "least": 7, "p1": 7, "p50": 7, "p99": 7, "most": 7}] == (
+        report.tables["hosts"].to_pylist()
+    )
+    sizes = sorted(record.size for record in log.records)
+    (row,) = report.tables["sizes"].to_pylist()
+    assert (sizes[0], sizes[19], sizes[-1]) == (row["least"], row["p50"], row["most"])
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_duplicates_and_inversions_are_those_of_a_plain_comparison(
+    tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_scan, "_PART_BYTES", 900)
+    monkeypatch.setattr(store_producers, "_GROUP_BYTES", 1500)
+    random = np.random.default_rng(7)
+    made = LogBuilder(2048)
+    for number in range(120):
+        key = int(random.integers(0, 90))
+        properties = {"UNIQ_KEY": f"K{key}"} | ({"__SHARDINGKEY": f"s{key % 7}"} if key % 2 else {})
+        record = Record(b"", ("orders", "mail")[number % 2], properties, queue_id=key % 7 // 3 * (number % 3 > 0))
+        made.append(record, born_timestamp=BORN + key, store_timestamp=BORN + number)
+    store = made.write(tmp_path / "store")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    report = producers(store, top=1000, processes=processes)
+
+    keys, places = defaultdict(list), defaultdict(list)
+    for row in sends_of(store):
+        keys[row["properties"]["UNIQ_KEY"]].append(row)
+        if "__SHARDINGKEY" in row["properties"]:
+            places[row["topic"], row["properties"]["__SHARDINGKEY"], row["queue_id"]].append(row)
+    twice = {key: rows for key, rows in keys.items() if len(rows) > 1}
+    assert {
+        (key, len(rows), rows[0]["topic"], rows[0]["physical_offset"], rows[-1]["physical_offset"])
+        for key, rows in twice.items()
+    } == {tuple(row.values()) for row in report.tables["duplicates"].to_pylist()}
+    assert (len(twice), 120 - len(keys)) == (report.found.duplicate_keys, report.found.duplicate_sends)
+    late = {
+        (then["physical_offset"], (first["born_timestamp"] - then["born_timestamp"]).microseconds // 1000)
+        for rows in places.values()
+        for first, then in pairwise(rows)
+        if then["born_timestamp"] < first["born_timestamp"]
+    }
+    rows = report.tables["inverted"].to_pylist()
+    assert late == {(row["physical_offset"], row["milliseconds"]) for row in rows}
+    assert len(late) == report.found.inversions > 0
+    queues = defaultdict(set)
+    for topic, key, queue in places:
+        queues[topic, key].add(queue)
+    spread = {(*name, len(found)) for name, found in queues.items() if len(found) > 1}
+    rows = report.tables["spread"].to_pylist()
+    assert spread == {(row["topic"], row["sharding_key"], row["queues"]) for row in rows}
+    assert len(spread) == report.found.spread_keys > 0
+    assert sum(row["ahead"] for row in report.tables["hosts"].to_pylist()) == report.found.ahead > 0
+    assert Verdict.FINDINGS is report.verdict
+    assert ["store"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("topic", "fields"),
+    [
+        ("%RETRY%billing", {"reconsume_times": 1}),
+        ("%DLQ%billing", {}),
+        ("orders", {"reconsume_times": 1}),
+        ("orders", {"properties": {"REAL_TOPIC": "orders"}}),
+        ("SCHEDULE_TOPIC_XXXX", {"reconsume_times": 1, "properties": {"REAL_TOPIC": "%RETRY%billing"}}),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {"properties": {"REAL_TOPIC": "orders", "TRANSACTION_CHECK_TIMES": "1"}}),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", {}),
+    ],
+)
+def test_copies_that_a_broker_made_are_no_sends(
+    log: LogBuilder, topic: str, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    send(log, 3, topic=topic, born_timestamp=BORN - 10**9, **fields)
+    report = producers(log.write(tmp_path))
+
+    assert (41, 40, 0) == (report.found.messages, report.found.sends, report.found.duplicate_keys)
+    assert 7 == report.tables["hosts"]["most"][0].as_py()
+
+
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_a_message_that_waits_is_a_send(log: LogBuilder, topic: str, tmp_path: Path) -> None:
+    send(log, 3, topic=topic, properties={"REAL_TOPIC": "orders"})
+    report = producers(log.write(tmp_path))
+
+    assert (41, 1) == (report.found.sends, report.found.duplicate_keys)
+    assert [("K0003", 2, "orders")] == [
+        (row["unique_key"], row["sends"], row["topic"]) for row in report.tables["duplicates"].to_pylist()
+    ]
+
+
+def test_what_is_damaged_is_said(log: LogBuilder, tmp_path: Path) -> None:
+    log.flip(log.records[5].physical_offset + SIZE_AT, 1)
+    report = producers(log.write(tmp_path))
+
+    assert (39, 1) == (report.found.sends, report.found.damaged_ranges)
+    assert Verdict.DAMAGED is report.verdict
+    assert "Bytes of records" in report.to_html()
+    with pytest.raises(InvalidOptionError, match="expected 1 or more"):
+        producers(tmp_path, top=0)
