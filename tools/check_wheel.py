@@ -36,6 +36,8 @@ JOBS: Final = {
     "producers.py": "pyspark-commitlog-producers.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
+    "transactions.py": "pyspark-commitlog-transactions.py",
+    "delays.py": "pyspark-commitlog-delays.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
 # Extra -> the packages that an environment borrows for it; none stands for all.

@@ -25,9 +25,11 @@ from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_b
 from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
+from store_core.answers.store_delays import delays_by
 from store_core.answers.store_producers import producers_by
 from store_core.answers.store_recover import MOST_MESSAGES, recover_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
+from store_core.answers.store_transactions import transactions_by
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
 
@@ -41,11 +43,15 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.life.delay_report import DelaysReport
+    from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
+    from store_core.answers.store_delays import DelaysOptions
+    from store_core.answers.store_transactions import TransactionsOptions
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
@@ -59,6 +65,7 @@ __all__ = [
     "Answer",
     "bill",
     "check",
+    "delays",
     "diff",
     "plan_repair",
     "producers",
@@ -67,6 +74,7 @@ __all__ = [
     "recover",
     "repair",
     "salvage",
+    "transactions",
 ]
 
 AnyReport = TypeVar("AnyReport", bound=Report[Any])
@@ -179,6 +187,20 @@ def salvage(
     """
     with _engine(spark, "salvage") as engine:
         return Answer(spark, salvage_by(engine, source, into, kind))
+
+
+def transactions(
+    spark: SparkSession, paths: StorePaths, options: TransactionsOptions | None = None
+) -> Answer[TransactionsReport]:
+    """Tell how the transactions of a store ended; see `store_core.answers.transactions`."""
+    with _engine(spark, "transactions") as engine:
+        return Answer(spark, transactions_by(engine, paths, options))
+
+
+def delays(spark: SparkSession, paths: StorePaths, options: DelaysOptions | None = None) -> Answer[DelaysReport]:
+    """Tell when the delayed messages of a store are due; see `store_core.answers.delays`."""
+    with _engine(spark, "delays") as engine:
+        return Answer(spark, delays_by(engine, paths, options))
 
 
 def rebuild_consume_queue(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.life.delay_report import DelaysReport
+    from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.log_diff import diff
     from store_core.answers.log_salvage import salvage
     from store_core.answers.producing.producers_report import ProducersReport
@@ -24,15 +26,19 @@ if TYPE_CHECKING:
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_bill import bill
     from store_core.answers.store_check import check
+    from store_core.answers.store_delays import DelaysOptions, delays
     from store_core.answers.store_producers import producers
     from store_core.answers.store_recover import recover
     from store_core.answers.store_repair import plan_repair, repair
+    from store_core.answers.store_transactions import TransactionsOptions, transactions
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
 __all__ = [
     "BillReport",
     "CheckOptions",
     "CheckReport",
+    "DelaysOptions",
+    "DelaysReport",
     "DiffBy",
     "DiffOptions",
     "DiffReport",
@@ -41,20 +47,26 @@ __all__ = [
     "RepairPlan",
     "RepairReport",
     "SalvageReport",
+    "TransactionsOptions",
+    "TransactionsReport",
     "bill",
     "check",
+    "delays",
     "diff",
     "plan_repair",
     "producers",
     "recover",
     "repair",
     "salvage",
+    "transactions",
 ]
 
 _HOMES: Final = {
     "BillReport": "store_core.answers.billing.bill_report",
     "CheckOptions": "store_core.answers.checking.check_options",
     "CheckReport": "store_core.answers.checking.check_report",
+    "DelaysOptions": "store_core.answers.store_delays",
+    "DelaysReport": "store_core.answers.life.delay_report",
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
@@ -63,14 +75,18 @@ _HOMES: Final = {
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
     "SalvageReport": "store_core.answers.salvage_report",
+    "TransactionsOptions": "store_core.answers.store_transactions",
+    "TransactionsReport": "store_core.answers.life.transaction_report",
     "bill": "store_core.answers.store_bill",
     "check": "store_core.answers.store_check",
+    "delays": "store_core.answers.store_delays",
     "diff": "store_core.answers.log_diff",
     "plan_repair": "store_core.answers.store_repair",
     "producers": "store_core.answers.store_producers",
     "recover": "store_core.answers.store_recover",
     "repair": "store_core.answers.store_repair",
     "salvage": "store_core.answers.log_salvage",
+    "transactions": "store_core.answers.store_transactions",
 }
 """Name here -> the module that has it."""
 

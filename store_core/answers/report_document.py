@@ -8,6 +8,8 @@ from typing import Final
 from store_core.answers.billing.bill_report import BILL_SCHEMA
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
+from store_core.answers.life.delay_report import DELAYS_SCHEMA
+from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
 from store_core.answers.producing.producers_report import PRODUCERS_SCHEMA
 from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
@@ -25,6 +27,8 @@ _SCHEMAS: Final = (
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,
     SALVAGE_SCHEMA,
+    TRANSACTIONS_SCHEMA,
+    DELAYS_SCHEMA,
 )
 _INTRODUCTION: Final = (
     "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Bar", "Bars", "Lane", "Plot", "Strip", "Tone", "counted", "lanes_of"]
+__all__ = ["Bar", "Bars", "HeatMap", "HeatRow", "Lane", "Plot", "Strip", "Tone", "counted", "lanes_of"]
 
 
 class Tone(StrEnum):
@@ -99,7 +99,45 @@ class Bars:
     more: str = ""
 
 
-Plot: TypeAlias = Strip | Bars
+@dataclass(frozen=True, slots=True)
+class HeatRow:
+    """A row of a heat map.
+
+    Attributes
+    ----------
+    name : str
+    values : tuple of int
+        As many in each row.
+    label : str
+        All of them together, in words.
+    """
+
+    name: str
+    values: tuple[int, ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Quantities by two measures, such as days and hours: the larger, the darker.
+
+    Attributes
+    ----------
+    title : str
+    ends : (str, str)
+        Names of the first and the last column.
+    rows : tuple of HeatRow
+    more : str
+        What is not shown, in words; empty if nothing is.
+    """
+
+    title: str
+    ends: tuple[str, str]
+    rows: tuple[HeatRow, ...]
+    more: str = ""
+
+
+Plot: TypeAlias = Strip | Bars | HeatMap
 
 
 def lanes_of(

@@ -45,6 +45,8 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "head", "messages", "print the first messages"),
     _Entry(_MESSAGES, "tail", "messages", "print the last messages, and those that arrive"),
     _Entry(_MESSAGES, "get", "messages", "print one message, by key, id or position"),
+    _Entry(_MESSAGES, "transactions", "life", "tell how transactions ended, and which did not"),
+    _Entry(_MESSAGES, "delays", "life", "tell when delayed messages are due, and which are late"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
     _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
     _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),

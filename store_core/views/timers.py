@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["LogPart", "WheelPart", "plan_log", "plan_wheel"]
+__all__ = ["LogPart", "WheelPart", "plan_log", "plan_wheel", "timer_check"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -39,6 +39,9 @@ _SLOT: Final = unit_dtype(TIMER_SLOT)
 _LONG: Final = np.dtype(">i8")
 _PRECISION: Final = 1000
 """Milliseconds of a slot (``timerPrecisionMs``), where no unit shows it."""
+
+_CHECKED: Final = 3
+"""Numbers of ``config/timercheck`` that are read: a time, a position in the log of timers, a queue offset."""
 
 _MOST_BYTES: Final = 1 << 30
 """Bytes of a wheel that are read; RocketMQ's has 1,209,600 slots of 32 bytes."""
@@ -210,13 +213,27 @@ def _nothing_at(path: Path) -> StoreNotFoundError:
 
 
 def _read_until(root: Path) -> int | None:
-    """Return the time up to which slots were due when the broker last wrote ``config/timercheck``, ms."""
+    return timer_check(root)[0]
+
+
+def timer_check(root: Path) -> tuple[int | None, int]:
+    """Return what ``config/timercheck`` says; None and 0 without it.
+
+    Returns
+    -------
+    int or None
+        The time up to which slots were due when the broker last wrote the file, ms.
+    int
+        The queue offset of the first timer that was not in the wheel then.
+    """
     try:
         with (root / "config" / "timercheck").open("rb") as file:
-            data = file.read(_LONG.itemsize)
+            data = file.read(_CHECKED * _LONG.itemsize)
     except OSError:
-        return None
-    return int(np.frombuffer(data, _LONG)[0]) if len(data) == _LONG.itemsize else None
+        return None, 0
+    numbers: list[int] = np.frombuffer(data[: len(data) // _LONG.itemsize * _LONG.itemsize], _LONG).tolist()
+    read_until, _, offset = [*numbers, 0, 0, 0][:_CHECKED]
+    return (read_until if numbers else None), offset
 
 
 def _is_pending(due: npt.NDArray[np.int64], read_until: int | None) -> pa.BooleanArray:

@@ -47,6 +47,11 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
         (answers.diff(spark, sound, damaged), core.diff(sound, damaged)),
         (answers.producers(spark, sound), core.producers(sound)),
         (answers.salvage(spark, damaged), core.salvage(damaged)),
+        (
+            answers.transactions(spark, sound, core.TransactionsOptions(at=0)),
+            core.transactions(sound, core.TransactionsOptions(at=0)),
+        ),
+        (answers.delays(spark, sound, core.DelaysOptions(at=0)), core.delays(sound, core.DelaysOptions(at=0))),
     ]
     for answer, expected in pairs:
         assert expected.to_json() == answer.report.to_json()

@@ -28,6 +28,7 @@ NAMES = [
     "append",
     "bill",
     "check",
+    "delays",
     "diff",
     "producers",
     "rebuild_consume_queue",
@@ -35,6 +36,7 @@ NAMES = [
     "recover",
     "repair",
     "salvage",
+    "transactions",
 ]
 
 

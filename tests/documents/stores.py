@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from store_core import DefaultMessageStore
 from tests.builders import SIZE_AT, LogBuilder, Record
 from tests.dledger_logs import DLedgerLog
+from tests.documents.shop_store import write_shop
 from tests.timers import SLOTS, Timer, write_timers
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def make_world(world: Path) -> None:
     _crash(world / "data/crashed/store", log)
     _write_dledger(world / "data/dledger/store")
     _write_timers(world / "data/timers/store")
+    write_shop(world / "data/shop/store")
     _write_files(world)
 
 

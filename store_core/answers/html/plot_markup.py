@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.answers.html.markup import Markup, element, shown
-from store_core.answers.report_plots import Strip
+from store_core.answers.report_plots import HeatMap, Strip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from store_core.answers.report_plots import Bar, Bars, Lane, Plot
+    from store_core.answers.report_plots import Bar, Bars, HeatRow, Lane, Plot
 
 __all__ = ["plot_markup"]
 
@@ -20,19 +20,22 @@ _COLUMNS: Final = 1000
 
 _NARROWEST: Final = 4
 _HEIGHT: Final = 10
+_SHADES: Final = 5
 
 
 def plot_markup(plot: Plot) -> Markup:
     """Return a plot as a figure."""
-    rows = _strip_rows(plot) if isinstance(plot, Strip) else _bar_rows(plot)
+    if isinstance(plot, Strip):
+        rows = _strip_rows(plot)
+    else:
+        rows = _heat_rows(plot) if isinstance(plot, HeatMap) else _bar_rows(plot)
     return element("figure", element("figcaption", shown(plot.title)), *rows)
 
 
 def _strip_rows(strip: Strip) -> Iterator[Markup]:
     for lane in strip.lanes:
         yield _row(lane.name, lane.label, f"{lane.name}: {lane.label}", [_lane_path(strip, lane)])
-    ends = (element("span", shown(f"offset {strip.begin}")), element("span", shown(str(strip.end))))
-    yield element("div", element("div", *ends, class_="ends"), class_="row axis")
+    yield _axis(f"offset {strip.begin}", str(strip.end))
 
 
 def _lane_path(strip: Strip, lane: Lane) -> Markup:
@@ -74,6 +77,32 @@ def _bar_paths(bar: Bar, longest: int) -> Iterator[Markup]:
         if value:
             width = max(value * _COLUMNS // longest, _NARROWEST)
             yield element("path", d=f"M0 0h{width}v{_HEIGHT}h{-width}z", class_=kind)
+
+
+def _heat_rows(plot: HeatMap) -> Iterator[Markup]:
+    most = max((value for row in plot.rows for value in row.values), default=0) or 1
+    for row in plot.rows:
+        yield _row(row.name, row.label, f"{row.name}: {row.label}", list(_heat_paths(row, most)))
+    yield _axis(*plot.ends)
+    if plot.more:
+        yield element("p", shown(plot.more), class_="more")
+
+
+def _heat_paths(row: HeatRow, most: int) -> Iterator[Markup]:
+    """Yield a path for each shade: the cells of about the same quantity."""
+    shades: dict[int, list[int]] = {}
+    for at, value in enumerate(row.values):
+        if value:
+            shades.setdefault(-(-value * _SHADES // most), []).append(at)
+    for shade, cells in sorted(shades.items()):
+        ends = [(at * _COLUMNS // len(row.values), (at + 1) * _COLUMNS // len(row.values)) for at in cells]
+        path = "".join(f"M{begin} 0h{end - begin}v{_HEIGHT}h{begin - end}z" for begin, end in ends)
+        yield element("path", d=path, class_="warning", fill_opacity=shade / _SHADES)
+
+
+def _axis(first: str, last: str) -> Markup:
+    ends = (element("span", shown(first)), element("span", shown(last)))
+    return element("div", element("div", *ends, class_="ends"), class_="row axis")
 
 
 def _row(name: str, label: str, description: str, paths: list[Markup]) -> Markup:

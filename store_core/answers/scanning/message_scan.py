@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["Gathered", "MessageScan", "ScanCounts", "Scanned"]
+__all__ = ["PART_BYTES", "Gathered", "MessageScan", "ScanCounts", "Scanned"]
 
-_PART_BYTES: Final = 512 << 20
+PART_BYTES: Final = 512 << 20
 """Of a range; it does not depend on the engine, so that what is left out of tables of groups does not, either."""
 
 _SOUND: Final = "magic_code"
@@ -127,7 +127,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
             options or ReadOptions(verify_crc=False),
             columns=columns,
             mode=ReadMode.PERMISSIVE,
-            max_partition_bytes=_PART_BYTES,
+            max_partition_bytes=PART_BYTES,
             fail_on_data_loss=False,
         )
         plan = plan_ranges(store, self.options)

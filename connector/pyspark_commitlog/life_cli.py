@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of ``jobs/transactions.py`` and ``delays.py``: what became of messages, on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from store_core.answers.store_delays import DelaysOptions, delays_by
+from store_core.answers.store_transactions import TransactionsOptions, transactions_by
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.store.read.store_time import store_time
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+__all__ = ["delays", "transactions"]
+
+_TRANSACTIONS_REMARK: Final = "With 1 a transaction will not end by itself, or is pending for too long."
+_DELAYS_REMARK: Final = "With 1 messages are late, or no broker will deliver them."
+
+
+def transactions(arguments: Sequence[str] | None = None) -> int:
+    """Run ``transactions.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Tells how the transactions of a RocketMQ store ended, and which did not."
+    parser = answer_parser("commitlog-transactions", about, _TRANSACTIONS_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument(
+        "--older-than", type=int, default=60, metavar="SECONDS", help="age of a pending one that is a finding"
+    )
+    parser.add_argument("--most-checks", type=int, default=15, metavar="N", help="transactionCheckMax")
+    _add_judging(parser)
+    given = parser.parse_args(arguments)
+    names = ("older_than", "most_checks", "lists_all", "most_rows", "release")
+    options = TransactionsOptions(at=given.at, **{name: getattr(given, name) for name in names})
+    return run_answer(parser.prog, given, lambda engine: transactions_by(engine, given.store, options))
+
+
+def delays(arguments: Sequence[str] | None = None) -> int:
+    """Run ``delays.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Tells when the delayed messages of a RocketMQ store are due, and which will not be delivered."
+    parser = answer_parser("commitlog-delays", about, _DELAYS_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument(
+        "--late-after", type=int, default=60, metavar="SECONDS", help="how long one may be overdue without a finding"
+    )
+    parser.add_argument("--config", dest="broker_config", metavar="FILE", help="the broker's, for messageDelayLevel")
+    _add_judging(parser)
+    given = parser.parse_args(arguments)
+    names = ("late_after", "broker_config", "lists_all", "most_rows", "release")
+    options = DelaysOptions(at=given.at, **{name: getattr(given, name) for name in names})
+    return run_answer(parser.prog, given, lambda engine: delays_by(engine, given.store, options))
+
+
+def _add_judging(parser: argparse.ArgumentParser) -> None:
+    """Add what says what is listed, as of when, and by which release."""
+    parser.add_argument("--at", type=_time, metavar="TIME", help="as of this time (default now)")
+    parser.add_argument("--all", dest="lists_all", action="store_true", help="list those that are in order, too")
+    parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
+    parser.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves the store")
+
+
+def _time(text: str) -> int:
+    return store_time("at", text)

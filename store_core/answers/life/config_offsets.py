@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a broker goes on: the offsets of consumer groups and delay levels in its configuration files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core.broker.consumer_offset import TOPIC_GROUP_SEPARATOR
+from store_core.views.config_table import find_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.broker.config_fields import ConfigFields
+
+__all__ = ["consumer_offsets", "delay_offsets"]
+
+
+def consumer_offsets(root: Path) -> dict[tuple[str, str], dict[int, int]] | None:
+    """Return topic and group -> queue -> the offset that is consumed next; None without the file.
+
+    Raises
+    ------
+    CorruptRecordError
+        If the file is broken, and its backup is broken or not there.
+    """
+    return find_config(root, "consumerOffset.json", _of_consumers)
+
+
+def delay_offsets(root: Path) -> dict[int, int] | None:
+    """Return delay level -> the offset that is delivered next; None without the file. Errors as above."""
+    return find_config(root, "delayOffset.json", lambda fields: fields.object("offsetTable").offsets())
+
+
+def _of_consumers(fields: ConfigFields) -> dict[tuple[str, str], dict[int, int]]:
+    found = {}
+    for key, queues in fields.object("offsetTable").objects():
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        found[topic, group] = queues.offsets()
+    return found

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of delayed messages and timers: delivered, waiting, overdue, or never to be delivered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.answers.life.delay_rows import integers_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+__all__ = ["DelayState", "LevelRules", "TimerRules", "level_states", "timer_states"]
+
+
+class DelayState(StrEnum):
+    """What becomes of a message; the value is its name in reports."""
+
+    WAITING = "waiting"
+    OVERDUE = "overdue"
+    ORPHANED = "orphaned"
+    DELIVERED = "delivered"
+    CANCELLED = "cancelled"
+    ROLLED = "rolled"
+
+    @property
+    def is_undelivered(self) -> bool:
+        """Whether a broker has still to deliver it."""
+        return self in (DelayState.WAITING, DelayState.OVERDUE)
+
+
+_NO_LEVEL: Final = "no such delay level: no broker looks at its queue"
+_NO_TOPIC: Final = "does not name its real topic and queue"
+_PASSED: Final = "delayOffset.json is past it, and it was not due when the log ended"
+_EMPTY: Final = "has an empty body, which the timer never delivers"
+_EMPTY_LEVEL: Final = "has an empty body: RocketMQ 5 refuses to put it, and gets no further in its level"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRules:
+    """What is known of the delivery of delayed messages.
+
+    Attributes
+    ----------
+    delays : sequence of int
+        Of each level, ms, level 1 first.
+    next_offsets : mapping of int to int
+        Level -> the queue offset that is delivered next; a level without one begins at its queue's first.
+    at : int
+        As of when, ms.
+    last_stored : int
+        Store time of the log's last record, ms: what was delivered later is not in it.
+    """
+
+    delays: Sequence[int]
+    next_offsets: Mapping[int, int]
+    at: int
+    last_stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRules:
+    """What is known of the delivery of timers.
+
+    Attributes
+    ----------
+    read_until : int or None
+        Up to when slots of the wheel were read, ms; None without the file that says so: all are delivered again.
+    next_offset : int
+        Queue offset of the first timer that is not in the wheel.
+    at : int
+        As of when, ms.
+    """
+
+    read_until: int | None
+    next_offset: int
+    at: int
+
+
+def level_states(rows: pa.Table, rules: LevelRules) -> pa.Table:
+    """Return delayed messages with ``due`` in ms, ``state`` and ``reason``, in place of what these follow from."""
+    levels = _numbers(rows["queue_id"]) + 1
+    due = _due_times(rows, rules)
+    following = np.array([rules.next_offsets.get(level, 0) for level in range(len(rules.delays) + 1)], np.int64)
+    is_level = (levels > 0) & (levels <= len(rules.delays))
+    is_passed = _numbers(rows["queue_offset"]) < following[np.where(is_level, levels, 0)]
+    found = _Found(due, rules.at)
+    found.say(DelayState.DELIVERED, is_passed)
+    found.say(DelayState.ORPHANED, is_passed & (due > rules.last_stored), _PASSED)
+    found.say(DelayState.ORPHANED, ~is_passed & ~_has_place(rows), _NO_TOPIC)
+    found.say(DelayState.ORPHANED, ~is_level, _NO_LEVEL)
+    found.explain(DelayState.OVERDUE, ~_flags(rows["has_body"]), _EMPTY_LEVEL)
+    return found.added_to(rows.append_column("level", pa.array(levels, pa.int64())))
+
+
+def timer_states(rows: pa.Table, rules: TimerRules) -> pa.Table:
+    """Return timers with ``due`` in ms, ``state`` and ``reason``; those that only cancel another are left out."""
+    timers = rows.filter(pc.is_null(rows["cancels"]))
+    due = _numbers(timers["due"])
+    until = -1 if rules.read_until is None else rules.read_until
+    offsets = _numbers(timers["queue_offset"])
+    is_read = (due < until) & (offsets < rules.next_offset)
+    found = _Found(due, rules.at)
+    found.say(DelayState.DELIVERED, is_read)
+    found.say(DelayState.ORPHANED, ~_flags(timers["has_body"]) & (is_read | (due <= rules.at)), _EMPTY)
+    found.say(DelayState.ORPHANED, ~_has_place(timers) & ~is_read, _NO_TOPIC)
+    found.say(DelayState.CANCELLED, _is_cancelled(timers, rows.filter(pc.is_valid(rows["cancels"]))))
+    found.say(DelayState.ROLLED, _is_put_again(timers))
+    return found.added_to(timers.append_column("level", pa.nulls(timers.num_rows, pa.int64())))
+
+
+class _Found:
+    """States and reasons; what is said later holds."""
+
+    def __init__(self, due: npt.NDArray[np.int64], at: int) -> None:
+        self._due = due
+        self._states = np.where(due > at, DelayState.WAITING.value, DelayState.OVERDUE.value).astype(object)
+        self._reasons = np.full(due.size, None, object)
+
+    def say(self, state: DelayState, where: npt.NDArray[np.bool_], reason: str | None = None) -> None:
+        self._states[where] = state.value
+        self._reasons[where] = reason
+
+    def explain(self, state: DelayState, where: npt.NDArray[np.bool_], reason: str) -> None:
+        self._reasons[where & (self._states == state.value)] = reason
+
+    def added_to(self, rows: pa.Table) -> pa.Table:
+        kept = rows.select([name for name in _KEPT if name in rows.column_names])
+        added = {
+            "due": pa.array(self._due),
+            "state": pa.array(self._states.tolist(), pa.string()),
+            "reason": pa.array(self._reasons.tolist(), pa.string()),
+        }
+        for name, values in added.items():
+            kept = kept.append_column(name, values)
+        return kept
+
+
+_KEPT: Final = (
+    "level",
+    "real_topic",
+    "real_queue_id",
+    "unique_key",
+    "queue_offset",
+    "physical_offset",
+    "store_timestamp",
+)
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    numbers: npt.NDArray[np.int64] = pc.fill_null(column, 0).to_numpy().astype(np.int64)
+    return numbers
+
+
+def _flags(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = column.to_numpy()
+    return flags
+
+
+def _due_times(rows: pa.Table, rules: LevelRules) -> npt.NDArray[np.int64]:
+    """Return when messages are due: RocketMQ adds the delay of property DELAY, whichever queue it is in.
+
+    A level above the highest is the highest; without one, a message is due at once
+    (5.3: ``CommitLog.checkMessageAndReturnSize``).
+    """
+    delays = np.array([0, *rules.delays], np.int64)
+    levels = np.clip(_numbers(rows["delay_level"]), 0, len(rules.delays))
+    due: npt.NDArray[np.int64] = _numbers(rows["store_timestamp"]) + delays[levels]
+    return due
+
+
+def _has_place(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    queues = integers_in(rows["real_queue_id"].combine_chunks())
+    return _flags(pc.and_(pc.is_valid(rows["real_topic"]), pc.is_valid(queues)))
+
+
+def _is_cancelled(timers: pa.Table, cancelling: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which timers another one cancels: a later one of the same slot that names its unique key.
+
+    From 5.4 on a key may follow the real topic (``appendTopicForTimerDeleteKey``).
+    """
+    if not cancelling.num_rows:
+        return np.zeros(timers.num_rows, bool)
+    by_key = {
+        (key, due): offset
+        for key, due, offset in zip(*(cancelling[name].to_pylist() for name in ("cancels", "due", "queue_offset")),
+                                    strict=True)
+    }  # fmt: skip
+    columns = (timers[name].to_pylist() for name in ("unique_key", "real_topic", "due", "queue_offset"))
+    found = [
+        max(by_key.get((key, due), -1), by_key.get((f"{topic}{key}", due), -1)) > offset
+        for key, topic, due, offset in zip(*columns, strict=True)
+    ]
+    return np.array(found, bool)
+
+
+def _is_put_again(timers: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which timers were put again, to wait for another turn of the wheel: those before a copy that says so."""
+    keys, is_copy = timers["unique_key"].to_pylist(), _flags(pc.is_valid(timers["roll_times"]))
+    last = {key: at for at, key in enumerate(keys) if is_copy[at] and key is not None}
+    return np.array([at < last.get(key, -1) for at, key in enumerate(keys)], bool)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a log's files begin and end, and where files are missing between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from store_core.files.store_path import list_segments
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["LogExtent"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogExtent:
+    """The segment files of a log, in order."""
+
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def of(cls, paths: StorePaths) -> Self:
+        """List the files; errors as of `store_core.files.store_path.list_segments`."""
+        return cls(tuple(list_segments(paths, reads_entries=True).segments))
+
+    @property
+    def begin(self) -> int:
+        """Physical offset of the first byte."""
+        return self.segments[0].start_offset
+
+    @property
+    def end(self) -> int:
+        """Physical offset one past the last byte of the last file."""
+        return self.segments[-1].end_offset
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Return the ranges of offsets between files."""
+        bounds = [(first.end_offset, then.start_offset) for first, then in pairwise(self.segments)]
+        return [(begin, end) for begin, end in bounds if begin < end]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the consume queues lead to records: a record that no unit names is in the log, and no consumer gets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from store_core.files.abort_file import ABORT_FILE
+from store_core.files.store_lock import is_lock_held
+from store_core.store.read.lookup.queue_files import queue_directories, unit_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from store_core.store.read.lookup.queue_files import QueueDirectory
+
+__all__ = ["QueuedRecord", "absent_records"]
+
+
+class QueuedRecord(NamedTuple):
+    """A record, and the place in a queue that it says it has."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+
+
+def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | None:
+    """Return the physical offsets of records to which their queues do not lead; None if there are no queue files.
+
+    What a crash or a running broker has not put into its queues yet is not absent: as long as the store is open, a
+    queue that ends before a record proves nothing.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    records : iterable of QueuedRecord
+    """
+    by_queue: dict[tuple[str, int], list[QueuedRecord]] = {}
+    for record in records:
+        by_queue.setdefault((record.topic, record.queue_id), []).append(record)
+    if not by_queue:
+        return set()
+    directories = {(each.topic, each.queue_id): each for each in queue_directories(root)}
+    if not directories:
+        return None
+    is_open = is_lock_held(root) or (root / ABORT_FILE).exists()
+    return {
+        offset
+        for queue, wanted in by_queue.items()
+        for offset in _absent(directories.get(queue), wanted, is_open=is_open)
+    }
+
+
+def _absent(queue: QueueDirectory | None, wanted: list[QueuedRecord], *, is_open: bool) -> Iterable[int]:
+    if queue is None:
+        return [] if is_open else [record.physical_offset for record in wanted]
+    offsets = np.array(sorted(record.physical_offset for record in wanted), np.int64)
+    is_found, last = np.zeros(offsets.size, bool), -1
+    for block in unit_blocks(queue, 0, 2**63 - 1):
+        at = np.searchsorted(block.starts, offsets)
+        is_found |= np.append(block.starts, -1)[at] == offsets
+        last = int(block.starts[-1])
+    missing: list[int] = offsets[~is_found & ((offsets < last) | (not is_open))].tolist()
+    return missing

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs that tell what became of messages end as the commands do, and print what they print."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_commitlog.life_cli import delays, transactions
+from tests.life_logs import BEGIN, LifeLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_transactions_and_delays_end_with_1_where_something_is_stuck(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark  # the jobs use the running session
+    log = LifeLog()
+    log.half("a")
+    log.delayed("b", 3)
+    store, report = str(log.write(tmp_path / "store")), tmp_path / "report.json"
+
+    assert 0 == transactions([store, "--at", str(BEGIN)])
+    assert 1 == transactions([store, "--older-than", "60", "--json", str(report)])
+    assert (1, 1) == (json.loads(report.read_text())["old_pending"], json.loads(report.read_text())["exit_code"])
+    assert 0 == delays([store, "--at", "2023-11-14T22:13:20Z"])
+    assert "1 wait: they are not due yet" in capsys.readouterr().out
+    assert 1 == delays([store])

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When delayed messages are due is what RocketMQ's queues and timers hold; what is delivered is what it says it did."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from store_core.answers import DelaysOptions, DelaysReport, delays
+from store_core.answers.store_delays import delays_by
+from store_core.answers.verdict import Verdict
+from store_core.store.process_pool import ProcessPool
+from tests.golden_stores import find_golden_store, golden_stores, stores_of_kind, unpack
+from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+DELAY_STORES: Final = [store.name for store in golden_stores() if store.scenario == "delay"]
+TIMER_STORES: Final = {store.name: store for store in stores_of_kind("timer")}
+SECOND: Final = 1000
+
+
+def told(root: Path, **options: Any) -> DelaysReport:  # noqa: ANN401 -- options
+    return delays(root, DelaysOptions(**{"at": BEGIN, "lists_all": True} | options))
+
+
+def states(report: DelaysReport) -> dict[str, str]:
+    return {row["unique_key"]: row["state"] for row in report.tables["messages"].to_pylist()}
+
+
+def reasons(report: DelaysReport) -> list[str]:
+    return [row["reason"] for row in report.tables["messages"].to_pylist() if row["reason"]]
+
+
+def lines_of(unpacked: UnpackedStore, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in unpacked.path.joinpath(name).read_text().splitlines()]
+
+
+# ---- stores that RocketMQ wrote
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", DELAY_STORES)
+def test_messages_are_due_when_the_units_of_rocketmq_say_so(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    unpacked = golden(name)
+    queues = [line for line in lines_of(unpacked, "queues.jsonl") if line.get("topic") == SCHEDULE]
+    expected = {unit["pos"]: unit["tagsCode"] for line in queues for unit in line.get("units", [])}
+    report = told(unpacked.root, release=unpacked.golden.release, at=0)
+    rows = report.tables["messages"].to_pylist()
+    found = {row["physical_offset"]: round(row["due"].timestamp() * 1000) for row in rows if row["kind"] == "level"}
+    delivered = expected.keys() - found.keys()
+
+    assert found.items() <= expected.items()
+    assert len(delivered) == report.found.delivered
+    assert 240 == len(expected)
+    if report.found.has_delay_offsets:  # level 1 was delivered by the broker; 4.3 keeps no offsets there
+        assert 10 == report.found.delivered
+    assert (Verdict.CLEAN, 0) == (report.verdict, report.found.orphaned)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", TIMER_STORES)
+def test_timers_are_pending_as_the_wheel_of_rocketmq_says(name: str, golden_directory: Path) -> None:
+    unpacked = unpack(TIMER_STORES[name], golden_directory)
+    checkpoint, *slots = lines_of(unpacked, "timers.jsonl")
+    read_until = checkpoint["lastReadTimeMs"]
+    units = [unit | {"due": unit["currWriteTime"] + unit["delayedTime"]} for slot in slots for unit in slot["chain"]]
+    pending = {unit["offsetPy"]: unit for unit in units if unit["due"] >= read_until and not unit["magic"] & 4}
+    report = told(unpacked.root, release=unpacked.golden.release, at=read_until)
+    rows = report.tables["messages"].to_pylist()
+    waiting = {
+        row["physical_offset"]: round(row["due"].timestamp() * 1000) for row in rows if row["state"] == "waiting"
+    }
+
+    assert pending.keys() == waiting.keys()
+    for offset, unit in pending.items():  # one beyond the wheel's reach is in a slot where it will be put again
+        assert waiting[offset] == unit["due"] or (unit["magic"] & 2 and waiting[offset] > unit["due"])
+    assert (264, 15, 15) == (report.found.waiting, report.found.delivered, report.found.orphaned)
+    assert {"has an empty body, which the timer never delivers"} == set(reasons(report))
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario == "live"])
+def test_what_a_real_broker_delivered_is_delivered(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    found = told(golden(name).root).found
+
+    assert (30, 30, 0) == (found.messages, found.delivered, found.orphaned)
+
+
+# ---- delay levels
+
+
+def test_messages_wait_are_overdue_or_delivered_by_offset_and_time(tmp_path: Path) -> None:
+    log = LifeLog()
+    for key in ("first", "second", "third"):
+        log.delayed(key, 3, store_timestamp=BEGIN + len(log.records) * 60 * SECOND)
+    root = log.write(tmp_path)
+    write_config(root, delayOffset={"offsetTable": {"3": 1}})
+    report = told(root, at=BEGIN + 100 * SECOND)
+
+    assert {"U-second": "overdue", "U-third": "waiting"} == states(report)
+    assert (1, 1, 1) == (report.found.delivered, report.found.overdue, report.found.waiting)
+    assert (0, Verdict.CLEAN) == (report.found.late, report.verdict)
+    assert Verdict.FINDINGS is told(root, at=BEGIN + 100 * SECOND, late_after=10).verdict
+    assert "2023-11-14T22:15:30.000Z" == report.found.next_due
+
+
+def test_what_offsets_have_passed_before_it_was_due_is_orphaned(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.delayed("lost", 18)
+    log.send("last", store_timestamp=BEGIN + 60 * SECOND)
+    root = log.write(tmp_path)
+    write_config(root, delayOffset={"offsetTable": {"18": 1}})
+
+    assert {"U-lost": "orphaned"} == states(told(root))
+    assert "delayOffset.json is past it" in reasons(told(root))[0]
+
+
+def test_a_level_that_the_broker_does_not_have_is_orphaned(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.delayed("a", 3)
+    root = log.write(tmp_path / "store")
+    config = tmp_path / "broker.conf"
+    config.write_text("messageDelayLevel=1s 5s\n")
+
+    assert {"U-a": "waiting"} == states(told(root))
+    assert {"U-a": "orphaned"} == states(told(root, broker_config=config))
+
+
+def test_a_message_that_does_not_name_its_topic_is_orphaned(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.append(b"-", topic=SCHEDULE, properties={"DELAY": "1", "UNIQ_KEY": "a"})
+    log.delayed("b", 1, properties={"REAL_QID": "x"})
+
+    assert {"a": "orphaned", "U-b": "orphaned"} == states(told(log.write(tmp_path)))
+
+
+def test_an_empty_body_in_a_level_is_named_once_it_is_due(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.delayed("a", 1, body=b"")
+    root = log.write(tmp_path)
+
+    assert [] == reasons(told(root))
+    assert "gets no further in its level" in reasons(told(root, at=BEGIN + 10 * SECOND))[0]
+
+
+def test_the_level_of_a_property_decides_and_a_higher_one_is_the_highest(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.delayed("a", 1, properties={"DELAY": "+99"})
+    log.delayed("b", 1, properties={"DELAY": "soon"})
+    rows = told(log.write(tmp_path), at=0).tables["messages"].to_pylist()
+
+    assert {"U-a": 7200 * SECOND + 1, "U-b": 2} == {
+        row["unique_key"]: round(row["due"].timestamp() * 1000) - BEGIN for row in rows
+    }
+
+
+def test_an_offset_beyond_the_queue_is_noted(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.delayed("a", 1)
+    root = log.write(tmp_path)
+    write_config(root, delayOffset={"offsetTable": {"1": 7}})
+
+    assert any("delayOffset.json has 7" in note for note in told(root).found.notes)
+
+
+# ---- timers
+
+
+def write_check(root: Path, read_until: int, offset: int) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "timercheck").write_bytes(struct.pack(">qqq", read_until, 0, offset).ljust(4096, b"\0"))
+
+
+def test_timers_are_delivered_once_their_slot_was_read(tmp_path: Path) -> None:
+    log = LifeLog()
+    for key, due in (("read", 10), ("next", 20), ("later", 90)):
+        log.timer(key, BEGIN + due * SECOND)
+    root = log.write(tmp_path)
+    assert ["overdue", "overdue", "waiting"] == list(states(told(root, at=BEGIN + 30 * SECOND)).values())
+    assert not told(root).found.has_timer_check
+    write_check(root, BEGIN + 20 * SECOND, 3)
+
+    assert {"U-next": "overdue", "U-later": "waiting"} == states(told(root, at=BEGIN + 30 * SECOND))
+
+
+def test_a_timer_that_is_not_in_the_wheel_yet_is_not_delivered(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.timer("a", BEGIN + 10 * SECOND)
+    root = log.write(tmp_path)
+    write_check(root, BEGIN + 20 * SECOND, 0)
+
+    assert {"U-a": "overdue"} == states(told(root, at=BEGIN + 20 * SECOND))
+
+
+def test_a_timer_is_cancelled_by_a_later_one_of_its_slot(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.timer("a", BEGIN + 10 * SECOND)
+    log.timer("b", BEGIN + 20 * SECOND)
+    log.timer("x", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": "ordersU-a"})
+    log.timer("y", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": "U-b"})
+    report = told(log.write(tmp_path))
+
+    assert {"U-b": "waiting"} == states(report)
+    assert (1, 2) == (report.found.cancelled, report.found.messages)
+
+
+def test_of_a_timer_that_was_put_again_the_last_copy_counts(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.timer("a", BEGIN + 10 * SECOND)
+    log.timer("a", BEGIN + 10 * SECOND, properties={"TIMER_ROLL_TIMES": "1"})
+    log.timer("b", BEGIN + 10 * SECOND)
+    log.timer("b", BEGIN + 10 * SECOND)
+    report = told(log.write(tmp_path))
+
+    assert (3, 1) == (report.found.waiting, report.found.rolled)
+
+
+# ---- reports
+
+
+def test_the_calendar_has_each_message_once(tmp_path: Path) -> None:
+    log = LifeLog()
+    for number in range(90):
+        log.delayed(f"k{number}", 1 + number % 18)
+    log.timer("t", BEGIN + 3600 * SECOND)
+    report = told(log.write(tmp_path))
+    cells = report.tables["calendar"].to_pylist()
+
+    assert (90, 1) == (sum(cell["level"] for cell in cells), sum(cell["timer"] for cell in cells))
+    assert {60} == {cell["seconds"] for cell in cells}
+    assert sorted(cells, key=lambda cell: cell["begin"]) == cells
+    assert "When messages are due that are not delivered (UTC)" in report.to_html()
+    assert "90" in report.to_text(200)
+
+
+@pytest.mark.parametrize(("days", "seconds"), [(2, 3600), (300, 86400)])
+def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: Path) -> None:
+    log = LifeLog()
+    for number in range(days):
+        log.timer(f"k{number}", BEGIN + number * 86400 * SECOND)
+    report = told(log.write(tmp_path), at=0)
+
+    assert {seconds} == {cell["seconds"] for cell in report.tables["calendar"].to_pylist()}
+    assert days == sum(cell["timer"] for cell in report.tables["calendar"].to_pylist())
+    assert "<path" in report.to_html()
+
+
+def test_the_report_is_the_same_in_a_pool(golden_directory: Path) -> None:
+    root = unpack(find_golden_store(DELAY_STORES[-1]), golden_directory).root
+    options = DelaysOptions(at=BEGIN)
+    with ProcessPool(2) as pool:
+        pooled = delays_by(pool, root, options)
+
+    assert delays(root, options).to_json() == pooled.to_json()
+
+
+def test_times_that_no_clock_shows_are_left_out_of_the_calendar(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.timer("far", 10**18 - 1)
+    log.timer("none", 5, properties={"TIMER_OUT_MS": "x" * 30})
+    report = told(log.write(tmp_path))
+
+    assert 2 == report.found.messages
+    assert "far" in report.to_text(300)
+    assert report.to_html()
