@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.files.remote.storage_settings import SETTING_PREFIX
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
@@ -49,6 +50,7 @@ class GivenOptions(NamedTuple):
         """Sort the options that Spark passes to a data source. Errors as of `CommitLogOptions.from_spark`."""
         given = {name.lower(): value for name, value in options.items()}
         _refuse_table(given)
+        given = _with_storage(given)
         for name in sorted(given.keys() - _BY_KEY.keys()):
             _refuse_option(name)
         texts = {_BY_KEY[key].field: given[key] for key in given.keys() - _NOT_PARSED}
@@ -113,12 +115,19 @@ def _refuse_table(given: Mapping[str, str]) -> None:
         )
 
 
+def _with_storage(given: Mapping[str, str]) -> dict[str, str]:
+    """Join the options ``storage.NAME`` to one, which is how they are parsed."""
+    settings = {
+        name.removeprefix(SETTING_PREFIX): text for name, text in given.items() if name.startswith(SETTING_PREFIX)
+    }
+    rest = {name: text for name, text in given.items() if not name.startswith(SETTING_PREFIX)}
+    if settings and "storage" in rest:
+        raise InvalidOptionError("option storage: expected either it, or options storage.NAME; found both")
+    return {**rest, "storage": json.dumps(settings)} if settings else rest
+
+
 def _refuse_option(name: str) -> None:
     """Raise the error for an option that is not in the table."""
-    if name.startswith("storage."):
-        raise UnsupportedStoreError(
-            f"option {name} configures an object store; this version reads local and mounted paths only"
-        )
     if name in _OF_STREAMS:
         raise InvalidOptionError(
             f"option {_OF_STREAMS[name]} belongs to spark.readStream: a batch reads all that is there"

@@ -14,8 +14,9 @@ import numpy as np
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
+from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.format.record.framing import Framing
-from store_core.format.segment_view import SegmentView
+from store_core.format.segment_view import ALL_THERE, AllThere, SegmentView
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,9 +24,20 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.files.remote.remote_file import RemoteFile
     from store_core.format.columnar.entries import EntryLog
+    from store_core.format.segment_view import Pages
 
-__all__ = ["MappedSegment", "Segment", "SegmentBytes", "SparseBytes", "open_segment", "size_on_disk"]
+__all__ = [
+    "MappedSegment",
+    "PagedBytes",
+    "Segment",
+    "SegmentBytes",
+    "SparseBytes",
+    "open_pages",
+    "open_segment",
+    "size_on_disk",
+]
 
 _DISK_BLOCK = 512
 _LITTLE_DATA = 64 << 10
@@ -41,19 +53,22 @@ class Segment:
     Attributes
     ----------
     path : str
-        Absolute path.
+        Absolute path; the URL of a file that is not on this machine.
     start_offset : int
         Physical offset of its first byte, taken from its name.
     size : int
         Bytes in the file when it was listed.
     entries : EntryLog or None
         The DLedger log that it belongs to, whose records lie in entries; None in an ordinary log.
+    remote : RemoteFile or None
+        The file in an object store or another file system; None on a disk of this machine.
     """
 
     path: str
     start_offset: int
     size: int
     entries: EntryLog | None = None
+    remote: RemoteFile | None = None
 
     @property
     def name(self) -> str:
@@ -70,9 +85,9 @@ class Segment:
         """What the file is made of."""
         return Framing.RECORDS if self.entries is None else Framing.ENTRIES
 
-    def view(self, opened: SegmentBytes) -> SegmentView:
-        """Return the view of this segment that walks work on."""
-        return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing)
+    def view(self, opened: SegmentBytes, pages: Pages = ALL_THERE) -> SegmentView:
+        """Return the view of this segment that walks work on; with pages if those who walk load what they read."""
+        return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing, pages)
 
 
 class SegmentBytes(Protocol):
@@ -92,6 +107,23 @@ class SegmentBytes(Protocol):
     ) -> None: ...
 
 
+class PagedBytes(SegmentBytes, Protocol):
+    """The bytes of an open segment that are there when they are loaded: its pages (`Pages`), too."""
+
+    @property
+    def step(self) -> int:
+        """Most bytes that a walk loads at once."""
+
+    def load(self, begin: int, end: int) -> None:
+        """Make the bytes from one position up to another available."""
+
+    def drop(self, end: int) -> None:
+        """Take note that the bytes before a position are not read again."""
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was replaced since it was opened."""
+
+
 class SparseBytes(SegmentBytes, Protocol):
     """The bytes of an open file that also tells where it has none."""
 
@@ -99,7 +131,7 @@ class SparseBytes(SegmentBytes, Protocol):
         """Return the first position at or after `position` where a hole begins, which has only zeros; else its size."""
 
 
-class MappedSegment:
+class MappedSegment(AllThere):
     """A segment file on a local disk, mapped into memory.
 
     The mapping lives as long as any array that views it. If another process *truncates* the file while it is mapped,
@@ -147,6 +179,9 @@ class MappedSegment:
         except OSError as error:
             return self.raw.size if error.errno == errno.ENXIO else position
 
+    def check_unchanged(self) -> None:
+        """Do nothing: an open file stays the same one, whatever takes its name."""
+
     def next_hole(self, position: int) -> int:
         """Find the end of the data of a sparse file; its size if the file system can't report holes."""
         return _hole_after(self._file.fileno(), position, self.raw.size)
@@ -161,7 +196,7 @@ class MappedSegment:
 
 
 def open_segment(segment: Segment) -> SparseBytes:
-    """Open a segment for reading, from whatever storage it is on; today that is a local disk.
+    """Open a segment for reading, with all of its bytes, from whatever storage it is on.
 
     Raises
     ------
@@ -170,11 +205,34 @@ def open_segment(segment: Segment) -> SparseBytes:
     StoreAccessError
         If the file may not be read.
     """
-    return MappedSegment(segment)
+    if segment.remote is None:
+        return MappedSegment(segment)
+    opened = RemoteBytes(segment.remote, segment.size)
+    opened.load_all()
+    return opened
+
+
+def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
+    """Open a segment of which parts are read; what is read has to be loaded before.
+
+    Parameters
+    ----------
+    segment : Segment
+    ahead_to : int
+        Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
+
+    Raises
+    ------
+    SegmentVanishedError, StoreAccessError
+        As `open_segment`.
+    """
+    return MappedSegment(segment) if segment.remote is None else RemoteBytes(segment.remote, ahead_to)
 
 
 def size_on_disk(segment: Segment) -> int:
     """Return the bytes that a segment takes on disk, without the hole after what is written; 0 if it is gone."""
+    if segment.remote is not None:
+        return segment.size
     try:
         return min(segment.size, os.stat(segment.path).st_blocks * _DISK_BLOCK)  # noqa: PTH116 -- a string is at hand
     except OSError:

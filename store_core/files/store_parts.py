@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import InvalidOptionError, StoreAccessError
+from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
 from store_core.files.file_system import names_in
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = [
     "CONSUME_QUEUE",
     "CONSUME_QUEUE_EXT",
     "INDEX_DIRECTORY",
+    "check_is_no_url",
     "check_is_root",
     "check_parts",
     "is_root",
@@ -47,6 +48,9 @@ _SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_C
 """Entries that identify a store's root: hardly any other directory has them."""
 
 _SEGMENT: Final = re.compile(r"[0-9]{20,}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""What is left of a URL's scheme in a path, which has only one slash after it."""
+
 _DEEPEST: Final = 3
 """Most directory levels between a root and RocketMQ's files: ``consumequeue/TOPIC/NUMBER``, then files."""
 
@@ -68,8 +72,12 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
     ------
     InvalidOptionError
         With the path, what it is, and the root.
+    UnsupportedStoreError
+        If it is a URL.
     """
     path = path.absolute()
+    if file_system.status(path) is None:
+        check_is_no_url(path)
     holder = _store_around(path, file_system)
     if holder is not None:
         root, part = holder
@@ -87,6 +95,21 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
             f"{path} is a directory of segments, or of a queue's files: expected a store's root, which has segments in "
             f"{COMMIT_LOG}/, found {segment}. Nothing was changed. Give the directory above {COMMIT_LOG}/; if there is "
             f"none, and these are the segments of a log, move them into {path / COMMIT_LOG}"
+        )
+
+
+def check_is_no_url(path: Path) -> None:
+    """Refuse a path that does not exist because it was a URL before it was taken for a path.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        With the path, and what to do.
+    """
+    if any(map(_SCHEME.fullmatch, path.parts)):
+        raise UnsupportedStoreError(
+            f"{path} looks like a URL, and this needs the store on a local disk, or on one that is mounted. Nothing "
+            f"was changed. Copy the store there, or write it there and copy it to where it belongs"
         )
 
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -24,20 +25,28 @@ from store_core.files.dledger_log import (
     several_members_error,
 )
 from store_core.files.file_system import OsFileSystem
+from store_core.files.remote.storage import parse_url
+from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote_listing import list_remote_segments
+from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of
 from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
-from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.store_parts import COMMIT_LOG, check_is_no_url
 from store_core.format.record.record_head import head_reader
 from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from store_core.files.remote.storage import RemotePath
+    from store_core.files.remote.storage_settings import StorageSettings
+
 __all__ = [
     "SegmentListing",
     "StorePaths",
     "layout_problems",
     "list_segments",
+    "remote_paths",
     "segments_in",
     "store_roots",
     "usual_size",
@@ -48,13 +57,10 @@ StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _log: Final = logging.getLogger("store_core")
 
-_NAME: Final = re.compile(r"[0-9]{20,}")
-_NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 _MULTI_PATH_SPLITTER: Final = ","
 _read_offset: Final = head_reader("physical_offset")
-_LAST_OFFSET: Final = 2**63 - 1
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
 
@@ -70,7 +76,9 @@ class SegmentListing(NamedTuple):
     notes: tuple[str, ...]
 
 
-def list_segments(paths: StorePaths, *, reads_entries: bool = False) -> SegmentListing:
+def list_segments(
+    paths: StorePaths, *, reads_entries: bool = False, storage: StorageSettings | None = None
+) -> SegmentListing:
     """Return the segment files that one path or several stand for.
 
     Parameters
@@ -81,6 +89,8 @@ def list_segments(paths: StorePaths, *, reads_entries: bool = False) -> SegmentL
         notation for these, ``/a/commitlog,/b/commitlog``, if no file has that name; and ``file://`` URLs.
     reads_entries : bool
         Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``, or what is in it.
+    storage : StorageSettings, optional
+        For callers that read object stores and other file systems, too, by their URLs: the settings for these.
 
     Returns
     -------
@@ -98,17 +108,37 @@ def list_segments(paths: StorePaths, *, reads_entries: bool = False) -> SegmentL
     StoreAccessError
         If a directory may not be read.
     """
-    places = places_of(paths)
     notes: list[str] = []
-    with explained_access(places[0]):
-        listed = (segment for place in places for segment in _segments_at(place, notes, reads_entries=reads_entries))
-        found = sorted(listed, key=_order)
+    remote = [] if storage is None else remote_paths(paths, storage)
+    places = [] if remote else places_of(paths)
+    with explained_access(places[0]) if places else nullcontext():
+        local = (segment for place in places for segment in _segments_at(place, notes, reads_entries=reads_entries))
+        found = sorted((*local, *(part for place in remote for part in list_remote_segments(place, notes))), key=_order)
     if not found:
-        raise _nothing_at(places, notes)
+        raise _nothing_at(places or [place.url for place in remote], notes)
     segments = _without_empty_tail(_without_twins(found, notes), notes)
     for note in notes:
         _log.warning(note)
     return SegmentListing(tuple(segments), tuple(notes))
+
+
+def remote_paths(paths: StorePaths, storage: StorageSettings | None = None) -> list[RemotePath]:
+    """Return what paths stand for if they are URLs of object stores or other file systems; nothing if they are local.
+
+    Raises
+    ------
+    InvalidOptionError
+        If only some of them are, or a URL has a password or a query.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    texts = [os.fspath(path) for path in given]
+    found = [parse_url(text, storage or NO_SETTINGS) for text in texts]
+    remote = [place for place in found if place is not None]
+    if remote and len(remote) < len(found):
+        raise InvalidOptionError(
+            f"some of the paths are on this machine, and {remote[0].url} is not: expected one kind"
+        )
+    return remote
 
 
 def store_roots(paths: StorePaths) -> tuple[Path, ...]:
@@ -145,13 +175,13 @@ def places_of(paths: StorePaths) -> list[Path]:
     return [place for path in given for place in _resolve(os.fspath(path))]
 
 
-def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
+def _nothing_at(places: Sequence[Path | str], notes: Sequence[str]) -> StoreNotFoundError:
     """Return the error that there is no segment, with stores nearby, or else the first entries that were skipped."""
     text = (
-        f"nothing to read: no segment file in {', '.join(map(str, places))} ({_NAME_RULE}; a store root has them in "
+        f"nothing to read: no segment file in {', '.join(map(str, places))} ({NAME_RULE}; a store root has them in "
         f"{COMMIT_LOG}/)."
     )
-    stores = [store for place in places for store in _stores_near(place)]
+    stores = [store for place in places if isinstance(place, Path) for store in _stores_near(place)]
     if stores:
         return StoreNotFoundError(f"{text} A store may be at {_first_of(stores, ', ')}")
     return StoreNotFoundError(f"{text} {_first_of(notes, ' ')}".rstrip())
@@ -185,6 +215,7 @@ def _resolve(text: str) -> list[Path]:
         if missing is None:
             return [Path(os.path.abspath(part.strip())) for part in parts]  # noqa: PTH100 -- as above
         raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
+    check_is_no_url(Path(local))
     raise StoreNotFoundError(
         f"no such path: {text!r}{_tried(text, local)}"
         if local
@@ -221,8 +252,8 @@ def _without_scheme(text: str) -> str:
     if url[1].lower() == "file":
         raise StoreNotFoundError(f"{text!r} names another host: expected file:///path")
     raise UnsupportedStoreError(
-        f"{text!r}: object stores and other file systems ({url[1]}://) are not supported yet. Copy the store to a "
-        f"local disk, or mount it, and give that path"
+        f"{text!r}: messages are read from object stores and other file systems ({url[1]}://), but this needs the "
+        f"store on a local disk. Copy it there, or mount it, and give that path"
     )
 
 
@@ -251,40 +282,27 @@ def segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
     """Yield the files of a directory whose names are offsets, in order; `notes` gets what is left out."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            start_offset = _start_offset(entry.name)
+            start_offset = start_offset_of(entry.name)
             try:
                 size = entry.stat().st_size
                 is_file = entry.is_file()
             except FileNotFoundError:
                 continue  # deleted by retention since the directory was read, or a dangling link
-            if start_offset is not None and is_file and start_offset + size <= _LAST_OFFSET:
+            if start_offset is not None and is_file and start_offset + size <= LAST_OFFSET:
                 yield Segment(entry.path, start_offset, size)
             else:
                 kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
-                notes.append(f"ignored the {kind} {entry.path}: {_NAME_RULE}.{_warning(entry.name)}")
-
-
-def _warning(name: str) -> str:
-    """Return a warning for names that RocketMQ still takes for start offsets (``MappedFile``: ``Long.parseLong``)."""
-    is_short = re.fullmatch("[0-9]{1,19}", name) is not None
-    return f" RocketMQ would load it: if it is a segment, rename it to {int(name):020d}." if is_short else ""
-
-
-def _start_offset(name: str) -> int | None:
-    if not _NAME.fullmatch(name):
-        return None
-    offset = int(name) if len(name.lstrip("0")) <= len(str(_LAST_OFFSET)) else _LAST_OFFSET
-    return offset if offset < _LAST_OFFSET else None
+                notes.append(f"ignored the {kind} {entry.path}: {NAME_RULE}.{advice_on_name(entry.name)}")
 
 
 def _single_file(path: Path) -> Segment:
-    start_offset = _start_offset(path.name)
+    start_offset = start_offset_of(path.name)
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:
         raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
-    if start_offset is None or start_offset + size > _LAST_OFFSET:
-        raise SegmentLayoutError(f"{path} is not named like a segment: {_NAME_RULE}.{_name_it_should_have(path, size)}")
+    if start_offset is None or start_offset + size > LAST_OFFSET:
+        raise SegmentLayoutError(f"{path} is not named like a segment: {NAME_RULE}.{_name_it_should_have(path, size)}")
     return Segment(str(path), start_offset, size)
 
 
@@ -310,7 +328,7 @@ def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segmen
     for segment in segments:
         if not kept or kept[-1].start_offset != segment.start_offset:
             kept.append(segment)
-        elif Path(kept[-1].path).samefile(segment.path):
+        elif _is_same(kept[-1], segment):
             notes.append(f"{segment.path} is given twice, and read once.")
         else:
             raise SegmentLayoutError(
@@ -319,6 +337,10 @@ def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segmen
                 f"wrong copy elsewhere; logs of several brokers are read one by one."
             )
     return kept
+
+
+def _is_same(one: Segment, other: Segment) -> bool:
+    return one.path == other.path if one.remote is not None else Path(one.path).samefile(other.path)
 
 
 def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segment]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from store_core.format.record.framing import Framing
 
@@ -14,7 +14,39 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["SegmentView"]
+__all__ = ["ALL_THERE", "AllThere", "Pages", "SegmentView"]
+
+
+class Pages(Protocol):
+    """What makes a segment's bytes available, part by part, where they are not on a disk of this machine.
+
+    Whoever is given a view with pages loads what it reads. A view without them has all of its bytes.
+    """
+
+    @property
+    def step(self) -> int:
+        """Most bytes that a walk loads at once."""
+
+    def load(self, begin: int, end: int) -> None:
+        """Make the bytes from one position up to another available; where they are, nothing happens."""
+
+    def drop(self, end: int) -> None:
+        """Take note that the bytes before a position are not read again."""
+
+
+class AllThere:
+    """The pages of a segment that is there as a whole."""
+
+    step: Final = 256 << 20
+
+    def load(self, begin: int, end: int) -> None:
+        """Do nothing."""
+
+    def drop(self, end: int) -> None:
+        """Do nothing."""
+
+
+ALL_THERE: Final = AllThere()
 
 
 def _no_holes(position: int) -> int:
@@ -35,12 +67,15 @@ class SegmentView:
         Returns the first position at or after another that may hold anything but zeros.
     framing : Framing
         What it is made of.
+    pages : Pages
+        Makes bytes available.
     """
 
     raw: npt.NDArray[np.uint8]
     start_offset: int = 0
     next_data: Callable[[int], int] = _no_holes
     framing: Framing = Framing.RECORDS
+    pages: Pages = ALL_THERE
 
     @property
     def size(self) -> int:

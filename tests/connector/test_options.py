@@ -13,6 +13,7 @@ from pyspark_commitlog.options_document import markdown_document
 from pyspark_commitlog.stream.options import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
 from store_core.store.read.option_table import READ_OPTIONS
@@ -91,10 +92,19 @@ def test_a_store_is_not_read_if_one_of_many_options_is_unknown() -> None:
         parse(topic="orders", topik="orders", mode="PERMISSIVE")
 
 
+def test_settings_of_a_storage_are_joined() -> None:
+    found = CommitLogOptions.from_spark({"path": "s3://bucket/store", "storage.region": "r", "storage.scheme": "http"})
+    assert found.read.storage == StorageSettings.of({"region": "r", "scheme": "http"})
+
+
+def test_settings_of_a_storage_are_given_in_one_way() -> None:
+    with pytest.raises(InvalidOptionError, match=r"expected either it, or options storage\.NAME; found both"):
+        CommitLogOptions.from_spark({"path": "s3://bucket/store", "storage.region": "r", "storage": "scheme=http"})
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"storage.endpoint": "x"}, "storage.endpoint configures an object store; this version reads local"),
         ({"provider": "commitlog", "owner": "me"}, "CREATE TEMPORARY VIEW"),
     ],
 )

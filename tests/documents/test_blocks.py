@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyspark_commitlog.sample import orders_store
 from tests.documents.blocks import ROOT, Block, blocks_of, documents
 from tests.documents.commands import EXCEPTIONS, commands_of, exception_for
 from tests.documents.runners import RUNNERS, check_no_error_is_left, run_block
 from tests.documents.stores import copy_world, make_world
 from tests.documents.world import World, matches
+from tests.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +36,24 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return world
 
 
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """Provide a server that has the shipped sample as ``s3://backup/broker-a/store``."""
+    with ObjectStore("backup") as server:
+        server.upload(orders_store(tmp_path_factory.mktemp("sample")) / "commitlog", "broker-a/store/commitlog")
+        yield server
+
+
 @pytest.fixture
-def world(template: Path, tmp_path: Path, spark: SparkSession) -> Iterator[World]:
+def world(template: Path, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World]:
     copy_world(template, tmp_path / "world")
-    yield World(tmp_path / "world", spark)
+    made = World(tmp_path / "world", spark)
+    if any("s3://backup" in block.text for block in BLOCKS[request.node.callspec.params["document"]]):
+        settings = request.getfixturevalue("object_store").settings
+        request.getfixturevalue("monkeypatch").setenv("BACKUP_USER", settings["access_key"])
+        request.getfixturevalue("monkeypatch").setenv("BACKUP_PASSWORD", settings["secret_key"])
+        made.replaced["minio.example:9000"] = settings["endpoint_override"]
+    yield made
     for stream in spark.streams.active:
         stream.stop()
     for table in spark.catalog.listTables():

@@ -36,6 +36,8 @@ class World:
         Output of the previous block, or the text of its error; None if it has been compared already.
     error_at : str
         Place of the block that raised `printed`, until a block of output shows it; else empty.
+    replaced : dict of str to str
+        Other names in the documents, and what stands for them here, such as the address of a server.
     """
 
     directory: Path
@@ -43,12 +45,15 @@ class World:
     namespace: dict[str, Any] = field(default_factory=dict)
     printed: str | None = None
     error_at: str = ""
+    replaced: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.namespace |= {"__name__": "document", "spark": self.spark}
 
     def inside(self, text: str) -> str:
         """Replace the paths of a document by those of the test."""
+        for shown, found in self.replaced.items():
+            text = text.replace(shown, found)
         for root in _ROOTS:
             text = text.replace(root, f"{self.directory}{root}")
         return text

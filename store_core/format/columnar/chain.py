@@ -29,6 +29,9 @@ __all__ = ["Chain", "Place", "Run"]
 _WINDOW: Final = 256 << 20
 """Bytes followed in one step: only the starts in them are held, 8 bytes per record."""
 
+_BEYOND: Final = 4 << 10
+"""Bytes after a window that following its lengths may touch: the head of a record, read in whole words."""
+
 _KNOWN_WINDOW: Final = 1 << 20
 """Bytes followed first from where a log ended before: little may have been added."""
 
@@ -148,16 +151,19 @@ class Chain:
             In order; the chain ends where the last one stops.
         """
         limit = self.segment.size if end is None else min(end, self.segment.size)
-        position, length = begin, window or _WINDOW
+        pages, longest = self.segment.pages, min(_WINDOW, self.segment.pages.step)
+        position, length = begin, min(window or _WINDOW, longest)
         for run in self._kept_from(begin, limit):
             yield run
             position = run.stop
         while position < limit:
             goal = min(position + length, limit)
+            pages.load(position, min(goal + _BEYOND, self.segment.size))
             found = chain(self.segment.raw, position, goal, self.segment.start_offset, self.segment.framing)
             if found.starts.size:
+                pages.load(goal, found.stop)
                 yield Run(found.starts, found.stop)
-            position, length = found.stop, min(2 * length, _WINDOW)
+            position, length = found.stop, min(2 * length, longest)
             if position < goal:
                 return
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.damage.salvage import Damage, Salvage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.format.columnar.records import Records
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
@@ -75,7 +75,7 @@ def read_range(
         return
     keep_freed_memory()
     try:
-        opened = open_segment(part.segment)
+        opened = open_pages(part.segment, min(part.end, part.data_end) - part.segment.start_offset)
     except SegmentVanishedError as error:
         if options.fail_on_data_loss:
             raise
@@ -85,12 +85,13 @@ def read_range(
         known = (mapped or {}).get(part.segment)
         checked = part.checked(opened.raw) if known is None else part
         yield from _RangeReader(checked, options, _chain(part.segment, opened, known), watch).batches()
+        opened.check_unchanged()
 
 
-def _chain(segment: Segment, opened: SegmentBytes, known: Chain | None) -> Chain:
+def _chain(segment: Segment, opened: PagedBytes, known: Chain | None) -> Chain:
     """Return the segment's chain, reusing the one that planning followed, and its mapping, if any."""
     if known is None:
-        return Chain(segment.view(opened))
+        return Chain(segment.view(opened, opened))
     return replace(known, segment=replace(known.segment, next_data=opened.next_data))
 
 
@@ -125,6 +126,8 @@ class _RangeReader:
         rows = self._rows
         for chunk in self._chunks():
             yield from rows.batches(chunk)
+            if chunk.records:
+                self._chain.segment.pages.drop(int(chunk.records[-1].starts[-1]) - self._lead)
         if rows.filter.error_count:
             where = f"between offsets {self._range.begin} and {self._range.end}"
             _log.warning("%s: %s", self._range.segment.path, rows.filter.error_text(where))
@@ -168,6 +171,7 @@ class _RangeReader:
 
     def _read_salvage(self, place: Place) -> Generator[ReadChunk, None, Place]:
         """Take what is found after a break; return where the segment is sound enough to follow its chain again."""
+        self._chain.segment.pages.load(max(place.last_sound, 0), self._chain.segment.size)
         for part in self._salvage.parts(place, self._limit):
             if isinstance(part, Damage):
                 yield from self._take_damage(part)
@@ -188,6 +192,8 @@ class _RangeReader:
         run = run if led == run.starts.size else Run(run.starts[:led], int(run.starts[led]))
         first = int(np.searchsorted(run.starts, self._begin))
         before = count_sound(segment.of_records().raw, run.starts[:first], segment.of_records().start_offset)
+        if first == run.starts.size == before:
+            segment.pages.drop(int(run.starts[-1]))
         mine = run.between(self._begin, self._limit)
         if before < first or mine is None:
             return before
@@ -236,6 +242,7 @@ class _RangeReader:
         at, verify_crc = self._data_end, self._options.verify_crc
         if self._raw.size > at < self._end:
             framing = self._range.segment.framing
+            self._chain.segment.pages.load(at, self._whole.size)
             check = check_frame(self._whole.data, at, self._start_offset, framing, verify_crc=verify_crc)
             if check.reason is not None:
                 yield Damage(at, self._raw.size, check, is_followed=False)

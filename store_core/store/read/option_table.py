@@ -39,6 +39,14 @@ READ_OPTIONS: Final = (
         f"the RocketMQ that serves the store: {shown_releases()}; `4.3` stands for all up to 4.9.0. They read some "
         "properties differently; a warning says so if the store seems to be of the other kind",
     ),
+    Option(
+        "storage",
+        "(the environment's)",
+        "what",
+        "settings of the object store or file system, if the path is a URL such as `s3://bucket/store`. In Spark each "
+        "is an option of its own, such as `storage.region`; elsewhere `region=eu-west-1,scheme=https` or JSON. The "
+        "names are those of `pyarrow.fs`; what is not set comes from the environment. Values are never shown",
+    ),
     Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
     Option("topicsPattern", "(all)", "rows", "a Python regular expression that must match the whole topic"),
     Option("queueId", "(all)", "rows", "queue ids, separated by commas"),

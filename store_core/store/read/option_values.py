@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
 
 from store_core.errors import InvalidOptionError
+from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columns import resolve_columns
 from store_core.format.filter.message_selector import FILTER_TYPES
 from store_core.format.releases.release import RELEASES
@@ -224,6 +225,27 @@ def _one_of(*allowed: str) -> Callable[[str, object], str]:
     return parse
 
 
+def _storage(name: str, value: object) -> StorageSettings:
+    """Parse settings of a storage; errors never show them."""
+    if isinstance(value, StorageSettings):
+        return value
+    expected = f"{shown_option(name)}: expected settings such as region=eu-west-1,scheme=https, or a JSON object"
+    found: object = value
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            raise InvalidOptionError(f"{expected}; this JSON can't be parsed") from None
+    elif isinstance(value, str):
+        pairs = [pair.partition("=") for pair in value.split(",")]
+        if not all(equals for _, equals, _ in pairs):
+            raise InvalidOptionError(f"{expected}; a setting has no '='")
+        found = {setting.strip(): text.strip() for setting, _, text in pairs}
+    if not isinstance(found, Mapping):
+        raise InvalidOptionError(expected)
+    return StorageSettings.of(found)
+
+
 OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "columns": _columns,
     "topic": parse_names,
@@ -252,4 +274,5 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "use_consume_queues": _use,
     "use_index_files": _use,
     "release": _one_of(*RELEASES),
+    "storage": _storage,
 }

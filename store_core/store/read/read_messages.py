@@ -28,6 +28,7 @@ Names: TypeAlias = "str | list[str] | tuple[str, ...]"
 Numbers: TypeAlias = "SupportsIndex | str | list[int] | tuple[int, ...]"
 Offsets: TypeAlias = "SupportsIndex | str | Mapping[str, Mapping[int, int]] | Mapping[str, Mapping[str, int]]"
 Time: TypeAlias = "SupportsIndex | str | date"
+Settings: TypeAlias = "Mapping[str, str] | str"
 Mode: TypeAlias = "ReadMode | Literal['FAILFAST', 'DROPMALFORMED', 'PERMISSIVE']"
 
 
@@ -61,6 +62,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     use_consume_queues: Literal["auto", "never"] | None = None,
     use_index_files: Literal["auto", "never"] | None = None,
     release: str | None = None,
+    storage: Settings | None = None,
     **unknown: Never,
 ) -> pa.RecordBatchReader:
     """Read the messages of a store, without a broker and without Spark.
@@ -69,7 +71,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     ----------
     path : path or sequence of paths
         A store root, a ``commitlog`` directory, a segment file, or several of these that together form one log.
-    columns, topic, ..., release : optional
+    columns, topic, ..., storage : optional
         Options. `store_core.ReadOptions` documents each, with its default, under the same name; None means "not given".
     **unknown
         Not accepted: an unknown name is refused, and the nearest option suggested.
@@ -116,6 +118,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         use_consume_queues=use_consume_queues,
         use_index_files=use_index_files,
         release=release,
+        storage=storage,
         **unknown,
     )
     plan, mapped = plan_and_walk(path, options)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from store_core.errors import InvalidOptionError
+from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.near_name import did_you_mean
@@ -89,6 +90,9 @@ class ReadOptions:
     release : str
         The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
         parses properties differently.
+    storage : StorageSettings
+        Settings of the object store or file system, if the path is a URL; `parse` takes them as a mapping. They are
+        never shown.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -118,6 +122,7 @@ class ReadOptions:
     use_consume_queues: str = "auto"
     use_index_files: str = "auto"
     release: str = DEFAULT_RELEASE
+    storage: StorageSettings = NO_SETTINGS
 
     @classmethod
     def parse(cls, **named: object) -> Self:

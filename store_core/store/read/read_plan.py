@@ -167,7 +167,7 @@ class _Planner:
         self._options = options
         self._costs = costs
         self._end_as_of = end_as_of
-        self._segments, notes = list_segments(paths, reads_entries=True)
+        self._segments, notes = list_segments(paths, reads_entries=True, storage=options.storage)
         self._notes = list(notes)
         self._usual_size = usual_size(self._segments)
         self._ends: list[SegmentEnd] = []
@@ -181,7 +181,8 @@ class _Planner:
         known = self._up_to_log_end(whole)
         found, explanation = self._look_up.looked_up(known, self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
-        contradiction = release_note(self._segments, self._options.release) if ranges else None
+        is_local = all(segment.remote is None for segment in self._segments)
+        contradiction = release_note(self._segments, self._options.release) if ranges and is_local else None
         if contradiction is not None:
             self._note(contradiction)
         explanation = explanation.for_ranges(ranges)
@@ -266,13 +267,16 @@ class _Planner:
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""
         root = _root_of(part.segment)
-        is_live = end.tail is not None and is_lock_held(root)
+        is_remote = part.segment.remote is not None
+        is_live = end.tail is not None and not is_remote and is_lock_held(root)
         self._is_live = self._is_live or is_live
         self._note_end(end, is_live=is_live)
         if end.is_foreign or (part.is_cut and end.found.reason is StopReason.TORN):
             # No writer leaves a record that runs past its file.
             return replace(part, end=part.segment.end_offset, data_end=part.segment.end_offset, is_last=True)
-        is_shown = self._options.is_permissive and end.tail is not None and not is_live and self._has_lock(root)
+        is_shown = (
+            self._options.is_permissive and end.tail is not None and not is_live and (is_remote or self._has_lock(root))
+        )
         torn_end = part.begin + end.tail_end if is_shown else 0
         return replace(
             part, end=max(end.end_offset, torn_end), data_end=end.end_offset, torn_end=torn_end, is_last=True

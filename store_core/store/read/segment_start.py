@@ -3,35 +3,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages
 from store_core.format.damage.salvage import store_timestamps
-from store_core.format.record.framing import check_frame
+from store_core.format.record.framing import check_frame, frame_size
 
 if TYPE_CHECKING:
-    from store_core.files.segment_source import Segment
-    from store_core.format.segment_view import SegmentView
-
+    from store_core.files.segment_source import PagedBytes, Segment
 __all__ = ["first_store_timestamp", "has_record"]
+
+_HEAD: Final = 4 << 10
+"""Bytes that are loaded first: more than a record's head, and most records."""
 
 
 def has_record(segment: Segment) -> bool:
     """Return whether a segment begins with a record; one that is preallocated does not."""
-    with open_segment(segment) as opened:
-        return _begins_with_record(segment.view(opened))
+    with open_pages(segment) as opened:
+        return _begins_with_record(segment, opened)
 
 
-def _begins_with_record(segment: SegmentView) -> bool:
-    return check_frame(segment.raw.data, 0, segment.start_offset, segment.framing).reason is None
+def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:
+    opened.load(0, min(_HEAD, segment.size))
+    if segment.size >= _HEAD:
+        opened.load(_HEAD, frame_size(opened.raw.data, 0, segment.framing))
+    return check_frame(opened.raw.data, 0, segment.start_offset, segment.framing).reason is None
 
 
 def first_store_timestamp(segment: Segment) -> int | None:
     """Return the store time of a segment's first record, in ms; None if unknown."""
-    with open_segment(segment) as opened:
-        if not _begins_with_record(segment.view(opened)):
+    with open_pages(segment) as opened:
+        if not _begins_with_record(segment, opened):
             return None
         time = int(store_timestamps(opened.raw, np.array([segment.framing.lead]))[0])
     return time if time > 0 else None

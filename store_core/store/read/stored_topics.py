@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from store_core.files.store_path import store_roots
+from store_core.files.store_path import remote_paths, store_roots
 from store_core.format.near_name import did_you_mean, known_names
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class TopicWatch:
     def of(cls, paths: StorePaths, topics: Iterable[str]) -> TopicWatch:
         """Look up topics in the stores of some paths; without topics nothing is read."""
         asked = set(topics)
-        roots = store_roots(paths) if asked else ()
+        roots = store_roots(paths) if asked and not remote_paths(paths) else ()
         known = stored_topics(roots)
         return cls(asked - known, roots, known)
 
@@ -121,5 +121,7 @@ class TopicWatch:
             _log.warning("topic %r has rows only if the log still has records of it: %s", topic, self._beside(topic))
 
     def _beside(self, topic: str) -> str:
+        if not self.roots:
+            return "of a store that is not on this machine neither queues nor config/topics.json are read"
         places = ", ".join(map(str, self.roots))
         return f"neither the queues nor config/topics.json of {places} know it; {hint_of(topic, self.known)}"

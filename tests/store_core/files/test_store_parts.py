@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_parts import check_is_root
 from tests.store_core.files.store_kinds import SEGMENT_SIZE, ordinary_store
@@ -87,3 +87,15 @@ def test_a_root_may_have_any_name_and_need_not_be_there(tmp_path: Path, name: st
     check_is_root(tmp_path / name, OsFileSystem())
     ordinary_store(tmp_path / name / "more" if name == "commitlog" else tmp_path / name)
     check_is_root(tmp_path / name, OsFileSystem())
+
+
+@pytest.mark.usefixtures("root")
+def test_a_url_that_became_a_path_is_refused_before_a_directory_is_made(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedStoreError, match="looks like a URL"):
+        check_is_root(tmp_path / "s3:" / "bucket" / "store", OsFileSystem())
+
+
+def test_a_directory_with_a_colon_is_a_root(tmp_path: Path) -> None:
+    root = ordinary_store(tmp_path / "disk-1:" / "store")
+
+    check_is_root(root, OsFileSystem())

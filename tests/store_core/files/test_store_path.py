@@ -98,8 +98,8 @@ def test_a_file_url_with_a_percent_sign_in_the_name_is_taken_as_it_is(log: LogBu
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/store", "hdfs://host/store", "gs://bucket", "abfss://c@a/store"])
-def test_object_stores_are_said_to_be_unsupported(url: str) -> None:
-    with pytest.raises(UnsupportedStoreError, match=r"not supported yet.*local disk"):
+def test_object_stores_are_refused_by_callers_that_read_local_ones(url: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match=r"needs the store on a local disk"):
         list_segments(url)
 
 

@@ -58,6 +58,8 @@ class LookUp:
         paths, segments, _, options, costs = self._asked
         if any(segment.entries is not None for segment in segments):
             return Unsuitable("the log is a DLedger log, which is scanned")
+        if any(segment.remote is not None for segment in segments):
+            return Unsuitable("the store is not on this machine, so its queues and index are not read")
         if options.position is not None and options.is_failfast and options.use_consume_queues != "never":
             return plan_position_look_up(paths, segments, options.position, costs)
         if options.key is None and options.unique_key is None:

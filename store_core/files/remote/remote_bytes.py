@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a remote file as one array, of which only the blocks that are being read take memory."""
+
+from __future__ import annotations
+
+import mmap
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.files.remote.remote_file import RemoteReader
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from store_core.files.remote.remote_file import RemoteFile
+
+__all__ = ["RemoteBytes"]
+
+_BLOCK: Final = 4 << 20
+"""Bytes of one request."""
+
+_REQUESTS: Final = 8
+"""Requests at a time."""
+
+_AHEAD: Final = _BLOCK * _REQUESTS
+"""Bytes that are requested ahead of what is read."""
+
+_STEP: Final = 16 << 20
+"""Bytes that a walk loads at once."""
+
+
+class RemoteBytes:
+    """A remote file as an array of its size, whose bytes are there once they are loaded, and zeros otherwise.
+
+    The array is memory that the system provides when it is written to. A block of zeros, as in a segment that is not
+    full, takes none.
+
+    Parameters
+    ----------
+    file : RemoteFile
+    ahead_to : int
+        Position up to which blocks after those that are loaded are requested in advance; 0 for none.
+
+    Attributes
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (size,), read-only.
+    step : int
+        See `store_core.format.segment_view.Pages`.
+    """
+
+    step = _STEP
+
+    def __init__(self, file: RemoteFile, ahead_to: int = 0) -> None:
+        self._size = file.size
+        self._ahead_to = ahead_to
+        self._reader = RemoteReader(file)
+        self._memory = mmap.mmap(-1, max(file.size, 1))
+        self._bytes = np.frombuffer(self._memory, np.uint8)[: file.size]
+        self.raw: npt.NDArray[np.uint8] = self._bytes.view()
+        self.raw.flags.writeable = False
+        self._is_loaded = np.zeros(-(-file.size // _BLOCK), np.bool_)
+        self._coming: dict[int, Future[bytes]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    def load(self, begin: int, end: int) -> None:
+        """Make the bytes of a range available, and request what comes after it."""
+        end = min(end, self._size)
+        if begin >= end:
+            return
+        blocks = range(begin // _BLOCK, -(-end // _BLOCK))
+        ahead = range(blocks.stop, -(-min(end + _AHEAD, self._ahead_to, self._size) // _BLOCK))
+        if not self._ahead_to and len(blocks) == 1 and not self._is_loaded[blocks[0]]:
+            self._load_little(begin, end)
+            return
+        for block in (*blocks, *ahead):
+            self._request(block)
+        for block in blocks:
+            self._receive(block)
+
+    def load_all(self) -> None:
+        """Make all bytes available."""
+        for begin in range(0, self._size, _STEP):
+            self.load(begin, begin + _STEP)
+
+    def drop(self, end: int) -> None:
+        """Return the memory of the blocks before a position to the system; they can be loaded again."""
+        blocks = np.flatnonzero(self._is_loaded[: max(end, 0) // _BLOCK])
+        for block in blocks.tolist():
+            self._memory.madvise(mmap.MADV_DONTNEED, block * _BLOCK, _BLOCK)
+        self._is_loaded[blocks] = False
+
+    def next_data(self, position: int) -> int:
+        """Return `position`: a storage does not tell where a file has only zeros."""
+        return position
+
+    def next_hole(self, position: int) -> int:  # noqa: ARG002 -- the protocol's parameter
+        """Return the file's size, as for `next_data`."""
+        return self._size
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was replaced while it was read."""
+        self._reader.check_unchanged()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._coming.clear()
+        self._reader.close()
+
+    def _load_little(self, begin: int, end: int) -> None:
+        """Load less than a block, such as a segment's first record, without noting the block as loaded."""
+        self._bytes[begin:end] = np.frombuffer(self._reader.read(begin, end), np.uint8)
+
+    def _request(self, block: int) -> None:
+        if self._is_loaded[block] or block in self._coming:
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_REQUESTS, "remote-read")
+        begin = block * _BLOCK
+        self._coming[block] = self._pool.submit(self._reader.read, begin, min(begin + _BLOCK, self._size))
+
+    def _receive(self, block: int) -> None:
+        coming = self._coming.pop(block, None)
+        if coming is None:
+            return
+        data = np.frombuffer(coming.result(), np.uint8)
+        if data.any():
+            self._bytes[block * _BLOCK :][: data.size] = data
+        self._is_loaded[block] = True

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""File systems by the URL of a store: those of pyarrow, and any of fsspec's where that is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
+from store_core.files.remote.storage_settings import SETTING_PREFIX, StorageSettings
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["OpenStorage", "RemotePath", "Storage", "parse_url"]
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(/?.*)", re.DOTALL)
+_MOST_OPEN: Final = 16
+"""File systems that a process keeps open, each with its connections."""
+
+_ATTEMPTS: Final = 5
+"""How often the client of an object store tries a request that was throttled or failed (503, 429, timeouts)."""
+
+_S3: Final[dict[str, type]] = {
+    "access_key": str,
+    "secret_key": str,
+    "session_token": str,
+    "anonymous": bool,
+    "region": str,
+    "request_timeout": float,
+    "connect_timeout": float,
+    "scheme": str,
+    "endpoint_override": str,
+    "role_arn": str,
+    "session_name": str,
+    "external_id": str,
+    "proxy_options": str,
+    "force_virtual_addressing": bool,
+    "tls_ca_file_path": str,
+}
+_GCS: Final[dict[str, type]] = {
+    "anonymous": bool,
+    "access_token": str,
+    "target_service_account": str,
+    "endpoint_override": str,
+    "scheme": str,
+    "project_id": str,
+}
+_AZURE: Final[dict[str, type]] = {
+    "account_name": str,
+    "account_key": str,
+    "sas_token": str,
+    "tenant_id": str,
+    "client_id": str,
+    "client_secret": str,
+    "blob_storage_authority": str,
+    "blob_storage_scheme": str,
+    "dfs_storage_authority": str,
+    "dfs_storage_scheme": str,
+}
+_HDFS: Final[dict[str, type]] = {"user": str, "kerb_ticket": str}
+_SETTINGS: Final = {
+    "s3": _S3,
+    "gs": _GCS,
+    "gcs": _GCS,
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "hdfs": _HDFS,
+    "viewfs": _HDFS,
+}
+"""The settings of pyarrow's file systems, by the scheme of a URL: the names are those of its own arguments."""
+
+_ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
+"""Hadoop's names for the same stores."""
+
+
+class OpenStorage(NamedTuple):
+    """An open file system, and where in it a URL's paths begin.
+
+    Attributes
+    ----------
+    file_system : pyarrow.fs.FileSystem
+    root : str
+        A bucket or a container; empty or a slash where paths have no such beginning.
+    """
+
+    file_system: FileSystem
+    root: str
+
+    def path_of(self, relative: str) -> str:
+        """Return a path as the file system takes it, by what follows the authority in the URL."""
+        return f"{self.root}/{relative}".rstrip("/") if self.root != "/" else f"/{relative}"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A file system that is not this machine's, opened where it is needed: hashable, and picklable for tasks.
+
+    Attributes
+    ----------
+    scheme, authority : str
+        Of the URL: ``s3`` and a bucket, or ``hdfs`` and a host with its port.
+    settings : StorageSettings
+    """
+
+    scheme: str
+    authority: str
+    settings: StorageSettings
+
+    def url_of(self, relative: str) -> str:
+        """Return the URL of a path below the authority."""
+        return f"{self.scheme}://{self.authority}/{relative}"
+
+    def opened(self) -> OpenStorage:
+        """Return the file system; a process opens it once.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a setting is unknown or has a wrong value.
+        UnsupportedStoreError
+            If neither pyarrow nor fsspec knows the scheme.
+        StoreAccessError
+            If it can't be opened.
+        """
+        return _opened(self, os.getpid())
+
+
+class RemotePath(NamedTuple):
+    """A file or directory in a storage.
+
+    Attributes
+    ----------
+    storage : Storage
+    relative : str
+        What follows the authority in its URL, without slashes around it.
+    """
+
+    storage: Storage
+    relative: str
+
+    @property
+    def url(self) -> str:
+        """The URL, which holds no setting."""
+        return self.storage.url_of(self.relative)
+
+
+def parse_url(url: str, settings: StorageSettings) -> RemotePath | None:
+    """Return what a URL stands for; None for the path of a local file.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the URL has a password or a query, which would end up in logs.
+    """
+    parts = _URL.fullmatch(url)
+    if parts is None or parts[1].lower() == "file":
+        return None
+    scheme, authority, path = parts[1].lower(), parts[2], parts[3]
+    if ":" in authority.rpartition("@")[0]:
+        raise InvalidOptionError(
+            f"the {scheme} URL has a password before its '@', which logs and reports would show: give it as a "
+            f"setting, such as {SETTING_PREFIX}secret_key, or by the environment"
+        )
+    if "?" in path:
+        raise InvalidOptionError(
+            f"{scheme}://{authority}{path.split('?')[0]} is followed by a query: expected settings as options, such as "
+            f"{SETTING_PREFIX}region"
+        )
+    return RemotePath(Storage(_ALIASES.get(scheme, scheme), authority, settings), path.strip("/"))
+
+
+@lru_cache(maxsize=_MOST_OPEN)
+def _opened(storage: Storage, _process: int) -> OpenStorage:
+    """Open a file system; connections do not survive a fork, so that each process has its own."""
+    shown = storage.url_of("")
+    try:
+        return _of_pyarrow(storage) if storage.scheme in _SETTINGS else _of_fsspec(storage)
+    except (InvalidOptionError, UnsupportedStoreError):
+        raise
+    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+        raise StoreAccessError(
+            f"{shown} can't be opened: {storage.settings.hidden_in(str(error))}. Check the URL, the settings "
+            f"{SETTING_PREFIX}* and the environment's credentials"
+        ) from None
+
+
+def _of_pyarrow(storage: Storage) -> OpenStorage:
+    from pyarrow import fs  # noqa: PLC0415 -- takes long to import, and most stores are local
+
+    given: dict[str, Any] = storage.settings.arguments(_SETTINGS[storage.scheme])
+    before, _, place = storage.authority.rpartition("@")
+    if not given:
+        found, root = fs.FileSystem.from_uri(storage.url_of(""))  # takes the environment's endpoint and region, too
+        return OpenStorage(found, root.rstrip("/") or "/")
+    if storage.scheme == "s3":
+        retries = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+        return OpenStorage(fs.S3FileSystem(retry_strategy=retries, **given), storage.authority)
+    if storage.scheme in ("gs", "gcs"):
+        return OpenStorage(fs.GcsFileSystem(**given), storage.authority)
+    if storage.scheme in ("abfs", "abfss"):
+        account = {"account_name": place.split(".")[0]} if before else {}
+        return OpenStorage(fs.AzureFileSystem(**{**account, **given}), before or place)
+    host, _, port = place.partition(":")
+    return OpenStorage(fs.HadoopFileSystem(host or "default", int(port or 0), **{"user": before or None, **given}), "/")
+
+
+def _of_fsspec(storage: Storage) -> OpenStorage:
+    from pyarrow import fs  # noqa: PLC0415 -- as above
+
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 -- need not be installed
+    except ImportError:
+        raise UnsupportedStoreError(
+            f"{storage.url_of('')}: pyarrow does not know {storage.scheme}://. Install fsspec and its package for "
+            f"{storage.scheme}, or copy the store to a local disk, and give that path"
+        ) from None
+    try:
+        opened, root = url_to_fs(storage.url_of(""), **dict(storage.settings.values))
+    except (ValueError, ImportError) as error:
+        raise UnsupportedStoreError(
+            f"{storage.url_of('')}: {storage.settings.hidden_in(str(error))}. Install the package that fsspec needs "
+            f"for it, or copy the store to a local disk, and give that path"
+        ) from None
+    return OpenStorage(fs.PyFileSystem(fs.FSSpecHandler(opened)), root.rstrip("/") or "/")

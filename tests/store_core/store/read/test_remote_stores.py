@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store in an object store or another file system is read as on a local disk, whatever the storage does."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import numpy as np
+import pytest
+
+from store_core import StoreError, explain, read_messages
+from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreNotFoundError
+from store_core.files.remote import remote_bytes, remote_file
+from store_core.files.remote import storage as storage_module
+from store_core.store.read.read_options import ReadOptions
+from tests.object_store import BUCKET, SECRET, Faults, ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from tests.golden_stores import UnpackedStore
+
+MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
+STORES = ("4.3.0/tx", "4.9.7/tx", "5.3.3/compressed", "5.3.3/propcrc", "5.3.3/v2topic", "5.5.0/bcq")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectStore]:
+    """Provide a server for all tests of this module."""
+    with ObjectStore() as running:
+        yield running
+
+
+@pytest.fixture
+def storage(server: ObjectStore) -> Iterator[ObjectStore]:
+    """Provide the server without faults."""
+    server.faults = Faults()
+    yield server
+    server.faults = Faults()
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load a page at a time, so that small stores have many blocks, and what is read unloaded is zeros."""
+    monkeypatch.setattr(remote_bytes, "_BLOCK", 1 << 12)
+    monkeypatch.setattr(remote_bytes, "_AHEAD", 1 << 14)
+    monkeypatch.setattr(remote_bytes, "_STEP", 1 << 13)
+    monkeypatch.setattr(remote_bytes.RemoteBytes, "step", 1 << 13)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr(remote_file, "_FIRST_PAUSE", 0)
+
+
+def rows(path: object, **options: Any) -> pa.Table | str:  # noqa: ANN401 -- any option
+    """Read everything, or return the kind of error."""
+    try:
+        return read_messages(path, **options).read_all()  # type: ignore[arg-type]  # a path or a URL
+    except StoreError as error:
+        return type(error).__name__
+
+
+def in_memory(root: Path, name: str) -> str:
+    """Copy a store into the memory of this process, as fsspec's file system of that name, and return its URL."""
+    memory = fsspec.filesystem("memory")
+    for path in (root / "commitlog").iterdir():
+        memory.pipe(f"/stores/{name}/commitlog/{path.name}", path.read_bytes())
+    return f"memory://stores/{name}"
+
+
+def damaged(root: Path, target: Path, seed: int) -> Path:
+    """Copy a store's log as that of a closed store, with a few bytes overwritten, or its last segment cut."""
+    shutil.copytree(root / "commitlog", target / "commitlog")
+    target.joinpath("lock").touch()
+    random = np.random.default_rng(seed)
+    for path in sorted((target / "commitlog").iterdir()):
+        data = bytearray(path.read_bytes())
+        for at in random.integers(0, len(data), random.integers(0, 4)).tolist():
+            data[at : at + 8] = random.bytes(8)[: len(data) - at]
+        path.write_bytes(data)
+    if seed % 3 == 0:
+        with path.open("r+b") as last:
+            last.truncate(path.stat().st_size // 2)
+    return target
+
+
+def check_equal(root: Path, url: str, **options: Any) -> None:  # noqa: ANN401 -- any option
+    """Check that both have the same rows, or fail with the same error."""
+    for more in ({"max_records_per_batch": 100}, {"max_partition_bytes": 60_000, "max_records_per_batch": 37}):
+        expected = rows(root, **options, **more)
+        found = rows(url, **options, **more)
+        assert expected == found
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("name", STORES)
+def test_golden_store_reads_as_on_disk(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden(name)
+    url = in_memory(store.root, name)
+    for mode in MODES:
+        check_equal(store.root, url, mode=mode, release=store.golden.release)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_store_reads_as_on_disk(seed: int, golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+    root = damaged(golden("5.3.3/tx").root, tmp_path, seed)
+    url = in_memory(root, f"damaged-{seed}")
+    for mode in MODES:
+        check_equal(root, url, mode=mode)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_faults_in_every_tenth_request_change_nothing(
+    storage: ObjectStore, golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    root = golden("5.3.3/tx").root
+    url = storage.upload(root, "faulty")
+    expected = rows(root)
+    storage.faults = Faults(every=10)
+    with caplog.at_level(logging.INFO):
+        assert expected == rows(url, storage=storage.settings)
+    assert storage.faults.failed >= 4
+    assert SECRET not in caplog.text
+
+
+def test_planning_asks_for_little(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/tx")
+    url = storage.upload(store.root, "planned")
+    storage.faults = Faults()
+    plan = explain(url, storage=storage.settings)
+    assert "not on this machine" in str(plan)
+    last = store.segments[-1].stat().st_size
+    assert storage.faults.lists <= 3
+    assert storage.faults.gets <= 3
+    assert storage.faults.bytes_sent <= last + (64 << 10)
+
+
+def test_segment_that_is_replaced_after_planning_is_an_error(
+    storage: ObjectStore, golden: Callable[[str], UnpackedStore]
+) -> None:
+    store = golden("5.3.3/tx")
+    url = storage.upload(store.root, "replaced")
+    first = store.segments[0]
+    reader = read_messages(url, storage=storage.settings)
+    changed = bytearray(first.read_bytes())
+    changed[200] ^= 1
+    storage.put(f"replaced/commitlog/{first.name}", bytes(changed) + b"longer")
+    with pytest.raises(SegmentVanishedError, match="was replaced since the read was planned"):
+        reader.read_all()
+
+
+def test_segment_that_is_replaced_while_it_is_read_is_an_error(
+    storage: ObjectStore, golden: Callable[[str], UnpackedStore]
+) -> None:
+    store = golden("5.3.3/tx")
+    url = storage.upload(store.root, "swapped")
+    first = store.segments[0]
+    changed = bytearray(first.read_bytes())
+    changed[-1] ^= 1
+    reader = read_messages(url, storage=storage.settings, max_records_per_batch=10)
+    reader.read_next_batch()
+    storage.put(f"swapped/commitlog/{first.name}", bytes(changed))
+    with pytest.raises(SegmentVanishedError, match="replaced"):
+        reader.read_all()
+
+
+def test_what_is_not_a_segment_is_left_out(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+    root = golden("5.3.3/tx").root
+    url = storage.upload(root / "commitlog", "odd/commitlog").removesuffix("/commitlog")
+    storage.put("odd/commitlog/00000000000000000000.tmp", b"x")
+    storage.put("odd/commitlog/99999999999999999999999", b"x")
+    storage.file_system.create_dir(f"{BUCKET}/odd/commitlog/empty")
+    assert rows(root) == rows(url, storage=storage.settings)
+    assert rows(root) == rows(f"{url}/commitlog", storage=storage.settings)
+
+
+def test_one_segment_is_read_by_its_name(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+    store = golden("5.3.3/tx")
+    storage.upload(store.root / "commitlog", "single/commitlog")
+    url = f"s3://{BUCKET}/single/commitlog/{store.segments[0].name}"
+    assert rows(store.segments[0]) == rows(url, storage=storage.settings)
+
+
+def test_missing_store_is_named(storage: ObjectStore) -> None:
+    with pytest.raises(StoreNotFoundError, match=f"s3://{BUCKET}/nowhere"):
+        read_messages(f"s3://{BUCKET}/nowhere", storage=storage.settings)
+
+
+def test_storage_that_does_not_answer_is_an_error_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_module, "_ATTEMPTS", 1)
+    settings = {
+        "endpoint_override": "127.0.0.1:9",
+        "scheme": "http",
+        "region": "x",
+        "access_key": "k",
+        "secret_key": SECRET,
+    }
+    with pytest.raises(StoreAccessError) as caught:
+        read_messages("s3://bucket/store", storage=settings)
+    assert SECRET not in str(caught.value)
+
+
+def test_secrets_are_in_no_text_about_options() -> None:
+    options = ReadOptions.parse(storage={"secret_key": SECRET, "region": "here"})
+    assert SECRET not in repr(options)
+    assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 -- as tasks get them
+
+
+@pytest.mark.parametrize("url", [f"s3://user:{SECRET}@bucket/store", f"s3://bucket/store?secret_key={SECRET}"])
+def test_secret_in_url_is_rejected(url: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        read_messages(url)
+    assert SECRET not in str(caught.value)
+
+
+def test_unknown_setting_is_rejected_with_the_nearest_name() -> None:
+    with pytest.raises(InvalidOptionError, match=r"storage\.regoin; did you mean 'region'"):
+        read_messages("s3://bucket/store", storage={"regoin": "x"})
+
+
+def test_unknown_scheme_says_what_to_install() -> None:
+    with pytest.raises(StoreError, match="nosuch"):
+        read_messages("nosuch://bucket/store")
