@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.dledger_log import root_of_member
+from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.segment_source import open_segment, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import layout_problems, list_segments, usual_size
@@ -39,6 +40,7 @@ from store_core.store.read.segment_start import first_store_timestamp, has_recor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from store_core.files.remote.storage_settings import StorageSettings
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
@@ -119,7 +121,7 @@ def plan_and_walk(
     raise AssertionError("unreachable")
 
 
-def log_end_at(paths: StorePaths, time: int) -> int | None:
+def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTINGS) -> int | None:
     """Return where a log ended at a time: the physical offset of the first record that was stored then or later.
 
     It is the first in the order of the log, so what is before it is what the broker had when its clock first showed
@@ -132,6 +134,8 @@ def log_end_at(paths: StorePaths, time: int) -> int | None:
         As of `plan_ranges`.
     time : int
         Store time, ms.
+    storage : StorageSettings
+        For paths that are URLs.
 
     Returns
     -------
@@ -149,6 +153,7 @@ def log_end_at(paths: StorePaths, time: int) -> int | None:
         mode=ReadMode.DROPMALFORMED,
         verify_crc=False,
         fail_on_data_loss=False,
+        storage=storage,
     )
     found = (batch for part in plan_ranges(paths, options).ranges for batch in read_range(part, options))
     first = next(found, None)
@@ -156,7 +161,7 @@ def log_end_at(paths: StorePaths, time: int) -> int | None:
 
 
 def _end_as_of(paths: StorePaths, options: ReadOptions) -> int | None:
-    return None if options.as_of is None else log_end_at(paths, options.as_of)
+    return None if options.as_of is None else log_end_at(paths, options.as_of, options.storage)
 
 
 class _Planner:

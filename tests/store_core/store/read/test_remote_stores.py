@@ -184,6 +184,14 @@ def test_what_is_not_a_segment_is_left_out(storage: ObjectStore, golden: Callabl
     assert rows(root) == rows(f"{url}/commitlog", storage=storage.settings)
 
 
+def test_store_is_read_as_of_a_time(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+    root = golden("5.3.3/tx").root
+    url = storage.upload(root / "commitlog", "as-of/commitlog").removesuffix("/commitlog")
+    times = read_messages(root, columns=["store_timestamp"]).read_all().column(0).cast("int64").to_pylist()
+    middle = times[len(times) // 2]
+    assert rows(root, as_of=middle) == rows(url, as_of=middle, storage=storage.settings)
+
+
 def test_one_segment_is_read_by_its_name(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     store = golden("5.3.3/tx")
     storage.upload(store.root / "commitlog", "single/commitlog")
