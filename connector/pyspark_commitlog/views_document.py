@@ -71,7 +71,10 @@ _RULES: Final = (
         "error, too, since no rows would look like an empty file; with `failOnDataLoss=false` there are no rows. "
         "`topics` needs no `topics.json`: `in_config` is then null."
     ),
-    "Queues that are kept in a RocksDB are refused by name. Views can't be written, nor read as a stream.",
+    (
+        "Queues that are kept [in a RocksDB](guides/store-kinds.md#queues-in-a-rocksdb) are shown like those in files. "
+        "Views can't be written, nor read as a stream."
+    ),
 )
 """What holds for all views; ALWAYS stands for the options that all take."""
 

@@ -7,17 +7,19 @@ each a number of bytes and then these. It ends when its standard input does.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
 import struct
 import sys
+from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from rocksdict import RdictIter
 
 __all__ = ["FRAME", "FRAME_HEAD", "read_frame", "serve", "write_frame"]
 
@@ -29,7 +31,20 @@ FRAME: Final = {"found": b"F", "failed": b"E", "request": b"R"}
 _MOST_BYTES: Final = 8 << 20
 """Keys and values of one answer, after which the caller asks again."""
 
+_ESTIMATE: Final = "rocksdb.estimate-num-keys"
 _LARGEST_ENTRY: Final = 1 << 20
+_STEP: Final = 1 << 10
+"""Entries that are taken before their sizes are looked at."""
+
+_MOST_MEMORY: Final = 2 << 30
+"""Bytes of address space besides twice those of the files: a small file may ask for any amount."""
+
+
+class Readable(Protocol):
+    """What a frame can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return so many bytes, or fewer where the stream ends."""
 
 
 def write_frame(stream: IO[bytes], kind: bytes, payload: bytes) -> None:
@@ -39,7 +54,7 @@ def write_frame(stream: IO[bytes], kind: bytes, payload: bytes) -> None:
     stream.flush()
 
 
-def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
+def read_frame(stream: Readable) -> tuple[bytes, bytes] | None:
     """Read one request or answer; None where the stream ends."""
     head = stream.read(FRAME_HEAD.size)
     if len(head) < FRAME_HEAD.size:
@@ -52,6 +67,8 @@ def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
 def serve(directory: str) -> None:
     """Open a database, say what it consists of, and answer requests until there are none.
 
+    The process has limits of its own: no core dump, and no more memory than a sound database of these files needs.
+
     Parameters
     ----------
     directory : str
@@ -59,10 +76,8 @@ def serve(directory: str) -> None:
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library prints is no answer
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError, ValueError):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # all tables stay open
+    gc.disable()  # entries are many, and none leads to another
+    _set_limits(directory)
     with suppress(BrokenPipeError):
         try:
             database = _Database(directory)
@@ -75,6 +90,16 @@ def serve(directory: str) -> None:
                 write_frame(answers, FRAME["found"], database.scan(**json.loads(request[1])))
             except Exception as error:  # noqa: BLE001
                 write_frame(answers, FRAME["failed"], str(error).encode())
+
+
+def _set_limits(directory: str) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    files = sum(path.stat().st_size for path in Path(directory).iterdir())
+    with suppress(OSError, ValueError):  # the machine allows less
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY + 2 * files,) * 2)
+    with suppress(OSError, ValueError):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # all tables stay open
 
 
 class _Database:
@@ -98,7 +123,8 @@ class _Database:
         )
         self._families = {name: database.get_column_family(name) for name in families}
         tables = [Path(table["name"]).name for each in self._families.values() for table in each.live_files()]
-        self.description = {"families": families, "tables": tables}
+        counts = {name: each.property_int_value(_ESTIMATE) or 0 for name, each in self._families.items()}
+        self.description = {"families": families, "tables": tables, "counts": counts}
 
     def scan(self, family: str, lower: str, upper: str, limit: int) -> bytes:
         """Return entries from a key on, up to but not including another, both in hexadecimal digits.
@@ -110,24 +136,41 @@ class _Database:
         Exception
             As the library raises; ValueError for an entry larger than any that RocketMQ writes.
         """
-        keys, values = [], []
-        for key, value in self._entries(family, bytes.fromhex(lower), bytes.fromhex(upper), limit):
-            keys.append(key)
-            values.append(value)
+        entries, stop = self._families[family].iter(), bytes.fromhex(upper)
+        entries.seek(bytes.fromhex(lower))
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        size = 0
+        while size < _MOST_BYTES and len(keys) < limit:
+            begin = len(keys)
+            _take(entries, keys, values, min(_STEP, limit - begin))
+            if stop and keys and keys[-1] >= stop:
+                del keys[bisect_left(keys, stop) :], values[len(keys) :]
+            size += _checked_size(keys[begin:], values[begin:])
+            if len(keys) < begin + _STEP:
+                break
+        entries.status()
         sizes = struct.pack(f"<I{2 * len(keys)}I", len(keys), *map(len, keys), *map(len, values))
         return b"".join((sizes, *keys, *values))
 
-    def _entries(self, family: str, lower: bytes, upper: bytes, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        entries, size = self._families[family].iter(), 0
-        entries.seek(lower)
-        while limit > 0 and size < _MOST_BYTES and entries.valid():
-            key = entries.key()
-            if upper and key >= upper:
-                return
-            value = entries.value()
+
+def _take(entries: RdictIter, keys: list[bytes], values: list[bytes], count: int) -> None:
+    """Append so many entries, or as many as there are. Reading units costs what a turn of this loop does."""
+    is_valid, key, value, go_on = entries.valid, entries.key, entries.value, entries.next
+    add_key, add_value = keys.append, values.append
+    for _ in range(count):
+        if not is_valid():
+            return
+        add_key(key())
+        add_value(value())
+        go_on()
+
+
+def _checked_size(keys: list[bytes], values: list[bytes]) -> int:
+    size = sum(map(len, keys)) + sum(map(len, values))
+    if size > _LARGEST_ENTRY:
+        for key, value in zip(keys, values, strict=True):
             if len(key) + len(value) > _LARGEST_ENTRY:
-                raise ValueError(f"an entry of {len(key)} and {len(value)} bytes: expected less than {_LARGEST_ENTRY}")
-            yield key, value
-            size, limit = size + len(key) + len(value), limit - 1
-            entries.next()
-        entries.status()
+                found = f"an entry of {len(key)} and {len(value)} bytes"
+                raise ValueError(f"{found}: expected less than {_LARGEST_ENTRY}")
+    return size

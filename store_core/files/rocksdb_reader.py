@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Self
+from typing import IO, TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from store_core.files.access import explained_access
 from store_core.files.rocksdb_process import FRAME, read_frame, write_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     import numpy.typing as npt
@@ -52,6 +53,10 @@ _START: Final = (
     "serve(sys.argv[2])\n"
 )
 _MOST_SAID: Final = 500
+_SILENCE: Final = 120.0
+"""Seconds after which a process that says nothing is taken to hang: an answer is some mebibytes, and takes a second."""
+
+_PIPE: Final = 1 << 20
 _PATIENCE: Final = 10.0
 """Seconds that the process is given to end on its own."""
 
@@ -119,6 +124,8 @@ class RocksdbReader:
         Names of the column families.
     tables : frozenset of str
         Names of the table files that the database consists of.
+    estimates : mapping of str to int
+        About how many entries each column family has, by what its tables say of themselves.
     """
 
     def __init__(self, directory: Path, links: Path) -> None:
@@ -134,7 +141,7 @@ class RocksdbReader:
         )
         if self._process.stdin is None or self._process.stdout is None:
             raise AssertionError("both are pipes")
-        self._requests, self._answers = self._process.stdin, self._process.stdout
+        self._requests, self._answers = self._process.stdin, _Answers(self._process.stdout)
         try:
             description = json.loads(self._answer())
         except BaseException:
@@ -142,6 +149,7 @@ class RocksdbReader:
             raise
         self.families = tuple(description["families"])
         self.tables = frozenset(description["tables"])
+        self.estimates: Mapping[str, int] = description["counts"]
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -251,7 +259,12 @@ class RocksdbReader:
             return Entries.parse(self._answer())
 
     def _answer(self) -> bytes:
-        answer = read_frame(self._answers)
+        try:
+            answer = read_frame(self._answers)
+        except TimeoutError:
+            self._process.kill()
+            found = f"its process silent for {_SILENCE:g} seconds"
+            raise _damaged(self.directory, f"files that {_LIBRARY} can read, found {found}") from None
         if answer is None:
             raise self._ended()
         kind, payload = answer
@@ -271,6 +284,31 @@ class RocksdbReader:
         return _damaged(
             self.directory, f"files that {_LIBRARY} can read, found some at which its process ended {how}: {said}"
         )
+
+
+class _Answers:
+    """What a process writes, as long as it does not fall silent."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._poll = select.poll()
+        self._poll.register(stream, select.POLLIN)
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, or fewer where the stream ends; raise TimeoutError if nothing comes for long."""
+        pieces: list[bytes] = []
+        while size > 0:
+            if not self._poll.poll(_SILENCE * 1000):
+                raise TimeoutError
+            piece = os.read(self._stream.fileno(), min(size, _PIPE))
+            if not piece:
+                break
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 def _names(directory: Path) -> list[str]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["StoreUse", "check_log_place", "check_store_kind", "queue_database"]
+__all__ = ["StoreUse", "check_log_place", "check_store_kind", "has_queues", "queue_database"]
 
 _ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
 """``useSeparateStorePathForRocksdbCQ``, RocketMQ 5.5."""
@@ -107,6 +107,11 @@ def queue_database(root: Path, file_system: FileSystem) -> Path | None:
     """
     databases = _databases(root, file_system)
     return databases[0] if databases and not _has_queue_files(root, file_system) else None
+
+
+def has_queues(root: Path) -> bool:
+    """Return whether a store has a directory for queues, of any kind."""
+    return any((root / name).is_dir() for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, _ROCKSDB_QUEUES))
 
 
 def check_log_place(place: Path, file_system: FileSystem) -> None:

@@ -15,7 +15,7 @@ from store_core.format.record.dledger_entry import ENTRY_DTYPE, ENTRY_HEAD_SIZE,
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["EntryLog", "entry_column", "sound_entries"]
+__all__ = ["EntryLog", "entry_column", "sound_entries", "sound_leads"]
 
 _RECORD_SIZE: Final = np.dtype([("total_size", unit_dtype(MESSAGE_HEAD)["total_size"])])
 
@@ -57,13 +57,30 @@ def sound_entries(
     """
     heads = gather(raw, starts, ENTRY_DTYPE)
     index, term = heads["index"].astype(np.int64), heads["term"].astype(np.int64)
-    record_size = gather(raw, starts + ENTRY_HEAD_SIZE, _RECORD_SIZE)["total_size"].astype(np.int64)
-    sound: npt.NDArray[np.bool_] = (heads["magic"] == ENTRY_MAGIC) & (index >= 0)
-    sound &= (heads["body_length"] == record_size) & (heads["size"] == record_size + ENTRY_HEAD_SIZE)
-    if start_offset is not None:
-        sound &= heads["position"] == starts + start_offset
+    sound = _sound_alone(raw, starts, start_offset, heads)
     sound[1:] &= (index[1:] == index[:-1] + 1) & (term[1:] >= term[:-1])
     if starts.size and previous >= 0 and previous + entry_size(raw.data, previous) == starts[0]:
         before = gather(raw, np.array([previous]), ENTRY_DTYPE)[0]
         sound[0] &= int(index[0]) == int(before["index"]) + 1 and int(term[0]) >= int(before["term"])
+    return sound
+
+
+def sound_leads(
+    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], start_offset: int | None
+) -> npt.NDArray[np.bool_]:
+    """Return which entries have a sound head, wherever they lie; parameters as of `sound_entries`."""
+    return _sound_alone(raw, starts, start_offset, gather(raw, starts, ENTRY_DTYPE))
+
+
+def _sound_alone(
+    raw: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    start_offset: int | None,
+    heads: npt.NDArray[np.void],
+) -> npt.NDArray[np.bool_]:
+    record_size = gather(raw, starts + ENTRY_HEAD_SIZE, _RECORD_SIZE)["total_size"].astype(np.int64)
+    sound: npt.NDArray[np.bool_] = (heads["magic"] == ENTRY_MAGIC) & (heads["index"].astype(np.int64) >= 0)
+    sound &= (heads["body_length"] == record_size) & (heads["size"] == record_size + ENTRY_HEAD_SIZE)
+    if start_offset is not None:
+        sound &= heads["position"] == starts + start_offset
     return sound

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.columnar.entries import sound_leads
 from store_core.format.columnar.records import Records
 from store_core.format.columnar.spans import Heads
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment
 
 __all__ = ["NO_QUEUE", "Picks"]
 
@@ -81,38 +84,39 @@ class Picks:
             return None
         return self.take(slice(first, stop))
 
-    def first_wrong(self, raw: npt.NDArray[np.uint8], start_offset: int) -> int | None:
+    def first_wrong(self, raw: npt.NDArray[np.uint8], segment: Segment) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.
 
         Parameters as of `are_right`.
         """
         for first in range(0, len(self), _WINDOW):
             window = self.take(slice(first, first + _WINDOW))
-            is_right = window.are_right(raw, start_offset)
+            is_right = window.are_right(raw, segment)
             if not is_right.all():
                 return int(window.starts[int(is_right.argmin())])
         return None
 
-    def are_right(self, raw: npt.NDArray[np.uint8], start_offset: int) -> npt.NDArray[np.bool_]:
+    def are_right(self, raw: npt.NDArray[np.uint8], segment: Segment) -> npt.NDArray[np.bool_]:
         """Return which records are sound and have the size, topic, queue and queue offset that their units say.
 
         Parameters
         ----------
         raw : numpy.ndarray
             uint8, shape (m,): the segment, up to where its records end.
-        start_offset : int
-            Physical offset of its first byte.
+        segment : Segment
         """
-        positions = self.starts - start_offset
-        is_right = (positions >= 0) & (positions <= raw.size - np.maximum(self.sizes, MIN_RECORD_SIZE))
+        positions, lead = self.starts - segment.start_offset, segment.framing.lead
+        is_right = (positions >= lead) & (positions <= raw.size - np.maximum(self.sizes, MIN_RECORD_SIZE))
         rows = np.flatnonzero(is_right)
         heads = Heads(raw, positions[rows])
         is_record = np.isin(heads.leading("magic_code"), _MAGICS)
         rows = rows[is_record & (heads.leading("total_size") == self.sizes[rows])]
-        records = Records(raw, positions[rows], "", start_offset)
+        records = Records(raw, positions[rows], "", segment.start_offset)
         rows = rows[records.spans.sound]
         is_right[:] = False
         is_right[rows] = self._are_named(records.only(records.spans.sound), rows)
+        if lead:
+            is_right[rows] &= sound_leads(raw, positions[rows] - lead, segment.start_offset)
         return is_right
 
     def _are_named(self, records: Records, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -85,8 +85,7 @@ class ReadRange:
         """
         if self.picks is None:
             return self
-        first = self.segment.start_offset
-        wrong = self.picks.first_wrong(raw[: self.data_end - first], first)
+        wrong = self.picks.first_wrong(raw[: self.data_end - self.segment.start_offset], self.segment)
         if wrong is None:
             return self
         _log.warning(

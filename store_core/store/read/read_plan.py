@@ -8,6 +8,7 @@ of a plan then see the same prefix of the log, whatever a broker appends, rolls 
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
@@ -183,8 +184,9 @@ class _Planner:
         self._check_layout()
         whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
         self._look_up = self._planned_look_up(whole)
-        known = self._up_to_log_end(whole)
-        found, explanation = self._look_up.looked_up(known, self._requested(known))
+        with closing(self._look_up):
+            known = self._up_to_log_end(whole)
+            found, explanation = self._look_up.looked_up(known, self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
         is_local = all(segment.remote is None for segment in self._segments)
         contradiction = release_note(self._segments, self._options.release) if ranges and is_local else None

@@ -17,8 +17,9 @@ from store_core.queue.rocksdb.queue_key import unit_key
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.answers.planting import plant
+from tests.store_core.files.rocksdbs import unit
 from tests.store_core.files.store_kinds import every_file
-from tests.store_core.queue.test_rocksdb_queues import STORES, unit
+from tests.store_core.queue.test_rocksdb_queues import STORES
 from tests.store_core.rebuilt import index_files
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files import rocksdb_reader
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.answers.test_check_rocksdb import change
-from tests.store_core.queue.test_rocksdb_queues import bound, bound_key, queues_of
+from tests.store_core.files.rocksdbs import bound, bound_key
+from tests.store_core.queue.test_rocksdb_queues import queues_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,16 +6,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import CorruptDatabaseError
 from store_core.queue.rocksdb.queue_key import BoundKey, parse_bound_key, unit_key, unit_key_size
-from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE, RocksdbQueues
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from tests.golden_stores import newer_store, unpack
-from tests.store_core.files.rocksdbs import make_rocksdb
+from tests.store_core.files.rocksdbs import bound, bound_key, make_rocksdb, unit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,19 +32,6 @@ def queues_of(store: UnpackedStore) -> dict[tuple[str, int], dict[str, Any]]:
     """Return RocketMQ's answers on each queue, by topic and id."""
     lines = map(json.loads, store.path.joinpath("queues.jsonl").read_text(encoding="utf-8").splitlines())
     return {(line["topic"], line["queueId"]): line for line in lines}
-
-
-def bound_key(topic: str, kind: bytes, queue_id: int) -> bytes:
-    name = topic.encode()
-    return len(name).to_bytes(4) + b"\1" + name + b"\1" + kind + b"\1" + queue_id.to_bytes(4)
-
-
-def bound(queue_offset: int, position: int = 0) -> bytes:
-    return position.to_bytes(8) + queue_offset.to_bytes(8, signed=True)
-
-
-def unit(position: int, size: int = 100) -> bytes:
-    return np.array((position, size, 7, 1_000 + position), ROCKSDB_UNIT_DTYPE).tobytes()
 
 
 def a_queue(*positions: int, first: int = 0) -> dict[str, dict[bytes, bytes]]:

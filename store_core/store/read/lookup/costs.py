@@ -19,6 +19,10 @@ class LookUpCosts:
         Bytes of the log below which it is scanned: that takes a fraction of a second.
     per_file : int
         Bytes of the log that can be scanned in the time that opening a queue's file and checking its edges takes.
+    per_database : int
+        The same for opening a RocksDB, which takes a process of its own.
+    per_stored_unit : int
+        The same for a unit in a RocksDB.
     per_record : int
         The same for a record that is picked out of the log; a page is read for it.
     most_share : float
@@ -31,6 +35,8 @@ class LookUpCosts:
 
     least_log: int = 64 << 20
     per_file: int = 64 << 10
+    per_database: int = 128 << 20
+    per_stored_unit: int = 8 << 10
     per_record: int = 1 << 10
     most_share: float = 0.5
     most_gap: int = 64 << 20

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.segment_source import open_segment
+from store_core.files.store_kind import has_queues
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Chain
@@ -23,12 +25,13 @@ from store_core.store.read.lookup.index_check import first_contradiction, picks_
 from store_core.store.read.lookup.index_cover import left_out
 from store_core.store.read.lookup.index_entries import MOST_OTHERS, IndexDoubtError, IndexEntries
 from store_core.store.read.lookup.index_survey import survey_index
-from store_core.store.read.lookup.queue_files import queue_directories
 from store_core.store.read.lookup.queue_look_up import MOST_MAPPED, Unsuitable
 from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, ask_nothing, known_end
+from store_core.store.read.lookup.store_queues import StoreQueues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import ExitStack
     from pathlib import Path
 
     import numpy.typing as npt
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.index_survey import IndexSurvey
-    from store_core.store.read.lookup.queue_files import QueueDirectory
+    from store_core.store.read.lookup.unit_block import QueueUnits
     from store_core.store.read.picks import Picks
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
@@ -117,7 +120,7 @@ class IndexLookUp:
         try:
             with ThreadPoolExecutor(THREADS) as pool:
                 found = dict(zip(asked, pool.map(self._records, asked, asked.values()), strict=True))
-        except (UnaccountedError, IndexDoubtError, OSError) as error:
+        except (UnaccountedError, IndexDoubtError, OSError, CorruptDatabaseError) as error:
             return Unsuitable(f"the index is not complete: {error}", tuple(self.notes))
         scanned = [segment.name for segment, picks in found.items() if picks is None]
         if len(scanned) == len(found) > 0:
@@ -175,7 +178,7 @@ def _check_entries(
 
 def _sound_picks(raw: npt.NDArray[np.uint8], segment: Segment, starts: npt.NDArray[np.int64]) -> Picks:
     picks = picks_at(raw, segment.start_offset, starts)
-    wrong = picks.first_wrong(raw, segment.start_offset)
+    wrong = picks.first_wrong(raw, segment)
     if wrong is not None:
         raise IndexDoubtError(f"at offset {wrong} of {segment.path} there is no sound record")
     return picks
@@ -189,8 +192,13 @@ def _narrowed(part: ReadRange, picks: Picks | None) -> ReadRange | None:
     return None if mine is None else replace(part, picks=mine)
 
 
-def plan_index_look_up(
-    paths: StorePaths, segments: Sequence[Segment], asked_size: int, options: ReadOptions, costs: LookUpCosts
+def plan_index_look_up(  # noqa: PLR0913 -- as of `plan_queue_look_up`
+    paths: StorePaths,
+    segments: Sequence[Segment],
+    asked_size: int,
+    options: ReadOptions,
+    costs: LookUpCosts,
+    resources: ExitStack,
 ) -> IndexLookUp | Unsuitable:
     """Read the index of a store and the units of its queues, if the options ask for a key, and that is worth it.
 
@@ -204,21 +212,26 @@ def plan_index_look_up(
     if reason is not None:
         return Unsuitable(reason)
     roots = [root for root in store_roots(paths) if (root / INDEX_DIRECTORY).is_dir()]
-    if len(roots) != 1:
-        return Unsuitable("there is no index beside the log" if not roots else "there are indexes of several stores")
+    if len(roots) != 1 or not has_queues(roots[0]):
+        return Unsuitable(_missing(roots))
     notes: list[str] = []
     try:
-        queues, files = queue_directories(roots[0]), _files(roots[0] / INDEX_DIRECTORY, notes)
-        size = sum(queue.size + costs.per_file * len(queue.files) for queue in queues)
-        size += sum(file.header.index_count * INDEX_DTYPE.itemsize + costs.per_file for file in files)
-        if not queues or not files:
-            missing = "queues beside the log, which prove it" if not queues else "entries in the index"
-            return Unsuitable(f"there are no {missing}", tuple(notes))
-        if size > costs.most_share * asked_size:
-            return Unsuitable("reading the index and the queues would cost too much", tuple(notes))
-        return _read(queues, files, segments, options, costs, notes)
-    except OSError as error:
+        files = _files(roots[0] / INDEX_DIRECTORY, notes)
+        size = sum(file.header.index_count * INDEX_DTYPE.itemsize + costs.per_file for file in files)
+        if not files:
+            return Unsuitable("there are no entries in the index", tuple(notes))
+        found = StoreQueues.open(roots[0], costs, int(costs.most_share * asked_size) - size, resources)
+        if isinstance(found, str):
+            return Unsuitable(f"its proof needs the queues: {found}", tuple(notes))
+        return _read(found.queues, files, segments, options, costs, notes)
+    except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
         return Unsuitable(f"the index can't be read: {error}", tuple(notes))
+
+
+def _missing(roots: Sequence[Path]) -> str:
+    if not roots:
+        return "there is no index beside the log"
+    return "there are indexes of several stores" if roots[1:] else "there are no queues beside the log, which prove it"
 
 
 def _refusal(options: ReadOptions) -> str | None:
@@ -256,7 +269,7 @@ def _files(directory: Path, notes: list[str]) -> list[ListedIndexFile]:
 
 
 def _read(  # noqa: PLR0913 -- the two structures, the log, and what is asked of it
-    queues: Sequence[QueueDirectory],
+    queues: Sequence[QueueUnits],
     files: Sequence[ListedIndexFile],
     segments: Sequence[Segment],
     options: ReadOptions,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.format.columnar.chain import Place
@@ -49,19 +50,26 @@ class LookUp:
     def __init__(
         self, paths: StorePaths, segments: Sequence[Segment], asked_size: int, options: ReadOptions, costs: LookUpCosts
     ) -> None:
-        self._asked = (paths, segments, asked_size, options, costs)
+        self._resources = ExitStack()
+        self._asked = (paths, segments, asked_size, options, costs, self._resources)
         self._options = options
         self._notes: tuple[str, ...] = ()
-        self._chosen = self._choose()
+        try:
+            self._chosen = self._choose()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close what it reads from; the ranges that it returned stay as they are."""
+        self._resources.close()
 
     def _choose(self) -> _Chosen:
-        paths, segments, _, options, costs = self._asked
-        if any(segment.entries is not None for segment in segments):
-            return Unsuitable("the log is a DLedger log, which is scanned")
+        paths, segments, _, options, costs, resources = self._asked
         if any(segment.remote is not None for segment in segments):
             return Unsuitable("the store is not on this machine, so its queues and index are not read")
         if options.position is not None and options.is_failfast and options.use_consume_queues != "never":
-            return plan_position_look_up(paths, segments, options.position, costs)
+            return plan_position_look_up(paths, segments, options.position, costs, resources)
         if options.key is None and options.unique_key is None:
             return plan_queue_look_up(*self._asked)
         found = plan_index_look_up(*self._asked)

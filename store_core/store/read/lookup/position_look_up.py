@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_segment, size_on_disk
+from store_core.files.store_kind import has_queues
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Place
+from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import head_reader
-from store_core.format.record.scan import check_record
 from store_core.queue.queue_path import CONSUME_QUEUE, refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
-from store_core.store.read.lookup.queue_files import queue_directories
 from store_core.store.read.lookup.queue_tiling import QueueTiling, ask_nothing, known_end
+from store_core.store.read.lookup.store_queues import StoreQueues, open_database
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import ExitStack
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
+    from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.ranges import ReadRange
 
@@ -83,7 +87,7 @@ class PositionLookUp:
 
 
 def plan_position_look_up(
-    paths: StorePaths, segments: Sequence[Segment], position: int, costs: LookUpCosts
+    paths: StorePaths, segments: Sequence[Segment], position: int, costs: LookUpCosts, resources: ExitStack
 ) -> PositionLookUp:
     """Look for the unit that proves the record at a physical offset.
 
@@ -95,27 +99,45 @@ def plan_position_look_up(
         All of the log, in order.
     position : int
     costs : LookUpCosts
+    resources : ExitStack
+        Closes what the look-up reads from.
     """
     home = next((each for each in segments if each.start_offset <= position < each.end_offset), None)
-    roots = [root for root in store_roots(paths) if (root / CONSUME_QUEUE).is_dir()]
+    roots = [root for root in store_roots(paths) if has_queues(root)]
     if home is None or len(roots) != 1:
         return PositionLookUp()
     try:
-        picked = _proven(home, position, roots[0])
+        room = int(costs.most_share * size_on_disk(home))
+        database = open_database(roots[0], costs, room, resources)
+        stored = None if isinstance(database, str) else database
+        picked = _proven(home, position, _FileUnits(roots[0]) if stored is None else _StoredUnits(stored))
         if picked is None or home is not segments[-1]:
             return PositionLookUp(picked, units=int(picked is not None))
-        queues = queue_directories(roots[0])
-        tiling = QueueTiling(queues, [home], ask_nothing, costs, most_asked=0)
-    except OSError:
+        all_room = int(costs.most_share * sum(map(size_on_disk, segments)))
+        queues = _queues(roots[0], stored, costs, all_room, resources)
+        if isinstance(queues, str):
+            return PositionLookUp()
+        tiling = QueueTiling(queues.queues, [home], ask_nothing, costs, most_asked=0)
+    except (OSError, CorruptDatabaseError, UnsupportedStoreError):
         return PositionLookUp()
     return PositionLookUp(picked, tiling, units=sum(survey.count for survey in tiling.surveys))
 
 
-def _proven(segment: Segment, position: int, root: Path) -> Picks | None:
+def _queues(
+    root: Path, stored: RocksdbQueues | None, costs: LookUpCosts, room: int, resources: ExitStack
+) -> StoreQueues | str:
+    if stored is not None:
+        return StoreQueues.stored_in(stored, costs, room)
+    return StoreQueues.open(root, costs, room, resources)
+
+
+def _proven(segment: Segment, position: int, units: _FileUnits | _StoredUnits) -> Picks | None:
     """Return the sound record at a position if the queue that it names has a unit that points back to it."""
-    at = position - segment.start_offset
+    at, framing = position - segment.start_offset, segment.framing
+    if at < framing.lead:
+        return None
     with open_segment(segment) as opened:
-        check = check_record(opened.raw.data, at, segment.start_offset)
+        check = check_frame(opened.raw.data, at - framing.lead, segment.start_offset, framing)
         if check.spans is None:
             return None
         queue_id, queue_offset = _read_place(opened.raw.data, at)
@@ -123,20 +145,42 @@ def _proven(segment: Segment, position: int, root: Path) -> Picks | None:
     topic = name.decode("utf-8", "surrogateescape")
     if refusal_of(topic, queue_id) is not None:
         return None
-    if _unit(root / CONSUME_QUEUE / topic / str(queue_id), queue_offset) != (position, check.size):
+    record_size = check.size - framing.lead
+    if units.at(topic, queue_id, queue_offset) != (position, record_size):
         return None
-    start, size, offset = (np.array([value], np.int64) for value in (position, check.size, queue_offset))
+    start, size, offset = (np.array([value], np.int64) for value in (position, record_size, queue_offset))
     return Picks(start, size, np.zeros(1, np.int32), offset, ((topic, queue_id),))
 
 
-def _unit(directory: Path, index: int) -> tuple[int, int] | None:
-    """Return the position and size in the unit of a queue offset; None if the queue has no such unit."""
-    files = OsFileSystem()
-    byte = index * CQ_STORE_UNIT_SIZE
-    starts = [int(name) for name in names_in(directory, files) if name.isascii() and name.isdigit()]
-    start = max((each for each in starts if each <= byte), default=-1)
-    if start < 0:
-        return None
-    stored = files.open(directory / f"{start:020d}", writable=False).read(CQ_STORE_UNIT_SIZE, byte - start)
-    units = units_of(memoryview(stored))
-    return (int(units["physical_offset"][0]), int(units["store_size"][0])) if len(units) else None
+@dataclass(frozen=True, slots=True)
+class _FileUnits:
+    """Single units of queues in files."""
+
+    root: Path
+
+    def at(self, topic: str, queue_id: int, index: int) -> tuple[int, int] | None:
+        """Return the position and size in the unit of a queue offset; None if the queue has no such unit."""
+        files, directory = OsFileSystem(), self.root / CONSUME_QUEUE / topic / str(queue_id)
+        byte = index * CQ_STORE_UNIT_SIZE
+        starts = [int(name) for name in names_in(directory, files) if name.isascii() and name.isdigit()]
+        start = max((each for each in starts if each <= byte), default=-1)
+        if start < 0:
+            return None
+        stored = files.open(directory / f"{start:020d}", writable=False).read(CQ_STORE_UNIT_SIZE, byte - start)
+        units = units_of(memoryview(stored))
+        return (int(units["physical_offset"][0]), int(units["store_size"][0])) if len(units) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredUnits:
+    """Single units of queues in a RocksDB."""
+
+    stored: RocksdbQueues
+
+    def at(self, topic: str, queue_id: int, index: int) -> tuple[int, int] | None:
+        """Return the position and size in the unit of a queue offset; None if the queue has no such unit."""
+        found = self.stored.unit_from(topic, queue_id, index)
+        if found is None or found.offsets[0] != index:
+            return None
+        unit = found.units[0]
+        return int(unit["physical_offset"]), int(unit["store_size"])

@@ -8,25 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.file_system import OsFileSystem
+from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.segment_source import open_segment
-from store_core.files.store_kind import queue_database
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from store_core.files.store_kind import has_queues
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Chain
-from store_core.store.read.lookup.queue_files import queue_directories
 from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, known_end
+from store_core.store.read.lookup.store_queues import StoreQueues
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import ExitStack
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Place
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.queue_files import QueueDirectory
     from store_core.store.read.lookup.survey import IndexBounds
+    from store_core.store.read.lookup.unit_block import QueueUnits
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
@@ -35,7 +35,6 @@ __all__ = ["MOST_MAPPED", "QueueLookUp", "Unsuitable", "plan_queue_look_up"]
 MOST_MAPPED: Final = 64
 """Segments that stay mapped; each takes a file descriptor."""
 
-_IN_ROCKSDB: Final = "the queues are in a RocksDB, and reading their units takes longer than a scan (ADR 0022)"
 _ALL: Final = (0, 2**63 - 1)
 
 
@@ -100,7 +99,7 @@ class QueueLookUp:
             with ThreadPoolExecutor(THREADS) as pool:
                 ends_of = (ends.get(each) for each in self.tiling.segments)
                 found = list(pool.map(self._accounted, self.tiling.segments, ends_of))
-        except UnaccountedError as error:
+        except (UnaccountedError, CorruptDatabaseError) as error:
             return Unsuitable(f"the queues are not complete: {error}", tuple(self.notes))
         unqueued = dict(zip(self.tiling.segments, found, strict=True))
         picked = ((part, self._picks(part, unqueued[part.segment])) for part in parts)
@@ -113,7 +112,7 @@ class QueueLookUp:
         mine = None if self.picked is None else self.picked.between(segment.start_offset, end)
         if mine is not None:
             with open_segment(segment) as opened:
-                wrong = mine.first_wrong(opened.raw[: end - segment.start_offset], segment.start_offset)
+                wrong = mine.first_wrong(opened.raw[: end - segment.start_offset], segment)
                 if len(self.mapped) < MOST_MAPPED:
                     self.mapped[segment] = Chain(segment.view(opened))
             if wrong is not None:
@@ -128,8 +127,13 @@ class QueueLookUp:
         return Picks.joined(mine, () if self.picked is None else self.picked.queues)
 
 
-def plan_queue_look_up(
-    paths: StorePaths, segments: Sequence[Segment], asked_size: int, options: ReadOptions, costs: LookUpCosts
+def plan_queue_look_up(  # noqa: PLR0913 -- where to look, what for, and what it may cost
+    paths: StorePaths,
+    segments: Sequence[Segment],
+    asked_size: int,
+    options: ReadOptions,
+    costs: LookUpCosts,
+    resources: ExitStack,
 ) -> QueueLookUp | Unsuitable:
     """Read the units of a store's queues, if the options ask for a part of them that is worth it.
 
@@ -143,29 +147,25 @@ def plan_queue_look_up(
         Bytes of those that can have rows.
     options : ReadOptions
     costs : LookUpCosts
+    resources : ExitStack
+        Closes what the look-up reads from.
     """
     reason = _refusal(options)
     if reason is None and asked_size < costs.least_log:
         reason = f"a scan reads less than {costs.least_log >> 20} MiB"
     if reason is not None:
         return Unsuitable(reason)
-    roots = [root for root in store_roots(paths) if any((root / kind).is_dir() for kind in _KINDS)]
+    roots = [root for root in store_roots(paths) if has_queues(root)]
     if len(roots) != 1:
         return Unsuitable("there are no queues beside the log" if not roots else "there are queues of several stores")
     try:
-        queues = queue_directories(roots[0])
-        size = sum(queue.size + costs.per_file * len(queue.files) for queue in queues)
-        if not queues:
-            in_rocksdb = queue_database(roots[0], OsFileSystem()) is not None
-            return Unsuitable(_IN_ROCKSDB if in_rocksdb else "the queues have no files")
-        if size > costs.most_share * asked_size:
-            return Unsuitable("reading the queues would cost too much")
-        return _read(queues, segments, options, costs, int(costs.most_share * asked_size) - size)
-    except OSError as error:
+        room = int(costs.most_share * asked_size)
+        found = StoreQueues.open(roots[0], costs, room, resources)
+        if isinstance(found, str):
+            return Unsuitable(found)
+        return _read(found.queues, segments, options, costs, room - found.cost)
+    except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
         return Unsuitable(f"the queues can't be read: {error}")
-
-
-_KINDS: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
 
 
 def _refusal(options: ReadOptions) -> str | None:
@@ -179,7 +179,7 @@ def _refusal(options: ReadOptions) -> str | None:
 
 
 def _read(
-    queues: Sequence[QueueDirectory],
+    queues: Sequence[QueueUnits],
     segments: Sequence[Segment],
     options: ReadOptions,
     costs: LookUpCosts,
@@ -204,7 +204,7 @@ class _Asked:
         self._starts = {(topic, queue_id): offset for topic, queue_id, offset in options.start.queues}
         self._ends = {(topic, queue_id): offset for topic, queue_id, offset in options.end.queues}
 
-    def __call__(self, queue: QueueDirectory) -> IndexBounds | None:
+    def __call__(self, queue: QueueUnits) -> IndexBounds | None:
         if (
             (self._topics and queue.topic not in self._topics)
             or (self._pattern is not None and self._pattern.fullmatch(queue.topic) is None)

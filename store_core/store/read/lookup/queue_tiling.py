@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proof that a store's queues, all together, account for every record of a segment; see ADR 0019.
 
-A unit is an edge from where its record starts to where it ends. If the edges of all queues form one path from a
+A unit is an edge from where its record's frame starts, which is the record itself or its DLedger entry, to where it
+ends. If the edges of all queues form one path from a
 segment's start to where its records end, every record on the way is in exactly one queue, and the units of the queues
 that are not asked for need no look at their records. The path is there if and only if every position, except the first
 and the last, is as often the start of an edge as the end of one: that is one sum per segment, without sorting.
@@ -23,9 +24,9 @@ from store_core.files.segment_source import open_segment
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.records import Records
-from store_core.format.layout import BLANK_SIZE, MagicCode
-from store_core.format.record.record_head import read_frame
-from store_core.format.record.scan import check_record
+from store_core.format.layout import BLANK_SIZE
+from store_core.format.record.framing import check_frame, frame_size
+from store_core.format.record.scan import StopReason
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.lookup.survey import Share, balance_of, survey_queue, units_in
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
+    from store_core.format.record.framing import Framing
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.queue_files import QueueDirectory, UnitBlock
     from store_core.store.read.lookup.survey import IndexBounds, Span, Survey
+    from store_core.store.read.lookup.unit_block import QueueUnits, UnitBlock
 
 __all__ = ["THREADS", "PathEnd", "QueueTiling", "UnaccountedError", "ask_nothing", "known_end"]
 
@@ -65,7 +67,7 @@ class QueueTiling:
 
     Parameters
     ----------
-    queues : sequence of QueueDirectory
+    queues : sequence of QueueUnits
     segments : sequence of Segment
         In order.
     ask : callable
@@ -85,9 +87,9 @@ class QueueTiling:
 
     def __init__(
         self,
-        queues: Sequence[QueueDirectory],
+        queues: Sequence[QueueUnits],
         segments: Sequence[Segment],
-        ask: Callable[[QueueDirectory], IndexBounds | None],
+        ask: Callable[[QueueUnits], IndexBounds | None],
         costs: LookUpCosts,
         most_asked: int,
     ) -> None:
@@ -100,7 +102,8 @@ class QueueTiling:
         ]
         keep_freed_memory()
         with ThreadPoolExecutor(THREADS) as pool:
-            read = partial(_survey, spans=self._spans, ask=ask, most_asked=most_asked)
+            leads = [segment.framing.lead for segment in segments]
+            read = partial(_survey, spans=self._spans, leads=leads, ask=ask, most_asked=most_asked)
             surveys = [survey for survey in pool.map(read, queues) if survey.count]
         self.notes: list[str] = []
         self.surveys = self._at_their_places(surveys)
@@ -141,7 +144,7 @@ class QueueTiling:
             if part is None:
                 continue
             with open_segment(segment) as opened:
-                is_right = part.are_right(opened.raw, segment.start_offset)
+                is_right = part.are_right(opened.raw, segment)
             yield part.queue_numbers[~is_right].tolist()
 
     # -------------------------------------------------------------------------------------------------- what is covered
@@ -194,15 +197,14 @@ class QueueTiling:
         return self._in_holes(segment, [(begin, end) for begin, end in holes if begin < end])
 
     def _holes(self, segment: Segment, data_end: int | None) -> Iterator[Span]:
-        """Yield the bytes before, between and after the records of all units of a segment."""
+        """Yield the bytes before, between and after the frames of all units of a segment."""
         number = self.segments.index(segment)
         begin, end = self._spans[number]
         starts, ends = self._units_of(number, end if data_end is None else data_end)
-        overlaps = np.flatnonzero(starts[1:] < ends[:-1])
+        starts -= segment.framing.lead
+        overlaps = np.flatnonzero(starts < np.append(begin, ends)[:-1])
         if overlaps.size:
-            raise UnaccountedError(
-                f"two units stand for the record at offset {starts[1 + overlaps[0]]} of {segment.path}"
-            )
+            raise UnaccountedError(f"two units stand for the bytes at offset {starts[overlaps[0]]} of {segment.path}")
         edges = np.append(begin, ends), starts if data_end is None else np.append(starts, data_end)
         for hole in np.flatnonzero(edges[0][: edges[1].size] < edges[1]).tolist():
             yield int(edges[0][hole]), int(edges[1][hole])
@@ -236,16 +238,18 @@ class QueueTiling:
             raise UnaccountedError(f"the queues have no units for {size:,} bytes of {segment.path}")
         pieces = []
         with open_segment(segment) as opened:
-            first = segment.start_offset
+            first, framing = segment.start_offset, segment.framing
             for begin, end in holes:
-                found = scan(opened.raw, begin - first, end - first, first)
-                if found.stop != end - first and not (end == segment.end_offset and _closes(opened.raw, found.stop)):
+                found = scan(opened.raw, begin - first, end - first, first, framing)
+                is_closed = end == segment.end_offset and _closes(opened.raw, found.stop, framing)
+                if found.stop != end - first and not is_closed:
                     raise UnaccountedError(
                         f"{segment.path} is damaged at offset {found.stop + first}, beside the units"
                     )
-                self._check(Records(opened.raw, found.starts, segment.name, first))
+                starts = found.starts + framing.lead
+                self._check(Records(opened.raw, starts, segment.name, first))
                 stops = np.append(found.starts[1:], found.stop)
-                pieces.append(_picks(found.starts + first, stops - found.starts))
+                pieces.append(_picks(starts + first, stops - starts))
         return Picks.joined(pieces, ()) if pieces else None
 
     def _check(self, records: Records) -> None:
@@ -265,7 +269,7 @@ class QueueTiling:
                 )
 
 
-def ask_nothing(queue: QueueDirectory) -> IndexBounds | None:
+def ask_nothing(queue: QueueUnits) -> IndexBounds | None:
     """Ask for no record of a queue."""
     del queue
     return None
@@ -280,28 +284,30 @@ def known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> Pla
     path = tiling.path_end(segment)
     if path is None:
         return Place()
-    last = path.last_start - segment.start_offset
+    first, framing = segment.start_offset, segment.framing
+    last, stop = path.last_start - first - framing.lead, path.offset - first
     with open_segment(segment) as opened:
-        check = check_record(opened.raw.data, last, segment.start_offset, verify_crc=verify_crc)
-    is_sound = check.reason is None and check.size == path.offset - path.last_start
-    return Place(path.offset - segment.start_offset, last) if is_sound else Place()
+        check = check_frame(opened.raw.data, last, first, framing, verify_crc=verify_crc)
+    is_sound = check.reason is None and check.size == stop - last
+    return Place(stop, last) if is_sound else Place()
 
 
-def _closes(raw: npt.NDArray[np.uint8], position: int) -> bool:
-    """Return whether a blank record, as long as the rest of the file, closes a segment at a position."""
+def _closes(raw: npt.NDArray[np.uint8], position: int, framing: Framing) -> bool:
+    """Return whether a blank frame, as long as the rest of the file, closes a segment at a position."""
     if position + BLANK_SIZE > raw.size:
         return False
-    size, magic = read_frame(raw.data, position)
-    return bool(magic == MagicCode.BLANK and size == raw.size - position)
+    is_blank = check_frame(raw.data, position, None, framing).reason is StopReason.END_OF_FILE
+    return is_blank and frame_size(raw.data, position, framing) == raw.size - position
 
 
 def _survey(
-    queue: QueueDirectory,
+    queue: QueueUnits,
     spans: Sequence[Span],
-    ask: Callable[[QueueDirectory], IndexBounds | None],
+    leads: Sequence[int],
+    ask: Callable[[QueueUnits], IndexBounds | None],
     most_asked: int,
 ) -> Survey:
-    return survey_queue(queue, spans, ask(queue), most_asked)
+    return survey_queue(queue, spans, leads, ask(queue), most_asked)
 
 
 def _picks(starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Picks:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.store.read.lookup.queue_files import unit_blocks
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.read.lookup.queue_files import QueueDirectory, UnitBlock
+    from store_core.store.read.lookup.unit_block import QueueUnits, UnitBlock
 
 __all__ = [
     "IndexBounds",
@@ -78,7 +77,7 @@ class Share:
     Attributes
     ----------
     balance : int
-        Of their records, see `balance_of`.
+        Of the frames of their records, see `balance_of`.
     starts : int
         Digest of where their records start.
     last_start, last_end : int
@@ -104,7 +103,7 @@ class Survey:
 
     Attributes
     ----------
-    queue : QueueDirectory
+    queue : QueueUnits
     shares : dict of int to Share
         By the number of the segment.
     first, last : tuple of (int, int, int) or None
@@ -117,7 +116,7 @@ class Survey:
         Units of records that are read.
     """
 
-    queue: QueueDirectory
+    queue: QueueUnits
     shares: dict[int, Share] = field(default_factory=dict)
     first: tuple[int, int, int] | None = None
     last: tuple[int, int, int] | None = None
@@ -129,9 +128,9 @@ class Survey:
         """Return whether a unit stands for a queue offset, so that no other record can be in that place."""
         return self.first is not None and self.first[2] <= queue_offset <= self.last_index
 
-    def _take(self, number: int, block: UnitBlock) -> None:
+    def _take(self, number: int, block: UnitBlock, lead: int) -> None:
         starts = digest(block.starts)
-        balance = (digest(block.ends) - starts) % _WORD
+        balance = (digest(block.ends) - (digest(block.starts - lead) if lead else starts)) % _WORD
         edges = [(int(block.starts[at]), int(block.ends[at])) for at in (0, -1)]
         self.shares.setdefault(number, Share()).add(Share(balance, starts, *edges[1]))
         sized = [(start, end - start) for start, end in edges]
@@ -147,14 +146,18 @@ class Survey:
             yield Picks(block.starts, block.ends - block.starts, numbers, block.indexes)
 
 
-def survey_queue(queue: QueueDirectory, spans: Sequence[Span], asked: IndexBounds | None, most_asked: int) -> Survey:
+def survey_queue(
+    queue: QueueUnits, spans: Sequence[Span], leads: Sequence[int], asked: IndexBounds | None, most_asked: int
+) -> Survey:
     """Read a queue's units.
 
     Parameters
     ----------
-    queue : QueueDirectory
+    queue : QueueUnits
     spans : sequence of Span
         The segments, in order.
+    leads : sequence of int
+        Of each segment, the bytes of a frame before its record.
     asked : IndexBounds or None
         Units to keep; None for none.
     most_asked : int
@@ -162,12 +165,12 @@ def survey_queue(queue: QueueDirectory, spans: Sequence[Span], asked: IndexBound
 
     Raises
     ------
-    OSError
-        As raised by the system.
+    OSError, CorruptDatabaseError
+        As of `QueueUnits.blocks`.
     """
     survey, kept = Survey(queue), 0
     for number, block in units_in(queue, spans):
-        survey._take(number, block)  # noqa: SLF001 -- it is made here
+        survey._take(number, block, leads[number])  # noqa: SLF001 -- it is made here
         part = None if asked is None else block.within(*asked)
         if part is not None and kept <= most_asked:
             survey.asked.append(part)
@@ -175,10 +178,10 @@ def survey_queue(queue: QueueDirectory, spans: Sequence[Span], asked: IndexBound
     return survey
 
 
-def units_in(queue: QueueDirectory, spans: Sequence[Span]) -> Iterator[tuple[int, UnitBlock]]:
+def units_in(queue: QueueUnits, spans: Sequence[Span]) -> Iterator[tuple[int, UnitBlock]]:
     """Yield a queue's units segment by segment, up to the first whose record would run past its segment's end."""
     ends = [end for _, end in spans]
-    for block in unit_blocks(queue, spans[0][0], spans[-1][1]):
+    for block in queue.blocks(spans[0][0], spans[-1][1]):
         first, last = bisect_right(ends, block.starts[0]), bisect_right(ends, block.starts[-1])
         for number in range(first, min(last, len(spans) - 1) + 1):
             part = block.between(*spans[number])

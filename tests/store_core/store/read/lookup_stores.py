@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from store_core import CorruptRecordError, ReadOptions, StoreError, read_range
 from store_core.format.columns import arrow_schema
+from store_core.queue.rocksdb.queue_key import unit_key
 from store_core.store.read.lookup.costs import LookUpCosts
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_plan import plan_and_walk
-from tests.builders import MAGIC_BLANK, MAGIC_V1, LogBuilder
+from tests.builders import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, LogBuilder
+from tests.dledger_logs import DLedgerLog
+from tests.store_core.files.rocksdbs import bound, bound_key, unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,9 +27,19 @@ if TYPE_CHECKING:
     from store_core.store.read.read_plan import ReadPlan
     from tests.builders import Record
 
-__all__ = ["ALWAYS", "UNIT", "same_as_damaged_scan", "same_as_scan", "small_store", "write_queues"]
+__all__ = [
+    "ALWAYS",
+    "OPTIONS",
+    "UNIT",
+    "same_as_damaged_scan",
+    "same_as_scan",
+    "small_dledger_store",
+    "small_store",
+    "stored_queues",
+    "write_queues",
+]
 
-ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_record=1, most_share=1e9)
+ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_database=0, per_stored_unit=0, per_record=1, most_share=1e9)
 """Look-ups are worth everything, so that they are used wherever they can be."""
 
 UNIT: Final = struct.Struct(">qiq")
@@ -34,6 +48,21 @@ _SEGMENT: Final = 1024
 _DAMAGED_SEGMENT: Final = 8192
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 _MAGIC: Final = MAGIC_V1.to_bytes(4, "big")
+
+
+OPTIONS: Final[tuple[dict[str, Any], ...]] = (
+    {"topic": "t0"},
+    {"topic": "t0,t2", "queue_id": 1},
+    {"topics_pattern": "t[12]"},
+    {"queue_id": 0},
+    {"topic": "t1", "queue_id": 0, "starting_offsets": {"t1": {0: 2}}, "ending_offsets": {"t1": {0: 4}}},
+    {"topic": "t1", "starting_offsets": {"t1": {0: 3, 1: 1}}},
+    {"topic": "t2", "key": "k5"},
+    {"topic": "t2", "starting_offsets": 1100, "ending_offsets": 2500},
+    {"topic": "t0", "tag": "TagA"},
+    {"topic": "absent"},
+)
+"""What to ask of a small store."""
 
 
 def small_store(root: Path, *, segments: int = 4) -> LogBuilder:
@@ -50,6 +79,37 @@ def small_store(root: Path, *, segments: int = 4) -> LogBuilder:
     log.write(root)
     write_queues(root, log.records)
     return log
+
+
+def small_dledger_store(root: Path, *, old_segments: int = 0) -> DLedgerLog:
+    """Write such a store with a DLedger log, after some segments of an ordinary log."""
+    made = small_store(root)
+    shutil.rmtree(root)
+    old, log = LogBuilder(_SEGMENT), DLedgerLog(_SEGMENT, old_segments * _SEGMENT)
+    for record in made.records:
+        values = {each.name: getattr(record, each.name) for each in fields(record)}
+        if old.end < log.start_offset and old.end + record.size + BLANK_SIZE <= log.start_offset:
+            old.append(record, queue_offset=record.queue_offset)
+        else:
+            log.append(**values)
+    if old_segments:
+        old.roll()
+        old.write(root)
+    log.write(root)
+    write_queues(root, [*old.records, *log.records])
+    return log
+
+
+def stored_queues(records: Iterable[Record], *, flushed: int) -> dict[str, dict[bytes, bytes]]:
+    """Return the entries of a RocksDB with the queues of records, up to a physical offset."""
+    units: dict[bytes, bytes] = {}
+    bounds = {bound_key("CHECKPOINT_TOPIC", b"max", 0): flushed.to_bytes(8)}
+    for record in records:
+        if record.sys_flag & _ROLLBACK != _ROLLBACK and record.physical_offset < flushed:
+            topic, place = str(record.topic), (record.queue_id, record.queue_offset)
+            units[unit_key(topic, *place)] = unit(record.physical_offset, record.size)
+            bounds[bound_key(topic, b"max", record.queue_id)] = bound(record.queue_offset, record.physical_offset)
+    return {"default": units, "offset": bounds}
 
 
 def write_queues(root: Path, records: Iterable[Record], *, units_per_file: int = 8) -> None:

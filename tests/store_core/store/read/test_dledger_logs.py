@@ -117,7 +117,7 @@ def test_a_record_is_found_by_its_position_and_by_queue(tmp_path: Path) -> None:
     assert [one] == rows(tmp_path, physical_offset=one["physical_offset"])
     assert [] == rows(tmp_path, physical_offset=one["physical_offset"] - HEAD_SIZE)
     assert 40 == len(rows(tmp_path, topic="orders", queue_id=0))
-    assert "DLedger" in str(explain(tmp_path, topic="orders"))
+    assert explain(tmp_path, topic="orders").why == "a scan reads less than 64 MiB"
 
 
 @pytest.mark.parametrize("committed", [-1, 0, 25, 39, 1 << 40])

@@ -15,25 +15,12 @@ from hypothesis import strategies as st
 from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
-from tests.store_core.store.read.lookup_stores import ALWAYS, UNIT, same_as_scan, small_store, write_queues
+from tests.store_core.store.read.lookup_stores import ALWAYS, OPTIONS, UNIT, same_as_scan, small_store, write_queues
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
-
-OPTIONS: tuple[dict[str, Any], ...] = (
-    {"topic": "t0"},
-    {"topic": "t0,t2", "queue_id": 1},
-    {"topics_pattern": "t[12]"},
-    {"queue_id": 0},
-    {"topic": "t1", "queue_id": 0, "starting_offsets": {"t1": {0: 2}}, "ending_offsets": {"t1": {0: 4}}},
-    {"topic": "t1", "starting_offsets": {"t1": {0: 3, 1: 1}}},
-    {"topic": "t2", "key": "k5"},
-    {"topic": "t2", "starting_offsets": 1100, "ending_offsets": 2500},
-    {"topic": "t0", "tag": "TagA"},
-    {"topic": "absent"},
-)
 
 
 @pytest.fixture(scope="module")

@@ -1,35 +1,171 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store whose queues are in a RocksDB is scanned, and the plan says why."""
+"""Look-ups by queues in a RocksDB return the rows of a scan, whatever its units say."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from store_core import read_messages
-from store_core.files.store_path import list_segments
+from store_core import explain
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.store.read.lookup.costs import LookUpCosts
-from store_core.store.read.lookup.queue_look_up import Unsuitable, plan_queue_look_up
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
+from tests.budgets import budget
 from tests.golden_stores import newer_store, unpack
+from tests.store_core.files.rocksdbs import MemoryReader, make_rocksdb
+from tests.store_core.queue.test_rocksdb_queues import queues_of
+from tests.store_core.store.read.lookup_stores import ALWAYS, OPTIONS, same_as_scan, small_store, stored_queues
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.builders import LogBuilder, Record
+    from tests.golden_stores import UnpackedStore
+
+GOLDEN = [name for name in ("5.3.3/rocksdb-aged", "5.5.0/rocksdb", "5.5.0/rocksdb-crash") if newer_store(name)]
+
+Stored = dict[str, dict[bytes, bytes]]
+
+
+def with_database(root: Path, flushed: int | None = None) -> LogBuilder:
+    """Write a small store whose queues are in a RocksDB."""
+    log = small_store(root)
+    shutil.rmtree(root / "consumequeue")
+    make_rocksdb(root / "consumequeue", stored_queues(log.records, flushed=log.end if flushed is None else flushed))
+    return log
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("look-ups") / "store"
+    with_database(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """Return the records of `store`."""
+    return small_store(tmp_path_factory.mktemp("again")).records
+
+
+@pytest.mark.parametrize("options", OPTIONS[::3], ids=str)
+def test_a_store_with_a_database_is_looked_up(store: Path, options: dict[str, Any]) -> None:
+    plan = same_as_scan(store, **options)
+
+    assert plan.explanation.plan == "queues"
+    assert all(part.picks is not None for part in plan.ranges)
+
+
+def test_records_that_are_not_flushed_are_found_in_the_log(tmp_path: Path) -> None:
+    log = with_database(tmp_path / "store", flushed=2000)
+
+    plan = same_as_scan(tmp_path / "store", topic="t0")
+
+    assert plan.explanation.plan == "queues"
+    assert plan.explanation.units == sum(
+        record.physical_offset < 2000 and record.body != b"gone" for record in log.records
+    )
+
+
+def test_a_record_is_found_at_its_position(store: Path, records: list[Record]) -> None:
+    queued = [record.physical_offset for record in records if record.body != b"gone"]
+    for position in (queued[1], queued[-1]):
+        assert "has a unit for it" in same_as_scan(store, physical_offset=position).explanation.why
+
+
+def test_a_database_that_can_t_be_read_is_a_reason_to_scan(store: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(store, tmp_path / "store")
+    for table in (root / "consumequeue").glob("*.sst"):
+        table.write_bytes(b"no table")
+
+    assert "can't be read" in same_as_scan(root, topic="t0").explanation.why
+
+
+def test_a_small_log_is_no_reason_to_open_a_database(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RocksdbQueues, "open", partial(pytest.fail, "opened"))
+    costs = replace(ALWAYS, per_database=LookUpCosts().per_database, most_share=0.5)
+
+    plan = plan_ranges(store, ReadOptions.parse(topic="t0"), costs)
+    assert plan.explanation.why == "reading the queues would cost too much"
+    assert "is walked to it" in plan_ranges(store, ReadOptions.parse(physical_offset=0), costs).explanation.why
+    assert explain(store, topic="t0").plan == "scan"
+
+
+# ---- units that lie
+
+
+@contextmanager
+def stored_as(families: Stored) -> Iterator[None]:
+    """Let any database have some entries: making one takes as long as a hundred examples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RocksdbQueues, "open", lambda _: RocksdbQueues(MemoryReader(families)))  # type: ignore[arg-type]
+        yield
+
+
+def lie(families: Stored, drawn: random.Random) -> None:
+    """Change an entry, exchange two, or leave some out."""
+    family = drawn.choice(["default", "default", "default", "offset"])
+    entries = families[family]
+    key, other = drawn.choice(sorted(entries)), drawn.choice(sorted(entries))
+    value, kind = bytearray(entries[key]), drawn.randrange(5)
+    if kind == 0:
+        value[drawn.randrange(len(value))] ^= 1 << drawn.randrange(8)
+        entries[key] = bytes(value)
+    elif kind == 1:
+        entries[key], entries[other] = entries[other], entries[key]
+    elif kind == 2:
+        entries[key] = entries[other]
+    elif kind == 3:
+        del entries[key]
+    else:
+        moved = bytearray(key)
+        moved[-1 - drawn.randrange(13)] ^= 1 << drawn.randrange(3)
+        entries[bytes(moved)] = entries.pop(key)
+
+
+@budget(0.5)
+@given(seed=st.integers(0, 2**32), lies=st.integers(0, 4))
+def test_lying_units_change_no_row(store: Path, records: list[Record], seed: int, lies: int) -> None:
+    drawn = random.Random(seed)  # noqa: S311 -- reproducible
+    families = stored_queues(records, flushed=drawn.choice([1500, 2500, 1 << 20]))
+    for _ in range(lies):
+        lie(families, drawn)
+
+    with stored_as(families):
+        for options in [*drawn.sample(OPTIONS, 3), {"physical_offset": drawn.choice(records).physical_offset}]:
+            same_as_scan(store, **options)
+
+
+# ---- golden stores
+
+
+@pytest.fixture(params=GOLDEN)
+def golden(request: pytest.FixtureRequest, golden_directory: Path) -> UnpackedStore:
+    found = newer_store(request.param)
+    assert found is not None
+    return unpack(found, golden_directory)
 
 
 @pytest.mark.golden
-def test_rows_of_a_queue_are_those_of_a_scan(golden_directory: Path) -> None:
-    golden = newer_store("5.5.0/rocksdb-crash")
-    assert golden is not None
-    store = unpack(golden, golden_directory)
-    segments = list_segments(str(store.root)).segments
-    options, costs = ReadOptions(topic=("orders",), queue_id=(1,)), LookUpCosts(least_log=0)
-
-    plan = plan_queue_look_up(str(store.root), segments, 1 << 30, options, costs)
-    assert isinstance(plan, Unsuitable)
-    assert "in a RocksDB" in plan.reason
-    rows = read_messages(store.root, columns=["queue_offset"], topic="orders", queue_id=1).read_all()
-    assert [
-        row["queue_offset"] for row in store.expected() if (row["topic"], row["queue_id"]) == ("orders", 1)
-    ] == rows["queue_offset"].to_pylist()
+def test_golden_stores_are_looked_up_as_they_are_scanned(golden: UnpackedStore) -> None:
+    (topic, queue_id), answer = max(queues_of(golden).items(), key=lambda queue: len(queue[1]["units"]))
+    middle = answer["units"][len(answer["units"]) // 2]
+    at = {topic: {queue_id: middle["offset"]}}
+    for options in (
+        {"topic": [topic]},
+        {"topic": [topic], "queue_id": queue_id, "starting_offsets": at},
+        {"topic": [topic], "queue_id": queue_id, "ending_offsets": at},
+    ):
+        plan = same_as_scan(golden.root, **options)
+        assert plan.explanation.plan == "queues", plan.explanation
+    assert "has a unit" in same_as_scan(golden.root, physical_offset=middle["pos"]).explanation.why

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.store.read.lookup.queue_files import UnitBlock
 from store_core.store.read.lookup.survey import balance_of
+from store_core.store.read.lookup.unit_block import UnitBlock
 
 EDGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), max_size=12)
 

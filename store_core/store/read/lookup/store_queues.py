@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queues that take part in a look-up, wherever a store has them: in files, or in a RocksDB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_kind import queue_database
+from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
+from store_core.queue.queue_path import refusal_of
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+from store_core.store.read.lookup.queue_files import queue_directories
+from store_core.store.read.lookup.unit_block import UNITS_AT_ONCE, trusted_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.unit_block import QueueUnits, UnitBlock
+
+__all__ = ["DatabaseQueue", "StoreQueues", "open_database"]
+
+_TOO_DEAR: Final = "reading the queues would cost too much"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DatabaseQueue:
+    """One queue in a RocksDB.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    stored : RocksdbQueues
+        The open database.
+    """
+
+    topic: str
+    queue_id: int
+    stored: RocksdbQueues
+
+    def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
+        """Yield the units of records that start in a range of the log; see `QueueUnits`."""
+        first = self.stored.start_of(self.topic, self.queue_id, begin) if begin else 0
+        place = (0, 0)
+        for offsets, units in self.stored.units(self.topic, self.queue_id, first):
+            for at in range(0, len(units), UNITS_AT_ONCE):
+                part = units[at : at + UNITS_AT_ONCE]
+                indexes = offsets[at : at + UNITS_AT_ONCE]
+                block = trusted_block(part, int(indexes[0]), place, (indexes, np.ones_like(indexes)))
+                mine = None if block is None else block.between(begin, end)
+                if mine is not None:
+                    yield mine
+                if block is None or block.starts.size < len(part):
+                    return
+                place = int(block.ends[-1]), block.last_index + 1
+                if place[0] >= end:
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class StoreQueues:
+    """The queues of a store that take part in look-ups, by name.
+
+    Light message queues are left out: their units stand for records that other queues have, too.
+
+    Attributes
+    ----------
+    queues : sequence of QueueUnits
+    cost : int
+        What reading all their units costs, in bytes of the log that a scan would read meanwhile.
+    """
+
+    queues: Sequence[QueueUnits]
+    cost: int
+
+    @classmethod
+    def open(cls, root: Path, costs: LookUpCosts, room: int, resources: ExitStack) -> Self | str:
+        """Find the queues of a store: its files, or else its RocksDB, as brokers do; or say why they are not read.
+
+        Parameters
+        ----------
+        root : Path
+        costs : LookUpCosts
+        room : int
+            What reading them may cost.
+        resources : ExitStack
+            Closes the database.
+
+        Raises
+        ------
+        OSError
+            As raised by the system.
+        CorruptDatabaseError, UnsupportedStoreError
+            As of `RocksdbReader.open`.
+        """
+        directories = queue_directories(root)
+        size = sum(queue.size + costs.per_file * len(queue.files) for queue in directories)
+        if size > room:
+            return _TOO_DEAR
+        if directories:
+            return cls(directories, size)
+        stored = open_database(root, costs, room, resources)
+        return stored if isinstance(stored, str) else cls.stored_in(stored, costs, room)
+
+    @classmethod
+    def stored_in(cls, stored: RocksdbQueues, costs: LookUpCosts, room: int) -> Self | str:
+        """Return the queues in an open database, or say why they are not read."""
+        names = [name for name in stored.names if not name[0].startswith(LMQ_PREFIX) and refusal_of(*name) is None]
+        cost = costs.per_database + costs.per_stored_unit * stored.estimated_units + costs.per_file * len(names)
+        return _TOO_DEAR if cost > room else cls([DatabaseQueue(*name, stored) for name in names], cost)
+
+
+def open_database(root: Path, costs: LookUpCosts, room: int, resources: ExitStack) -> RocksdbQueues | str:
+    """Open the RocksDB that has a store's queues, or say why it is not read; parameters as of `StoreQueues.open`."""
+    database = queue_database(root, OsFileSystem())
+    if database is None:
+        return "the queues have no files"
+    if costs.per_database > room:
+        return _TOO_DEAR
+    return resources.enter_context(RocksdbQueues.open(database))
