@@ -9,7 +9,7 @@ import numpy as np
 
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.store_lock import is_lock_held
-from store_core.store.read.lookup.queue_files import queue_directories, unit_blocks
+from store_core.store.read.lookup.queue_files import queue_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ def _absent(queue: QueueDirectory | None, wanted: list[QueuedRecord], *, is_open
         return [] if is_open else [record.physical_offset for record in wanted]
     offsets = np.array(sorted(record.physical_offset for record in wanted), np.int64)
     is_found, last = np.zeros(offsets.size, bool), -1
-    for block in unit_blocks(queue, 0, 2**63 - 1):
+    for block in queue.blocks(0, 2**63 - 1):
         at = np.searchsorted(block.starts, offsets)
         is_found |= np.append(block.starts, -1)[at] == offsets
         last = int(block.starts[-1])
