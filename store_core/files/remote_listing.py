@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentLayoutError, StoreAccessError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.compressed_bytes import codec_of
 from store_core.files.remote.remote_file import RemoteFile
 from store_core.files.remote.storage_settings import SETTING_PREFIX
 from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of
@@ -92,10 +93,11 @@ def _entries(place: RemotePath) -> list[FileInfo] | None:
 def _segments(place: RemotePath, found: list[FileInfo], notes: list[str]) -> Iterator[Segment]:
     for entry in found:
         name = entry.base_name
-        start_offset = start_offset_of(name)
+        stem, codec = codec_of(name) or (name, None)
+        start_offset = start_offset_of(stem)
         file = place._replace(relative=f"{place.relative}/{name}".lstrip("/"))
         if start_offset is not None and entry.is_file and start_offset + entry.size <= LAST_OFFSET:
-            yield _segment(file, start_offset, entry)
+            yield _segment(file, start_offset, entry, codec)
         else:
             kind = "file" if entry.is_file else "directory"
             notes.append(f"ignored the {kind} {file.url}: {NAME_RULE}.{advice_on_name(name)}")
@@ -104,17 +106,19 @@ def _segments(place: RemotePath, found: list[FileInfo], notes: list[str]) -> Ite
 def _single_file(place: RemotePath) -> Segment:
     storage = place.storage.opened()
     entry = storage.file_system.get_file_info(storage.path_of(place.relative))
-    start_offset = start_offset_of(entry.base_name)
+    stem, codec = codec_of(entry.base_name) or (entry.base_name, None)
+    start_offset = start_offset_of(stem)
     if start_offset is None or start_offset + entry.size > LAST_OFFSET:
         raise SegmentLayoutError(
             f"{place.url} is not named like a segment: {NAME_RULE}. Give the root of a store, its {COMMIT_LOG} "
             f"directory, or a segment file"
         )
-    return _segment(place, start_offset, entry)
+    return _segment(place, start_offset, entry, codec)
 
 
-def _segment(file: RemotePath, start_offset: int, entry: FileInfo) -> Segment:
-    return Segment(file.url, start_offset, entry.size, remote=RemoteFile(file, entry.size, entry.mtime_ns or 0))
+def _segment(file: RemotePath, start_offset: int, entry: FileInfo, codec: str | None = None) -> Segment:
+    listed = RemoteFile(file, entry.size, entry.mtime_ns or 0)
+    return Segment(file.url, start_offset, entry.size, remote=listed, codec=codec)
 
 
 def _refuse_dledger(place: RemotePath, names: dict[str, FileInfo]) -> None:

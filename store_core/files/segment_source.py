@@ -14,6 +14,7 @@ import numpy as np
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
+from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.format.record.framing import Framing
 from store_core.format.segment_view import ALL_THERE, AllThere, SegmentView
@@ -62,6 +63,9 @@ class Segment:
         The DLedger log that it belongs to, whose records lie in entries; None in an ordinary log.
     remote : RemoteFile or None
         The file in an object store or another file system; None on a disk of this machine.
+    codec : str or None
+        How the file is compressed, one of `store_core.files.compressed_bytes.CODECS`; `size` is then that of the
+        segment in it. None for a plain file.
     """
 
     path: str
@@ -69,6 +73,7 @@ class Segment:
     size: int
     entries: EntryLog | None = None
     remote: RemoteFile | None = None
+    codec: str | None = None
 
     @property
     def name(self) -> str:
@@ -79,6 +84,11 @@ class Segment:
     def end_offset(self) -> int:
         """Physical offset one past its last byte."""
         return self.start_offset + self.size
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the file's bytes are those of the segment, on a disk of this machine."""
+        return self.remote is None and self.codec is None
 
     @property
     def framing(self) -> Framing:
@@ -205,9 +215,9 @@ def open_segment(segment: Segment) -> SparseBytes:
     StoreAccessError
         If the file may not be read.
     """
-    if segment.remote is None:
+    if segment.is_mapped:
         return MappedSegment(segment)
-    opened = RemoteBytes(segment.remote, segment.size)
+    opened = _unmapped(segment, segment.size)
     opened.load_all()
     return opened
 
@@ -226,12 +236,18 @@ def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
     SegmentVanishedError, StoreAccessError
         As `open_segment`.
     """
-    return MappedSegment(segment) if segment.remote is None else RemoteBytes(segment.remote, ahead_to)
+    return MappedSegment(segment) if segment.is_mapped else _unmapped(segment, ahead_to)
+
+
+def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | CompressedBytes:
+    if segment.remote is not None and segment.codec is None:
+        return RemoteBytes(segment.remote, ahead_to)
+    return CompressedBytes(CompressedFile(segment.path, segment.codec or "", segment.remote), segment.size)
 
 
 def size_on_disk(segment: Segment) -> int:
     """Return the bytes that a segment takes on disk, without the hole after what is written; 0 if it is gone."""
-    if segment.remote is not None:
+    if not segment.is_mapped:
         return segment.size
     try:
         return min(segment.size, os.stat(segment.path).st_blocks * _DISK_BLOCK)  # noqa: PTH116 -- a string is at hand

@@ -17,6 +17,7 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
+from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.dledger_log import (
     data_directory,
     dledger_logs,
@@ -25,21 +26,20 @@ from store_core.files.dledger_log import (
     several_members_error,
 )
 from store_core.files.file_system import OsFileSystem
+from store_core.files.local_listing import segments_in, single_file
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote_listing import list_remote_segments
-from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.segment_names import NAME_RULE
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_no_url
-from store_core.format.record.record_head import head_reader
-from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from store_core.files.remote.storage import RemotePath
     from store_core.files.remote.storage_settings import StorageSettings
+    from store_core.files.segment_source import Segment
 
 __all__ = [
     "SegmentListing",
@@ -47,7 +47,6 @@ __all__ = [
     "layout_problems",
     "list_segments",
     "remote_paths",
-    "segments_in",
     "store_roots",
     "usual_size",
 ]
@@ -60,7 +59,6 @@ _log: Final = logging.getLogger("store_core")
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 _MULTI_PATH_SPLITTER: Final = ","
-_read_offset: Final = head_reader("physical_offset")
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
 
@@ -90,7 +88,8 @@ def list_segments(
     reads_entries : bool
         Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``, or what is in it.
     storage : StorageSettings, optional
-        For callers that read object stores and other file systems, too, by their URLs: the settings for these.
+        For callers that read wherever a segment is, also in object stores and other file systems by their URLs: the
+        settings for these. Such callers read segments that are compressed as a whole, too; others leave them out.
 
     Returns
     -------
@@ -112,11 +111,16 @@ def list_segments(
     remote = [] if storage is None else remote_paths(paths, storage)
     places = [] if remote else places_of(paths)
     with explained_access(places[0]) if places else nullcontext():
-        local = (segment for place in places for segment in _segments_at(place, notes, reads_entries=reads_entries))
+        compressed = storage is not None
+        local = (
+            segment
+            for place in places
+            for segment in _segments_at(place, notes, reads_entries=reads_entries, compressed=compressed)
+        )
         found = sorted((*local, *(part for place in remote for part in list_remote_segments(place, notes))), key=_order)
     if not found:
         raise _nothing_at(places or [place.url for place in remote], notes)
-    segments = _without_empty_tail(_without_twins(found, notes), notes)
+    segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
     for note in notes:
         _log.warning(note)
     return SegmentListing(tuple(segments), tuple(notes))
@@ -257,69 +261,31 @@ def _without_scheme(text: str) -> str:
     )
 
 
-def _segments_at(place: Path, notes: list[str], *, reads_entries: bool) -> list[Segment]:
+def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
     data = data_directory(place, OsFileSystem()) if reads_entries else None
     if data is not None:
         entries = entry_log_of(data, notes)
-        found = [_single_file(place)] if place.parent == data and not place.is_dir() else segments_in(data, notes)
+        found = (
+            [single_file(place, compressed=compressed)]
+            if place.parent == data and not place.is_dir()
+            else segments_in(data, notes)
+        )
         return [replace(segment, entries=entries) for segment in found]
     if not place.is_dir():
         check_log_place(place, OsFileSystem())
-        return [_single_file(place)]
+        return [single_file(place, compressed=compressed)]
     notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
     logs = list(dledger_logs(place, OsFileSystem()))
     if len(logs) > 1:
         raise several_members_error(place, logs)
     below = place / COMMIT_LOG
     if below.is_dir() or logs:
-        ordinary = list(segments_in(below, notes)) if below.is_dir() else []
-        return ordinary + [part for log in logs for part in _segments_at(log, notes, reads_entries=True)]
+        ordinary = list(segments_in(below, notes, compressed=compressed)) if below.is_dir() else []
+        return ordinary + [
+            part for log in logs for part in _segments_at(log, notes, reads_entries=True, compressed=compressed)
+        ]
     check_log_place(place, OsFileSystem())
-    return list(segments_in(place, notes))
-
-
-def segments_in(directory: Path, notes: list[str]) -> Iterator[Segment]:
-    """Yield the files of a directory whose names are offsets, in order; `notes` gets what is left out."""
-    with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            start_offset = start_offset_of(entry.name)
-            try:
-                size = entry.stat().st_size
-                is_file = entry.is_file()
-            except FileNotFoundError:
-                continue  # deleted by retention since the directory was read, or a dangling link
-            if start_offset is not None and is_file and start_offset + size <= LAST_OFFSET:
-                yield Segment(entry.path, start_offset, size)
-            else:
-                kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
-                notes.append(f"ignored the {kind} {entry.path}: {NAME_RULE}.{advice_on_name(entry.name)}")
-
-
-def _single_file(path: Path) -> Segment:
-    start_offset = start_offset_of(path.name)
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError as error:
-        raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
-    if start_offset is None or start_offset + size > LAST_OFFSET:
-        raise SegmentLayoutError(f"{path} is not named like a segment: {NAME_RULE}.{_name_it_should_have(path, size)}")
-    return Segment(str(path), start_offset, size)
-
-
-def _name_it_should_have(path: Path, size: int) -> str:
-    """Return advice on a file's right name, by the offset that its first record holds if that record is sound."""
-    if not path.is_file():
-        return " It is not a file."
-    with open_segment(Segment(str(path), 0, size)) as segment:
-        check = check_record(segment.raw.data, 0, None, verify_crc=True)
-        offset = _read_offset(segment.raw.data, 0)[0] if check.spans else -1
-    if offset < 0:
-        return (
-            " Its first bytes are not a sound record, so the name can't be derived from them. Give the root of "
-            "a store, its "
-            f"{COMMIT_LOG} directory, or a segment file."
-        )
-    return f" Its first record was written at offset {offset}: rename it to {offset:020d}."
+    return list(segments_in(place, notes, compressed=compressed))
 
 
 def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
@@ -337,6 +303,24 @@ def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segmen
                 f"wrong copy elsewhere; logs of several brokers are read one by one."
             )
     return kept
+
+
+def _with_expanded_sizes(segments: list[Segment]) -> list[Segment]:
+    """Set the sizes of compressed segments: up to where the next one begins, or else what the file expands to."""
+    if all(segment.codec is None for segment in segments):
+        return segments
+    distances = Counter(after.start_offset - before.start_offset for before, after in pairwise(segments))
+    usual = max(distances, key=lambda size: (distances[size], -size), default=0)
+    sizes = [*(after.start_offset - before.start_offset for before, after in pairwise(segments)), 0]
+    return [
+        segment if segment.codec is None else _expanded(segment, size if size == usual else 0)
+        for segment, size in zip(segments, sizes, strict=True)
+    ]
+
+
+def _expanded(segment: Segment, known_size: int) -> Segment:
+    codec = segment.codec or ""
+    return replace(segment, size=known_size or expanded_size(CompressedFile(segment.path, codec, segment.remote)))
 
 
 def _is_same(one: Segment, other: Segment) -> bool:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.local_listing import segments_in
 from store_core.files.store_kind import queue_database
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from store_core.files.store_path import segments_in
 from store_core.queue.queue_path import parse_queue_id, refusal_of
 from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE, RocksdbQueues
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE

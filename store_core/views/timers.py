@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError, UnsafeSizeError
 from store_core.files.access import explained_access
+from store_core.files.local_listing import segments_in
 from store_core.files.segment_source import Segment, open_segment
-from store_core.files.store_path import segments_in
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import unit_dtype
 from store_core.format.timer_layout import TIMER_SLOT

@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-import mmap
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.files.filled_memory import FilledMemory
 from store_core.files.remote.remote_file import RemoteReader
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Self
-
-    import numpy.typing as npt
 
     from store_core.files.remote.remote_file import RemoteFile
 
@@ -38,9 +36,6 @@ _STEP: Final = 16 << 20
 class RemoteBytes:
     """A remote file as an array of its size, whose bytes are there once they are loaded, and zeros otherwise.
 
-    The array is memory that the system provides when it is written to. A block of zeros, as in a segment that is not
-    full, takes none.
-
     Parameters
     ----------
     file : RemoteFile
@@ -61,10 +56,8 @@ class RemoteBytes:
         self._size = file.size
         self._ahead_to = ahead_to
         self._reader = RemoteReader(file)
-        self._memory = mmap.mmap(-1, max(file.size, 1))
-        self._bytes = np.frombuffer(self._memory, np.uint8)[: file.size]
-        self.raw: npt.NDArray[np.uint8] = self._bytes.view()
-        self.raw.flags.writeable = False
+        self._memory = FilledMemory(file.size)
+        self.raw = self._memory.raw
         self._is_loaded = np.zeros(-(-file.size // _BLOCK), np.bool_)
         self._coming: dict[int, Future[bytes]] = {}
         self._pool: ThreadPoolExecutor | None = None
@@ -93,7 +86,7 @@ class RemoteBytes:
         """Return the memory of the blocks before a position to the system; they can be loaded again."""
         blocks = np.flatnonzero(self._is_loaded[: max(end, 0) // _BLOCK])
         for block in blocks.tolist():
-            self._memory.madvise(mmap.MADV_DONTNEED, block * _BLOCK, _BLOCK)
+            self._memory.free(block * _BLOCK, block * _BLOCK + _BLOCK)
         self._is_loaded[blocks] = False
 
     def next_data(self, position: int) -> int:
@@ -121,7 +114,7 @@ class RemoteBytes:
 
     def _load_little(self, begin: int, end: int) -> None:
         """Load less than a block, such as a segment's first record, without noting the block as loaded."""
-        self._bytes[begin:end] = np.frombuffer(self._reader.read(begin, end), np.uint8)
+        self._memory.fill(begin, self._reader.read(begin, end))
 
     def _request(self, block: int) -> None:
         if self._is_loaded[block] or block in self._coming:
@@ -135,7 +128,5 @@ class RemoteBytes:
         coming = self._coming.pop(block, None)
         if coming is None:
             return
-        data = np.frombuffer(coming.result(), np.uint8)
-        if data.any():
-            self._bytes[block * _BLOCK :][: data.size] = data
+        self._memory.fill(block * _BLOCK, coming.result())
         self._is_loaded[block] = True

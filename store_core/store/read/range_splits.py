@@ -35,7 +35,7 @@ def split_ranges(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[R
     counts = [-(-length // (options.max_partition_bytes or length)) for length in lengths]
     _raise_counts(counts, lengths, options.min_partitions or 0)
     for part, length, wanted in zip(parts, lengths, counts, strict=True):
-        count = min(wanted, max(length // MIN_RECORD_SIZE, 1))
+        count = min(wanted, max(length // MIN_RECORD_SIZE, 1)) if part.segment.codec is None else 1
         cuts = [part.begin + length * cut // count for cut in range(count + 1)]
         yield from (replace(part, begin=begin, end=end) for begin, end in pairwise(cuts))
 

@@ -188,7 +188,7 @@ class _Planner:
             known = self._up_to_log_end(whole)
             found, explanation = self._look_up.looked_up(known, self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
-        is_local = all(segment.remote is None for segment in self._segments)
+        is_local = all(segment.is_mapped for segment in self._segments)
         contradiction = release_note(self._segments, self._options.release) if ranges and is_local else None
         if contradiction is not None:
             self._note(contradiction)

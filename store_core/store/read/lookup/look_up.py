@@ -68,6 +68,8 @@ class LookUp:
         paths, segments, _, options, costs, resources = self._asked
         if any(segment.remote is not None for segment in segments):
             return Unsuitable("the store is not on this machine, so its queues and index are not read")
+        if any(segment.codec is not None for segment in segments):
+            return Unsuitable("segments are compressed, which are read from their beginning")
         if options.position is not None and options.is_failfast and options.use_consume_queues != "never":
             return plan_position_look_up(paths, segments, options.position, costs, resources)
         if options.key is None and options.unique_key is None:

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a segment file that was compressed as a whole, expanded as far as they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+from store_core.errors import SegmentLayoutError, SegmentVanishedError
+from store_core.files.access import explained_access
+from store_core.files.filled_memory import FilledMemory
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from store_core.files.remote.remote_file import RemoteFile
+
+__all__ = ["CODECS", "LARGEST_SEGMENT", "CompressedBytes", "CompressedFile", "codec_of", "expanded_size"]
+
+CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".lz4": "lz4"}
+"""The codecs of pyarrow, by the ends of the names of the files that the usual programs make."""
+
+LARGEST_SEGMENT: Final = 2**31 - 1
+"""Bytes of the largest segment that RocketMQ can map (``MappedFile``: sizes are Java's int)."""
+
+_CHUNK: Final = 256 << 10
+"""Bytes that are expanded at once."""
+
+_STEP: Final = 16 << 20
+"""Bytes that a walk loads at once."""
+
+
+class CompressedFile(NamedTuple):
+    """A compressed segment file.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path, or URL.
+    codec : str
+        One of `CODECS`.
+    remote : RemoteFile or None
+        None on a disk of this machine.
+    """
+
+    path: str
+    codec: str
+    remote: RemoteFile | None = None
+
+    def opened(self) -> pa.NativeFile:
+        """Open the stream of its expanded bytes.
+
+        Raises
+        ------
+        SegmentVanishedError
+            If it is gone.
+        StoreAccessError
+            If it may not be read.
+        """
+        try:
+            with explained_access(Path(self.path)):
+                return pa.CompressedInputStream(self._stream(), self.codec)
+        except FileNotFoundError:
+            raise SegmentVanishedError(
+                f"segment {self.path} was there when the read was planned, and is gone. To continue without it: "
+                f"fail_on_data_loss=false (failOnDataLoss in Spark)."
+            ) from None
+
+    def _stream(self) -> pa.NativeFile:
+        if self.remote is None:
+            return pa.OSFile(self.path)
+        storage = self.remote.path.storage.opened()
+        return storage.file_system.open_input_stream(storage.path_of(self.remote.path.relative), compression=None)
+
+
+def codec_of(name: str) -> tuple[str, str] | None:
+    """Return the name of the segment that a compressed file holds, and its codec; None for other files."""
+    stem, dot, end = name.rpartition(".")
+    codec = CODECS.get(dot + end)
+    return None if codec is None else (stem, codec)
+
+
+def expanded_size(file: CompressedFile) -> int:
+    """Count the bytes that a file expands to, in little memory.
+
+    Raises
+    ------
+    SegmentLayoutError
+        If it is not a whole file of its codec, or expands to more than any segment has.
+    """
+    size = 0
+    with file.opened() as stream:
+        while piece := _read(file, stream, size):
+            size += len(piece)
+            if size > LARGEST_SEGMENT:
+                raise SegmentLayoutError(
+                    f"{file.path} expands to more than {LARGEST_SEGMENT} bytes: expected a segment. Move it elsewhere"
+                )
+    return size
+
+
+def _read(file: CompressedFile, stream: pa.NativeFile, position: int) -> bytes:
+    try:
+        data: bytes = stream.read(_CHUNK)
+    except (pa.ArrowException, OSError) as error:
+        raise SegmentLayoutError(
+            f"{file.path} is not a whole {file.codec} file: {error}, after {position} bytes of the segment. Copy it "
+            f"again, or move it elsewhere"
+        ) from None
+    return data
+
+
+class CompressedBytes:
+    """A compressed segment file as an array of its expanded size, filled from its beginning as far as it is read.
+
+    Reading backwards begins again, so readers go forwards.
+
+    Parameters
+    ----------
+    file : CompressedFile
+    size : int
+        Bytes that it has to expand to.
+
+    Attributes
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (size,), read-only.
+    step : int
+        See `store_core.format.segment_view.Pages`.
+
+    Raises
+    ------
+    SegmentVanishedError, StoreAccessError
+        As `CompressedFile.opened`.
+    """
+
+    step = _STEP
+
+    def __init__(self, file: CompressedFile, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._memory = FilledMemory(size)
+        self.raw = self._memory.raw
+        self._stream = file.opened()
+        self._position = 0
+        self._kept = 0
+        """Where the bytes begin that are filled and not dropped."""
+
+    def load(self, begin: int, end: int) -> None:
+        """Make the bytes of a range available.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the file is not whole, or expands to another size.
+        """
+        end = min(end, self._size)
+        if begin >= end:
+            return
+        if begin < self._kept:
+            self._stream.close()
+            self._stream, self._position, self._kept = self._file.opened(), 0, 0
+        while self._position < end:
+            self._fill(_read(self._file, self._stream, self._position))
+        if self._position == self._size and _read(self._file, self._stream, self._position):
+            raise self._wrong_size("more")
+
+    def load_all(self) -> None:
+        """Make all bytes available."""
+        self.load(0, self._size)
+
+    def drop(self, end: int) -> None:
+        """Return the memory of the bytes before a position to the system."""
+        if end > self._kept:
+            self._memory.free(self._kept, end)
+            self._kept = end
+
+    def next_data(self, position: int) -> int:
+        """Return `position`: where there are only zeros is not known before they are expanded."""
+        return position
+
+    def next_hole(self, position: int) -> int:  # noqa: ARG002 -- the protocol's parameter
+        """Return the size, as for `next_data`."""
+        return self._size
+
+    def check_unchanged(self) -> None:
+        """Do nothing: the stream is of the file that was opened."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def _fill(self, data: bytes) -> None:
+        if not data:
+            raise self._wrong_size(f"{self._position}")
+        if self._position + len(data) > self._size:
+            raise self._wrong_size("more")
+        self._memory.fill(self._position, data)
+        self._position += len(data)
+
+    def _wrong_size(self, found: str) -> SegmentLayoutError:
+        return SegmentLayoutError(
+            f"{self._file.path} expands to {found} bytes: expected {self._size}, up to where the next segment begins. "
+            f"Copy it again, or move it elsewhere"
+        )

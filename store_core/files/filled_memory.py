@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a segment that can't be mapped: memory of its size, which the system provides where it is written to."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["FilledMemory"]
+
+_PAGE: Final = mmap.PAGESIZE
+
+
+class FilledMemory:
+    """An array that is filled part by part, and whose parts can be given back.
+
+    What is not filled is zeros and takes no memory; neither do zeros that it is filled with, as in a segment that is
+    not full.
+
+    Parameters
+    ----------
+    size : int
+        In bytes.
+
+    Attributes
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (size,), read-only.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._memory = mmap.mmap(-1, max(size, 1))
+        self._bytes = np.frombuffer(self._memory, np.uint8)[:size]
+        self.raw: npt.NDArray[np.uint8] = self._bytes.view()
+        self.raw.flags.writeable = False
+
+    def fill(self, begin: int, data: bytes) -> None:
+        """Put bytes at a position."""
+        found = np.frombuffer(data, np.uint8)
+        if found.any():
+            self._bytes[begin:][: found.size] = found
+
+    def free(self, begin: int, end: int) -> None:
+        """Return the whole pages of a range to the system; they are zeros until they are filled again."""
+        first, last = -(-begin // _PAGE) * _PAGE, end // _PAGE * _PAGE
+        if first < last:
+            self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The segment files of one directory on a disk of this machine, and a segment file given by its own name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from store_core.errors import SegmentLayoutError, StoreNotFoundError
+from store_core.files.compressed_bytes import codec_of
+from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of
+from store_core.files.segment_source import Segment, open_segment
+from store_core.files.store_parts import COMMIT_LOG
+from store_core.format.record.record_head import head_reader
+from store_core.format.record.scan import check_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["segments_in", "single_file"]
+
+_read_offset: Final = head_reader("physical_offset")
+
+
+def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) -> Iterator[Segment]:
+    """Yield the files of a directory whose names are offsets, in order; `notes` gets what is left out.
+
+    Compressed ones are yielded if the caller reads them, with the size of the file.
+    """
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            stem, codec = (codec_of(entry.name) if compressed else None) or (entry.name, None)
+            start_offset = start_offset_of(stem)
+            try:
+                size = entry.stat().st_size
+                is_file = entry.is_file()
+            except FileNotFoundError:
+                continue  # deleted by retention since the directory was read, or a dangling link
+            if start_offset is not None and is_file and start_offset + size <= LAST_OFFSET:
+                yield Segment(entry.path, start_offset, size, codec=codec)
+            else:
+                kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
+                notes.append(f"ignored the {kind} {entry.path}: {NAME_RULE}.{advice_on_name(entry.name)}")
+
+
+def single_file(path: Path, *, compressed: bool = False) -> Segment:
+    """Return the segment that a file is, by its name.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If it does not exist.
+    SegmentLayoutError
+        If it is not named like a segment; with the right name, if its first record tells.
+    """
+    stem, codec = (codec_of(path.name) if compressed else None) or (path.name, None)
+    start_offset = start_offset_of(stem)
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
+    if start_offset is None or start_offset + size > LAST_OFFSET:
+        raise SegmentLayoutError(f"{path} is not named like a segment: {NAME_RULE}.{_name_it_should_have(path, size)}")
+    return Segment(str(path), start_offset, size, codec=codec)
+
+
+def _name_it_should_have(path: Path, size: int) -> str:
+    """Return advice on a file's right name, by the offset that its first record holds if that record is sound."""
+    if not path.is_file():
+        return " It is not a file."
+    with open_segment(Segment(str(path), 0, size)) as segment:
+        check = check_record(segment.raw.data, 0, None, verify_crc=True)
+        offset = _read_offset(segment.raw.data, 0)[0] if check.spans else -1
+    if offset < 0:
+        return (
+            " Its first bytes are not a sound record, so the name can't be derived from them. Give the root of "
+            "a store, its "
+            f"{COMMIT_LOG} directory, or a segment file."
+        )
+    return f" Its first record was written at offset {offset}: rename it to {offset:020d}."
