@@ -36,6 +36,7 @@ JOBS: Final = {
     "producers.py": "pyspark-commitlog-producers.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
+    "trace.py": "pyspark-commitlog-trace.py",
     "transactions.py": "pyspark-commitlog-transactions.py",
     "delays.py": "pyspark-commitlog-delays.py",
 }

@@ -21,6 +21,7 @@ from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.progress import spark_progress
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
+from store_core.answers.message_trace import trace_by
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.life.delay_report import DelaysReport
+    from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
+    from store_core.answers.message_trace import TraceOptions
     from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
@@ -74,6 +77,7 @@ __all__ = [
     "recover",
     "repair",
     "salvage",
+    "trace",
     "transactions",
 ]
 
@@ -201,6 +205,14 @@ def delays(spark: SparkSession, paths: StorePaths, options: DelaysOptions | None
     """Tell when the delayed messages of a store are due; see `store_core.answers.delays`."""
     with _engine(spark, "delays") as engine:
         return Answer(spark, delays_by(engine, paths, options))
+
+
+def trace(
+    spark: SparkSession, paths: StorePaths, what: str, options: TraceOptions | None = None
+) -> Answer[TraceReport]:
+    """Tell what happened to a message; see `store_core.answers.trace`."""
+    with _engine(spark, "trace") as engine:
+        return Answer(spark, trace_by(engine, paths, what, options))
 
 
 def rebuild_consume_queue(

@@ -1,24 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/transactions.py`` and ``delays.py``: what became of messages, on Spark."""
+"""The command lines of ``jobs/trace.py``, ``transactions.py`` and ``delays.py``: what became of messages, on Spark."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from store_core.answers.message_trace import TraceOptions, trace_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.store.read.one_message import Kind
 from store_core.store.read.store_time import store_time
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["delays", "transactions"]
+__all__ = ["delays", "trace", "transactions"]
 
+_TRACE_REMARK: Final = "With 1 the message was sent twice or is a dead letter, and with 2 there is none."
 _TRANSACTIONS_REMARK: Final = "With 1 a transaction will not end by itself, or is pending for too long."
 _DELAYS_REMARK: Final = "With 1 messages are late, or no broker will deliver them."
+
+
+def trace(arguments: Sequence[str] | None = None) -> int:
+    """Run ``trace.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Tells what happened to a message of a RocketMQ store, from its send to its last copy."
+    parser = answer_parser("commitlog-trace", about, _TRACE_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument("what", metavar="WHAT", help="a key, a unique key, a message id, or TOPIC/QUEUE/OFFSET")
+    parser.add_argument("--as", dest="kind", type=Kind, choices=list(Kind), help="what WHAT is")
+    _add_release(parser)
+    given = parser.parse_args(arguments)
+    options = TraceOptions(kind=given.kind, release=given.release)
+    return run_answer(parser.prog, given, lambda engine: trace_by(engine, given.store, given.what, options))
 
 
 def transactions(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +74,10 @@ def _add_judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", type=_time, metavar="TIME", help="as of this time (default now)")
     parser.add_argument("--all", dest="lists_all", action="store_true", help="list those that are in order, too")
     parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
+    _add_release(parser)
+
+
+def _add_release(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves the store")
 
 

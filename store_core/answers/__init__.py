@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.life.delay_report import DelaysReport
+    from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.log_diff import diff
     from store_core.answers.log_salvage import salvage
+    from store_core.answers.message_trace import TraceOptions, trace
     from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
@@ -47,6 +49,8 @@ __all__ = [
     "RepairPlan",
     "RepairReport",
     "SalvageReport",
+    "TraceOptions",
+    "TraceReport",
     "TransactionsOptions",
     "TransactionsReport",
     "bill",
@@ -58,6 +62,7 @@ __all__ = [
     "recover",
     "repair",
     "salvage",
+    "trace",
     "transactions",
 ]
 
@@ -75,6 +80,8 @@ _HOMES: Final = {
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
     "SalvageReport": "store_core.answers.salvage_report",
+    "TraceOptions": "store_core.answers.message_trace",
+    "TraceReport": "store_core.answers.life.trace_report",
     "TransactionsOptions": "store_core.answers.store_transactions",
     "TransactionsReport": "store_core.answers.life.transaction_report",
     "bill": "store_core.answers.store_bill",
@@ -86,6 +93,7 @@ _HOMES: Final = {
     "recover": "store_core.answers.store_recover",
     "repair": "store_core.answers.store_repair",
     "salvage": "store_core.answers.log_salvage",
+    "trace": "store_core.answers.message_trace",
     "transactions": "store_core.answers.store_transactions",
 }
 """Name here -> the module that has it."""

@@ -9,6 +9,7 @@ from store_core.answers.billing.bill_report import BILL_SCHEMA
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.life.delay_report import DELAYS_SCHEMA
+from store_core.answers.life.trace_report import TRACE_SCHEMA
 from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
 from store_core.answers.producing.producers_report import PRODUCERS_SCHEMA
 from store_core.answers.recover_report import RECOVER_SCHEMA
@@ -29,6 +30,7 @@ _SCHEMAS: Final = (
     SALVAGE_SCHEMA,
     TRANSACTIONS_SCHEMA,
     DELAYS_SCHEMA,
+    TRACE_SCHEMA,
 )
 _INTRODUCTION: Final = (
     "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that tell what became of messages: transactions and delays."""
+"""The commands that tell what became of messages: trace, transactions and delays."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.answers.message_trace import TraceOptions, trace_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.store.read.one_message import Kind
 from store_core.store.read.store_time import store_time
 
 if TYPE_CHECKING:
@@ -19,23 +21,26 @@ if TYPE_CHECKING:
 
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.format.releases.release import Release
 
-__all__ = ["delays", "transactions"]
+__all__ = ["delays", "trace", "transactions"]
+
+
+_with_release: Final = click.option(
+    "--release",
+    type=click.Choice(list(RELEASES)),
+    default=DEFAULT_RELEASE,
+    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
+)
 
 
 def _with_judging(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say what is listed, as of when, and by which release."""
-    release = click.Choice(list(RELEASES))
     for option in (
         click.option("--at", metavar="TIME", help="As of this time: ISO 8601 or ms since 1970.  [default: now]"),
         click.option("--all", "lists_all", is_flag=True, help="List those that are as they should be, too."),
         click.option("--most-rows", type=click.IntRange(0), default=1000, metavar="N", help="Rows; all are counted."),
-        click.option(
-            "--release",
-            type=release,
-            default=DEFAULT_RELEASE,
-            help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
-        ),
+        _with_release,
     ):
         command = option(command)
     return command
@@ -43,6 +48,36 @@ def _with_judging(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _time_of(at: str | None) -> int | None:
     return None if at is None else store_time("at", at)
+
+
+@click.command(
+    epilog=examples(
+        "commitlog trace /data/store order-4711",
+        "commitlog trace /data/store 7F00000100002A9F000000000000A3C1 --json",
+        "commitlog trace /data/store orders/1/42 --html order.html",
+    )
+)
+@click.argument("store", metavar="STORE")
+@click.argument("what", metavar="KEY|UNIQ_KEY|MSGID|TOPIC/QUEUE/OFFSET")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice([kind.value for kind in Kind]),
+    help="What the argument is.  [default: what it looks like, and else a key]",
+)
+@_with_release
+@with_processes
+@with_report
+def trace(store: str, what: str, kind: str | None, release: Release, processes: int, output: ReportOutput) -> ExitCode:  # noqa: PLR0913 -- click passes all by name
+    """Tell what happened to a message, in order: sends, delays, transaction, attempts, dead letter, replays.
+
+    Duplicates are sends with the same unique key. The exit code is 1 if there are any, or if the message is a dead
+    letter, and 2 if there is no such message.
+    """
+    options = TraceOptions(kind=None if kind is None else Kind(kind), release=release)
+    with shown_engine(processes) as engine:
+        report = trace_by(engine, store, what, options)
+    return output.put(report)
 
 
 @click.command(

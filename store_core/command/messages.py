@@ -10,7 +10,6 @@ import click
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.follower import Follower
-from store_core.command.one_message import Kind, find_message
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
 from store_core.command.surroundings import Surroundings
@@ -18,6 +17,7 @@ from store_core.command.unknown_topic import has_unknown_topic
 from store_core.errors import StoreNotFoundError
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD, arrow_schema
 from store_core.store.read.last_rows import last_rows
+from store_core.store.read.one_message import Kind, find_message
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_options import ReadOptions

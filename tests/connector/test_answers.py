@@ -51,6 +51,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
             answers.transactions(spark, sound, core.TransactionsOptions(at=0)),
             core.transactions(sound, core.TransactionsOptions(at=0)),
         ),
+        (answers.trace(spark, sound, "orders/0/3"), core.trace(sound, "orders/0/3")),
         (answers.delays(spark, sound, core.DelaysOptions(at=0)), core.delays(sound, core.DelaysOptions(at=0))),
     ]
     for answer, expected in pairs:

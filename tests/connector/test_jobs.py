@@ -36,6 +36,7 @@ NAMES = [
     "recover",
     "repair",
     "salvage",
+    "trace",
     "transactions",
 ]
 

@@ -41,7 +41,7 @@ def _fail(log: LifeLog) -> None:
     sent = log.send("order-1", body=b'{"order": 1, "price": "?"}')
     for attempt in (1, 2):
         log.failed(sent, "order-1", "billing", attempt)
-    log.dead(sent, "order-1", "billing", 2)
+    log.dead(sent, "order-1", "billing", 3)
 
 
 def _settle(log: LifeLog) -> None:

@@ -25,6 +25,18 @@ def test_transactions_ends_with_1_once_one_is_pending_for_too_long(tmp_path: Pat
     assert ExitCode.USAGE == call("transactions", tmp_path / "nothing").code
 
 
+def test_trace_ends_with_1_for_a_dead_letter_and_with_2_for_nothing(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.dead(log.send("a"), "a", "billing")
+    log.send("b")
+    store = log.write(tmp_path)
+    dead = call("trace", store, "a", "--json")
+
+    assert (ExitCode.FINDINGS, "commitlog-trace/1", 2) == (dead.code, dead.rows[0]["schema"], dead.rows[0]["records"])
+    assert ExitCode.DONE == call("trace", store, "b", "--as", "key").code
+    assert ExitCode.USAGE == call("trace", store, "c").code
+
+
 def test_delays_ends_with_1_once_messages_are_late(tmp_path: Path) -> None:
     log = LifeLog()
     log.delayed("a", 3)

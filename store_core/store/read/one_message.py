@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the messages that one word on a command line means: a key, a message id, or a position in a queue."""
+"""Finding the messages that one word means: a key, a message id, or a position in a queue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["Kind", "find_message"]
+__all__ = ["Kind", "find_message", "meanings_of"]
 
 _MSG_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 _POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offset>[0-9]{1,18})")
@@ -52,16 +52,21 @@ def find_message(path: str, what: str, kind: Kind | None, read: Mapping[str, Any
     StoreError
         As for `store_core.read_messages`.
     """
-    for each in _kinds(what) if kind is None else (kind,):
-        found = _OPTIONS[each](what)
-        if found is None:
-            continue
+    for found in meanings_of(what, kind):
         reader = read_messages(path, **{**read, **found})
         batches = iter(reader)
         first = next(batches, None)
         if first is not None:
             return pa.RecordBatchReader.from_batches(reader.schema, chain([first], batches))
     return None
+
+
+def meanings_of(what: str, kind: Kind | None) -> Iterator[dict[str, Any]]:
+    """Yield the options of the reader for what a word may mean, the likeliest first; arguments as of `find_message`."""
+    for each in _kinds(what) if kind is None else (kind,):
+        found = _OPTIONS[each](what)
+        if found is not None:
+            yield found
 
 
 def _kinds(what: str) -> tuple[Kind, ...]:
