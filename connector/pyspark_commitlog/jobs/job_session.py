@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.progress.stages import is_connect
+from pyspark_commitlog.classic_session import no_context_error, require_classic
 from pyspark_commitlog.session import spark_session
-from store_core.errors import UnsupportedStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["job_session", "require_classic"]
+__all__ = ["job_session"]
 
 
 @contextmanager
@@ -41,7 +40,7 @@ def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSess
     """
     active = SparkSession.getActiveSession()
     if active is None and needs_context and "SPARK_REMOTE" in os.environ:
-        raise _refusal(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} selects Spark Connect; unset it")
+        raise no_context_error(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} selects Spark Connect; unset it")
     if active is not None:
         if needs_context:
             require_classic(active, name)
@@ -54,22 +53,3 @@ def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSess
         yield session
     finally:
         session.stop()
-
-
-def require_classic(spark: SparkSession, what: str) -> None:
-    """Refuse a Spark Connect session.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If the session is one.
-    """
-    if is_connect(spark):
-        raise _refusal(what, "this is a Spark Connect session; run the command in a Python process without one")
-
-
-def _refusal(what: str, found: str) -> UnsupportedStoreError:
-    return UnsupportedStoreError(
-        f"{what} needs a session with a sparkContext, because it works on RDDs: {found}, with --master of spark-submit "
-        f"or SparkSession.builder.master(...)"
-    )
