@@ -302,3 +302,28 @@ def test_reports_travel_between_processes_and_read_well() -> None:
         "a note",
         "log 0 to 12345 in 2 files, 7 records checked",
     ] == str(report).splitlines()
+
+
+@pytest.mark.golden
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_dry_run_ends_although_units_of_a_queue_are_swapped(
+    release: Release, is_refused: bool, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    """Batch queues hold units in the wrong order, and simple ones are gone, or a file is in their place."""
+    source = golden("5.3.3/bcq")
+    root = shutil.copytree(source.root, tmp_path / "store")
+    (root / "abort").touch()
+    for path in root.glob("batchconsumequeue/*/*/*"):
+        units = path.read_bytes()
+        path.write_bytes(units[46:92] + units[:46] + units[92:])
+    shutil.rmtree(root / "consumequeue")
+    if is_refused:
+        (root / "consumequeue").write_bytes(b"no directory")
+    conf = read_conf(source.path / "store.conf")
+    config = replace(config_of(conf, source.golden.version), release=release)
+    report = DefaultMessageStore.dry_run(root, config, batch_topics=batch_topics_of(conf))
+
+    assert is_refused == report.is_refused
+    assert is_refused == ("consumequeue: expected a directory" in report.refusal)
