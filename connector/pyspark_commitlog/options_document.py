@@ -97,7 +97,7 @@ _INPUT_INTRODUCTION: Final = (
     "them: `DELAY` delays, `WAIT`, `UNIQ_KEY` and the like are kept. `INNER_NUM`, and properties of timers and inner",
     "batches, are rejected; the checksum `__CRC32#` is left out. RocketMQ ends a name at the byte 1 and a property at",
     "the byte 2: names that contain either are rejected, and so are values, tags and keys that contain a 2. Those that",
-    "contain a 1 are rejected for release 4.3, which loses them; 4.9 and 5.3 read them back. A property with an empty",
+    "contain a 1 are rejected for release 4.3, which loses them; later ones read them back. A property with an empty",
     "name or value is stored, but readers do not see it. A key that contains a space is read as two keys.",
     "",
     "| column | contents |",

@@ -13,6 +13,7 @@ from store_core.broker.config_json import parse_config, write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     import os
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.format.releases.release import Release
 
 __all__ = ["CONFIG_DIRECTORY", "ConfigManager", "ReadConfig", "backup_of", "read_config"]
 
@@ -128,6 +130,8 @@ class ConfigManager(ABC):
         The file's name.
     file_system : FileSystem, optional
     clock : Clock, optional
+    release : str
+        Decides which members the file has, and how it is laid out.
 
     Attributes
     ----------
@@ -144,7 +148,9 @@ class ConfigManager(ABC):
         name: str,
         file_system: FileSystem | None = None,
         clock: Clock | None = None,
+        release: Release = DEFAULT_RELEASE,
     ) -> None:
+        self._release: Release = release
         self.path = Path(root) / CONFIG_DIRECTORY / name
         self.notes: tuple[str, ...] = ()
         self.is_loaded = False
@@ -188,8 +194,8 @@ class ConfigManager(ABC):
             self.is_loaded = True
 
     def text(self) -> str:
-        """Return the text of the file."""
-        return write_config(self.encode())
+        """Return the text of the file, as the release lays it out."""
+        return write_config(self.encode(), features=rules_of(self._release))
 
     def persist(self) -> None:
         """Write the file, and its previous text to the backup.

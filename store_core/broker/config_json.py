@@ -13,6 +13,8 @@ from store_core.errors import CorruptRecordError, UnsafeSizeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from store_core.format.releases.release_rules import ReleaseRules
+
 __all__ = ["JsonKey", "JsonObject", "JsonValue", "parse_config", "write_config"]
 
 JsonKey: TypeAlias = str | int
@@ -33,6 +35,7 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _WORDS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": None}
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+_ESCAPED_BY_FEW: Final = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ADVICE: Final = "Correct the file by hand, or replace it with its .bak"
 
@@ -181,11 +184,12 @@ class _Parser:
         return f"bad JSON in line {line}", self._file, offset, expected, found, rest.encode(), _ADVICE
 
 
-def write_config(value: JsonValue, indent: int = 0, *, breaks_lines: bool = False) -> str:
-    r"""Return the text of a value as fastjson writes it with ``PrettyFormat``.
+def write_config(value: JsonValue, indent: int = 0, *, features: ReleaseRules | None = None) -> str:
+    r"""Return the text of a value as a broker writes it: fastjson, or from 5.4 on fastjson 2, with ``PrettyFormat``.
 
     Members with a text key get a line each, indented by tabs; those with an integer key stay on their line, and the
-    integer is bare. A list has its elements on separate lines, as a Java ``List``; a tuple on one, as a ``Set``. A
+    integer is bare. A list has its elements on separate lines, as a Java ``List``; a tuple on one, as a ``Set`` or an
+    array of numbers. A
     member without a value (None) is left out. Members are in the order of the mapping.
 
     Parameters
@@ -193,9 +197,9 @@ def write_config(value: JsonValue, indent: int = 0, *, breaks_lines: bool = Fals
     value
     indent : int
         Tabs before the lines around it.
-    breaks_lines : bool
-        Give members with an integer key lines of their own, too, as fastjson 2 does
-        (`ReleaseRules.breaks_lines_at_queue_ids`).
+    features : ReleaseRules, optional
+        What the release does in another way: `ReleaseRules.breaks_lines_at_queue_ids`,
+        `ReleaseRules.breaks_empty_tables`, `ReleaseRules.escapes_few_characters`. By default none of them.
 
     Examples
     --------
@@ -203,27 +207,33 @@ def write_config(value: JsonValue, indent: int = 0, *, breaks_lines: bool = Fals
     '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5,1:7\n\t\t}\n\t}\n}'
     """
     if isinstance(value, Mapping):
-        return _write_object(value, indent, breaks_lines=breaks_lines)
-    if isinstance(value, list):
-        line = "\n" + "\t" * (indent + 1)
-        elements = ",".join(line + write_config(element, indent + 1, breaks_lines=breaks_lines) for element in value)
-        return f"[{elements}{line[:-1]}]" if value else "[]"
-    if isinstance(value, tuple):
-        return "[" + ",".join(write_config(element, indent + 1, breaks_lines=breaks_lines) for element in value) + "]"
+        return _write_object(value, indent, features)
+    if isinstance(value, (list, tuple)):
+        elements = [write_config(element, indent + 1, features=features) for element in value]
+        is_set = isinstance(value, tuple) and not any(isinstance(element, int) for element in value)
+        breaks_sets = features is not None and features.breaks_lines_at_queue_ids
+        is_broken = breaks_sets if is_set else isinstance(value, list) and bool(value)
+        line = "\n" + "\t" * (indent + 1) if is_broken else ""
+        return f"[{line}{f',{line}'.join(elements)}{line[:-1]}]"
     if isinstance(value, str):
+        if features is not None and features.escapes_few_characters:
+            return '"' + _ESCAPED_BY_FEW.sub(lambda match: _escape(match).lower(), value) + '"'
         return '"' + _ESCAPED.sub(_escape, value) + '"'
     return json.dumps(value)
 
 
-def _write_object(members: Mapping[JsonKey, JsonValue], indent: int, *, breaks_lines: bool) -> str:
+def _write_object(members: Mapping[JsonKey, JsonValue], indent: int, features: ReleaseRules | None) -> str:
     line = "\n" + "\t" * (indent + 1)
+    breaks_lines = features is not None and features.breaks_lines_at_queue_ids
     parts = []
     for key, value in members.items():
         if value is not None:
             before = "" if isinstance(key, int) and not breaks_lines else line
-            name = str(key) if isinstance(key, int) else write_config(key)
-            parts.append(f"{before}{name}:{write_config(value, indent + 1, breaks_lines=breaks_lines)}")
-    return "{" + ",".join(parts) + (line[:-1] if members else "") + "}"
+            name = str(key) if isinstance(key, int) else write_config(key, features=features)
+            parts.append(f"{before}{name}:{write_config(value, indent + 1, features=features)}")
+    if not members and features is not None and features.breaks_empty_tables:
+        parts.append(line)
+    return "{" + ",".join(parts) + (line[:-1] if members or parts else "") + "}"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -69,10 +69,9 @@ class ConsumerFilterManager(ConfigManager):
         release: Release = DEFAULT_RELEASE,
         broker: BrokerConfig | None = None,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock)
+        super().__init__(root, _FILE, file_system, clock, release)
         broker = broker or BrokerConfig()
         self.bloom_filter = BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter)
-        self._release: Release = release
         self._kept_ms = broker.filter_data_clean_time_span
         self._capacity = _TOPICS_CAPACITY
         self._topics: dict[str, dict[str, ConsumerFilterData]] = {}

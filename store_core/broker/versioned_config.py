@@ -6,9 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core.broker.config_file import ConfigManager
-from store_core.broker.config_json import write_config
 from store_core.broker.data_version import DataVersion
-from store_core.format.releases.release import rules_of
 
 if TYPE_CHECKING:
     import os
@@ -48,16 +46,11 @@ class VersionedConfigManager(ConfigManager):
         clock: Clock | None,
         release: Release,
     ) -> None:
-        super().__init__(root, name, file_system, clock)
-        self._release: Release = release
+        super().__init__(root, name, file_system, clock, release)
         self.data_version = DataVersion(self._clock.now_ms())
 
     def _next_version(self) -> None:
         self.data_version = self.data_version.next_version(self._clock.now_ms())
-
-    def text(self) -> str:
-        """Return the text of the file, as the release lays it out."""
-        return write_config(self.encode(), breaks_lines=rules_of(self._release).breaks_lines_at_queue_ids)
 
     def _load_version(self, fields: ConfigFields) -> None:
         """Load the version of a file; without one, the current version stays.

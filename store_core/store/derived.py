@@ -96,6 +96,9 @@ class DerivedStructures:
         self._checkpoint_service = FlushCheckpointService(checkpoint, clock)
 
     def _note_put(self, store_timestamp: int, physical_offset: int) -> None:
+        """Note up to where queues have units; not after one that couldn't be written, which a restart has to add."""
+        if not self._log.running_flags.is_cq_writeable:
+            return
         if self.rules.features.keeps_flushed_queue_offset:
             self._checkpoint.last_put = store_timestamp, physical_offset
         else:

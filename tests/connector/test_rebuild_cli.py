@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.golden_stores import UnpackedStore
 
-SIZES = ["--consume-queue-file-size", "800", "--hash-slot-num", "100", "--index-num", "400"]
+SIZES = ["--consume-queue-file-size", "800", "--hash-slot-num", "100", "--index-num", "400", "--release", "5.3"]
 
 
 @pytest.fixture
@@ -119,7 +119,9 @@ def test_a_single_queue_is_replaced_alone(store: Path) -> None:
 def test_since_an_offset_replaces_what_is_behind_it_alone(store: Path) -> None:
     whole, index = queue_files(store), index_files(store)
 
-    assert 0 == rebuild_consume_queue([str(store), "--since-offset", "100000", "--with-index", "--replace"])
+    assert 0 == rebuild_consume_queue(
+        [str(store), "--since-offset", "100000", "--with-index", "--replace", "--release", "5.3"]
+    )
     assert whole == queue_files(store)
     assert index == index_files(store)
 
@@ -195,7 +197,7 @@ def test_a_replacement_that_was_killed_is_finished_by_the_next_run(
 @pytest.mark.usefixtures("without_spark")
 def test_the_checkpoint_says_how_far_queues_and_index_go(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = StoreCheckpoint(store, OsFileSystem()).load()
-    assert 0 == rebuild_consume_queue([str(store), "--replace", "--with-index"])
+    assert 0 == rebuild_consume_queue([str(store), "--replace", "--with-index", "--release", "5.3"])
     after = StoreCheckpoint(store, OsFileSystem()).load()
 
     assert after.physic_msg_timestamp <= before.physic_msg_timestamp

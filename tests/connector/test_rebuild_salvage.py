@@ -67,7 +67,17 @@ def units_of(root: Path, topic: str, queue_id: int = 0) -> dict[int, tuple[int, 
 
 def rows_of(store: Path) -> list[dict[str, Any]]:
     """Read a log as DROPMALFORMED does, without looking at bodies."""
-    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "sys_flag", "unique_key", "keys"]
+    columns = [
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "physical_offset",
+        "store_size",
+        "sys_flag",
+        "unique_key",
+        "keys",
+        "tags",
+    ]
     table = read_messages(str(store), mode="DROPMALFORMED", columns=columns, verify_crc=False).read_all()
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
@@ -97,7 +107,10 @@ def assert_is_salvaged(report: RebuildReport, store: Path, root: Path) -> None:
         assert listed.isdisjoint(records)
         assert listed | set(range(min(records))) | set(records) == set(range(queue.max_offset))
         assert not queue.gap_count
-    keys = {row["physical_offset"]: (row["unique_key"] is not None) + len(row["keys"] or ()) for row in rows}
+    keys = {
+        row["physical_offset"]: (row["unique_key"] is not None) + len(row["keys"] or ()) + bool(row["tags"])
+        for row in rows
+    }
     assert +Counter(keys) == indexed(root)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core import DefaultMessageStore
 from store_core.errors import StoreError
+from tests.golden_stores import golden_stores
 from tests.interop.ours import our_config, put_all
 from tests.interop.reading import read_rows_one_by_one
 
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario
 
-__all__ = ["DERIVED", "Handed", "close_ours", "hand_over", "key_questions", "recover_and_hand_over", "role"]
+__all__ = [
+    "DERIVED",
+    "Handed",
+    "close_ours",
+    "golden_names",
+    "hand_over",
+    "key_questions",
+    "recover_and_hand_over",
+    "role",
+]
 
 _FIRST_TIME: Final = 1_700_000_000_000
 _EVER: Final = (1 << 63) - 1
@@ -30,8 +40,17 @@ _PULL_SIZE: Final = 32
 DERIVED: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
 """Directories of queues and index."""
 
+_STORES_OF: Final = {"5.4": "5.5"}
+"""The release whose golden stores are taken for one that wrote none."""
+
 QueueView = tuple[int, int, list[int]]
 """First index of a queue, its end, and the physical offsets of the served messages."""
+
+
+def golden_names(release: str) -> list[str]:
+    """Return the names of the golden stores for the RocketMQ of a release, without that of a broker that was killed."""
+    wanted = _STORES_OF.get(release, release)
+    return [each.name for each in golden_stores() if each.release == wanted and each.scenario != "live"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import random
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.broker.config_json import write_config
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -61,7 +60,7 @@ def ours(filters: ConsumerFilterManager, step: Answer) -> Answer:
     else:
         filters.unregister(step["group"])
     request = DispatchRequest(step["topic"], 0, 0, 100, 0, 0, 0, properties=PROPERTIES)
-    return answer | {"file": without_times(write_config(filters.encode())), "bitMap": filters.bit_map(request).hex()}
+    return answer | {"file": without_times(filters.text()), "bitMap": filters.bit_map(request).hex()}
 
 
 def without_times(text: str) -> str:

@@ -11,8 +11,8 @@ import pytest
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import DefaultMessageStore
 from store_core.command.exit_code import ExitCode
-from tests.golden_stores import golden_stores, newer_store, unpack
-from tests.interop.handed import DERIVED, close_ours, derived_files, hand_over, key_questions, role
+from tests.golden_stores import newer_store, unpack
+from tests.interop.handed import DERIVED, close_ours, derived_files, golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import Scenario, each_release, known_to, random_scenario
 from tests.interop.test_recovered import settings_of
@@ -107,7 +107,7 @@ def test_rocketmq_takes_rebuilt_queues_of_all_kinds_for_its_own(judge: Judge, tm
 def test_rocketmq_takes_its_own_stores_with_rebuilt_queues(
     judge: Judge, golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
-    names = [each.name for each in golden_stores() if each.release == judge.release and each.scenario != "live"]
+    names = golden_names(judge.release)
     wrong: list[object] = []
     for name in names:
         path = golden(name).path
@@ -115,7 +115,9 @@ def test_rocketmq_takes_its_own_stores_with_rebuilt_queues(
         conf = read_conf(path / "store.conf")
         code = _rebuild(store, judge.release, "--accept-damage")
         has_crashed = (store / "abort").exists()
-        handed = hand_over(name, store, config_of(conf, name.split("/")[0]), judge, settings_of(conf, judge.release))
+        handed = hand_over(
+            name, store, config_of(conf, RELEASES[judge.release]), judge, settings_of(conf, judge.release)
+        )
         found = handed.difference if has_crashed else handed.change
         wrong += [(name, code, found)] * (found is not None or code not in (_DONE, _DAMAGED))
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import DefaultMessageStore
-from tests.golden_stores import golden_stores
-from tests.interop.handed import Handed, close_ours, key_questions, recover_and_hand_over, role
+from tests.interop.handed import Handed, close_ours, golden_names, key_questions, recover_and_hand_over, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import Scenario, each_release, known_to
 from tests.store_core.store.damaged_stores import (
@@ -47,7 +46,7 @@ _NAMES: Final = {
 
 _SINCE_5_3: Final = ("mapperFileSizeBatchConsumeQueue", "enabledAppendPropCRC", "forceVerifyPropCRC")
 _SINCE_4_9: Final = ("enableLmq", "enableMultiDispatch")
-_UNKNOWN: Final = {"4.3": (*_SINCE_5_3, *_SINCE_4_9), "4.9": _SINCE_5_3, "5.3": (), "5.5": ()}
+_UNKNOWN: Final = {"4.3": (*_SINCE_5_3, *_SINCE_4_9), "4.9": _SINCE_5_3, "5.3": (), "5.4": (), "5.5": ()}
 
 # ---- recovered
 
@@ -84,8 +83,7 @@ def test_rocketmq_takes_damaged_stores_that_we_have_recovered(judge: Judge, tmp_
 def test_rocketmq_takes_its_own_stores_that_we_have_recovered(
     judge: Judge, golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
-    names = [each.name for each in golden_stores() if each.release == judge.release and each.scenario != "live"]
-    stores = [golden(name).path for name in names]
+    stores = [golden(name).path for name in golden_names(judge.release)]
     handed = [handed for store in stores if (handed := recover(store, tmp_path, judge)) is not None]
 
     assert [] == [each.difference for each in handed if each.difference]

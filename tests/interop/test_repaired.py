@@ -12,11 +12,11 @@ import pytest
 
 from store_core import DefaultMessageStore, RebuildOptions, rebuild_consume_queue
 from store_core.answers import CheckOptions, check, plan_repair, repair, salvage
-from tests.golden_stores import golden_stores
-from tests.interop.handed import hand_over, key_questions, role
+from tests.interop.handed import golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import each_release
 from tests.interop.test_recovered import settings_of
+from tests.interop.toolchain import RELEASES
 from tests.store_core.answers.planting import plant
 from tests.store_core.store.damaged_stores import batch_topics_of, config_of, read_conf
 
@@ -40,7 +40,13 @@ _FAULTS: Final = (
 )
 """Faults that are planted together."""
 
-_CHOSEN: Final = {"4.3": "4.3.0/basic", "4.9": "4.9.7/lmq", "5.3": "5.3.3/propcrc", "5.5": "5.5.0/basic"}
+_CHOSEN: Final = {
+    "4.3": "4.3.0/basic",
+    "4.9": "4.9.7/lmq",
+    "5.3": "5.3.3/propcrc",
+    "5.4": "5.5.0/basic",
+    "5.5": "5.5.0/basic",
+}
 
 
 @dataclass(frozen=True)
@@ -53,10 +59,10 @@ class _Copy:
     config: MessageStoreConfig
 
     @classmethod
-    def of(cls, golden: UnpackedStore, directory: Path, name: str) -> _Copy:
+    def of(cls, golden: UnpackedStore, directory: Path, name: str, release: str) -> _Copy:
         conf = read_conf(golden.path / "store.conf")
         store = shutil.copytree(golden.root, directory / name.replace("/", "-") / "store")
-        return cls(name, store, conf, config_of(conf, golden.golden.version))
+        return cls(name, store, conf, config_of(conf, RELEASES[release]))
 
     def answers(self, questions: Sequence[Answer]) -> list[Any]:
         topics = batch_topics_of(self.conf)
@@ -96,7 +102,7 @@ def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
 
 
 def _repaired(judge: Judge, golden: UnpackedStore, faults: Sequence[str], directory: Path) -> list[object]:
-    copy = _Copy.of(golden, directory, golden.golden.name)
+    copy = _Copy.of(golden, directory, golden.golden.name, judge.release)
     questions = key_questions(copy.store, judge.release)
     expected = copy.answers(questions)
     _repair(copy, faults, judge.release)
@@ -133,8 +139,7 @@ def test_rocketmq_takes_all_its_repaired_stores_for_its_own(
 
 def _plain_stores(release: str, golden: Callable[[str], UnpackedStore]) -> list[str]:
     """Return the stores of a release in which each fault can be planted: closed, with an index and small queues."""
-    names = (each.name for each in golden_stores() if each.release == release and each.scenario != "live")
-    return [name for name in names if _is_plain(golden(name).root)]
+    return [name for name in golden_names(release) if _is_plain(golden(name).root)]
 
 
 def _is_plain(root: Path) -> bool:
@@ -146,7 +151,7 @@ def _is_plain(root: Path) -> bool:
 def test_rocketmq_takes_a_salvaged_store_for_its_own(
     release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
-    judge, source = judge_of(release), _Copy.of(golden(_CHOSEN[release]), tmp_path, "damaged")
+    judge, source = judge_of(release), _Copy.of(golden(_CHOSEN[release]), tmp_path, "damaged", release)
     for name in ("magic_code_overwritten", "body_bit_flipped"):
         plant(name, source.store)
     target = tmp_path / "salvaged" / "store"

@@ -54,7 +54,7 @@ WRITE_OPTIONS: Final = (
         "enabledAppendPropCRC",
         "false",
         "rows",
-        "end each record with its checksum as a property, for a broker that has this enabled; release 5.3 only",
+        "end each record with its checksum as a property, for a broker of RocketMQ 5 that has this enabled",
     ),
     Option(
         "maxMessageSize",

@@ -66,7 +66,7 @@ def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
         With lower-case names. Column `properties_string` may contain anything: it is stored as it is.
     release : str
         4.3 loses a value with the byte between name and value, or what follows it (``String.split`` in its
-        ``MessageDecoder``); 4.9 and 5.3 cut at the first, and keep it in values.
+        ``MessageDecoder``); 4.9 and later cut at the first, and keep it in values.
 
     Raises
     ------

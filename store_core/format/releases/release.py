@@ -201,6 +201,10 @@ _5_4: Final = replace(
     # recovery
     recovers_from_sound_file=True,
     cuts_queues_by_new_cover=True,
+    # files of the broker
+    breaks_lines_at_queue_ids=True,
+    escapes_few_characters=True,
+    breaks_empty_tables=True,
 )
 
 _5_5: Final = replace(
@@ -213,7 +217,7 @@ _5_5: Final = replace(
     recovers_from_flushed_queues=True,
     # files of the broker
     writes_pull_offsets=True,
-    breaks_lines_at_queue_ids=True,
+    breaks_empty_tables=False,
 )
 
 RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {
@@ -228,8 +232,8 @@ RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {
 RELEASES: Final = tuple(RELEASE_RULES)
 """The names of all releases, oldest first."""
 
-DEFAULT_RELEASE: Final[Release] = "5.3"
-"""The release that is followed by default."""
+DEFAULT_RELEASE: Final[Release] = "5.5"
+"""The release that is followed by default: the newest one that is judged like the others (ADR 0029)."""
 
 
 def rules_of(release: str) -> ReleaseRules:

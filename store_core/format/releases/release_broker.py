@@ -78,8 +78,13 @@ class BrokerFeatures:
         "ConsumerOffsetManager.getPullOffsetTable, 5.5.0",
     )
     breaks_lines_at_queue_ids: bool = _config(
-        "each number in a table of offsets has a line of its own", "RemotingSerializable.toJson, 5.5.0"
+        "each number in a table of offsets, and each member of a set, has a line of its own",
+        "RemotingSerializable.toJson, 5.4.0",
     )
+    escapes_few_characters: bool = _config(
+        "of control characters only those below U+0020 are escaped, in lower case", "RemotingSerializable.toJson, 5.4.0"
+    )
+    breaks_empty_tables: bool = _config("an empty table takes two lines", "RemotingSerializable.toJson, 5.4.0")
     versions_delay_offsets: bool = _config("`delayOffset.json` has a version", "ScheduleMessageService.encode, 5.0.0")
     has_state_version: bool = _config("a version includes the state of the controller", "DataVersion, 5.0.0")
     has_topic_attributes: bool = _config("topics have attributes", "TopicConfig, 5.0.0")

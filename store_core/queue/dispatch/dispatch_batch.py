@@ -149,6 +149,11 @@ class DispatchBatch(ABC):
             `ReleaseRules.indexes_tags`.
         """
 
+    @property
+    @abstractmethod
+    def tagged_rows(self) -> npt.NDArray[np.int64]:
+        """Ascending rows whose last entry in `index_hashes` is that of their tags, if these are asked for."""
+
     @cached_property
     def topic(self) -> pa.StringArray:
         """Topics, with malformed UTF-8 replaced by U+FFFD."""
@@ -272,3 +277,12 @@ class RequestBatch(DispatchBatch):
         ]
         table = np.array(pairs, np.int64).reshape(-1, 2)
         return IndexHashes(table[:, 0], table[:, 1].astype(np.int32))
+
+    @property
+    def tagged_rows(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        rows = [
+            row
+            for row, request in enumerate(self._requests)
+            if request.index_keys(with_tags=True) != request.index_keys(with_tags=False)
+        ]
+        return np.array(rows, np.int64)

@@ -285,5 +285,13 @@ class StoredBatch(DispatchBatch):
     def index_hashes(self, *, with_tags: bool) -> IndexHashes:  # noqa: D102
         occurring, codes = self._numbered
         before = self._file.index_prefixes().take(occurring).take(codes)
-        is_indexed = self.sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK_TYPE.value
-        return self.properties.index_hashes(before, is_indexed, with_tags=with_tags)
+        return self.properties.index_hashes(before, self._is_indexed, with_tags=with_tags)
+
+    @property
+    def tagged_rows(self) -> npt.NDArray[np.int64]:  # noqa: D102
+        return self.properties.tagged_rows(self._is_indexed)
+
+    @property
+    def _is_indexed(self) -> npt.NDArray[np.bool_]:
+        indexed: npt.NDArray[np.bool_] = self.sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK_TYPE.value
+        return indexed

@@ -113,12 +113,16 @@ class StoredProperties:
             kinds.append(self._tag_hashes(is_indexed, before))
         return _merged(kinds)
 
+    def tagged_rows(self, is_indexed: npt.NDArray[np.bool_] | np.bool_ = np.True_) -> npt.NDArray[np.int64]:
+        """Return the rows, ascending, that have tags to be indexed; `is_indexed` as for `index_hashes`."""
+        tags = self.span(TAGS)
+        return np.flatnonzero((tags.starts < tags.stops) & is_indexed)
+
     def _tag_hashes(
         self, is_indexed: npt.NDArray[np.bool_] | np.bool_, before: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Hash tags that are not empty; return the row and the hash of each."""
-        tags = self.span(TAGS)
-        rows = np.flatnonzero((tags.starts < tags.stops) & is_indexed)
+        tags, rows = self.span(TAGS), self.tagged_rows(is_indexed)
         prefixed = before.take(rows)
         for character in INDEX_TAG_PREFIX:
             prefixed = prefixed * _HASH_FACTOR + np.int32(ord(character))  # wraps, as in Java

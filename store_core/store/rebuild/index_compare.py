@@ -74,6 +74,13 @@ class IndexDifferences(NamedTuple):
         How many of the missing ones are there, but with another hash; each is also an extra one.
     first : tuple of IndexDifference
         The first of each kind, without those that the other numbers count.
+    has_tags : bool
+        Whether the index has the tags of some of the records.
+    untagged : int
+        How many records before the first of these have tags that are not in the index: none if the release does not
+        index tags. They do not count as missing, as releases that do not index tags may have written them.
+    untagged_first : tuple of IndexDifference
+        The first of these.
     """
 
     missing: int = 0
@@ -83,12 +90,17 @@ class IndexDifferences(NamedTuple):
     unread: int = 0
     wrong_hash: int = 0
     first: tuple[IndexDifference, ...] = ()
+    has_tags: bool = False
+    untagged: int = 0
+    untagged_first: tuple[IndexDifference, ...] = ()
 
 
 class IndexComparison:
     """Compares multisets of (hash, physical offset), whatever the files' sizes; `add` batches, then `finish`.
 
-    The slots and chains that lead to the entries, and the entries' times, are not compared.
+    The slots and chains that lead to the entries, and the entries' times, are not compared. A broker that indexes tags
+    may serve a store in which an earlier release did not, or the other way round. So an entry for tags is right by the
+    rules of any release, and one is missing only after a record that has it.
 
     Parameters
     ----------
@@ -111,15 +123,25 @@ class IndexComparison:
         self._begin = begin
         self._end = end
         self._ours: list[npt.NDArray[np.int64]] = []
+        self._is_tag: list[npt.NDArray[np.bool_]] = []
 
     def add(self, batch: DispatchBatch) -> None:
         """Add the entries derived from a batch."""
-        keys = batch.index_hashes(with_tags=self._rules.features.indexes_tags)
-        self._ours.append(self._numbers(keys.hashes, batch.physical_offset[keys.rows]))
+        keys = batch.index_hashes(with_tags=True)
+        has_tags = np.zeros(len(batch), np.bool_)
+        has_tags[batch.tagged_rows] = True
+        offsets = batch.physical_offset[keys.rows]
+        self._ours.append(self._numbers(keys.hashes, offsets))
+        is_last = np.append(keys.rows[1:] != keys.rows[:-1], True)[: len(keys.rows)]
+        self._is_tag.append((is_last & has_tags[keys.rows])[self._is_inside(offsets)])
+
+    def _is_inside(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        inside: npt.NDArray[np.bool_] = (offsets >= self._begin) & (offsets < self._end)
+        return inside
 
     def _numbers(self, hashes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         if not _all_between(offsets, self._begin, self._end):
-            inside = (offsets >= self._begin) & (offsets < self._end)
+            inside = self._is_inside(offsets)
             hashes, offsets = hashes[inside], offsets[inside]
         return (offsets - self._begin << _HASH_BITS) | positive_hashes(hashes).astype(np.int64)
 
@@ -134,9 +156,27 @@ class IndexComparison:
         lost : LostRanges
             Of the range.
         """
-        ours = np.concatenate([np.empty(0, np.int64), *self._ours])
+        every = np.concatenate([np.empty(0, np.int64), *self._ours])
+        is_tag = np.concatenate([np.empty(0, np.bool_), *self._is_tag])
         theirs = np.concatenate([np.empty(0, np.int64), *self._stored(min(end, self._end))])
-        if np.array_equal(ours, theirs):  # a broker puts them in the order of the log
+        if np.array_equal(every, theirs):  # a broker puts them in the order of the log
+            return IndexDifferences(has_tags=bool(is_tag.any()))
+        is_expected = _expected(every, is_tag, theirs, indexes_tags=self._rules.features.indexes_tags)
+        found = self._compared(every[is_expected], theirs, lost)
+        if not self._rules.features.indexes_tags:
+            return found
+        untagged = every[~is_expected]
+        untagged = untagged[~self._index.may_have((untagged >> _HASH_BITS) + self._begin)]
+        return found._replace(
+            has_tags=bool((is_tag & is_expected).any()),
+            untagged=len(untagged),
+            untagged_first=tuple(self._first("missing", untagged)),
+        )
+
+    def _compared(
+        self, ours: npt.NDArray[np.int64], theirs: npt.NDArray[np.int64], lost: LostRanges
+    ) -> IndexDifferences:
+        if np.array_equal(ours, theirs):
             return IndexDifferences()
         mine, my_counts = np.unique(ours, return_counts=True)
         other, other_counts = np.unique(theirs, return_counts=True)
@@ -189,6 +229,29 @@ class IndexComparison:
 
 def _all_between(offsets: npt.NDArray[np.int64], begin: int, end: int) -> bool:
     return not offsets.size or (int(offsets.min()) >= begin and int(offsets.max()) < end)
+
+
+def _expected(
+    every: npt.NDArray[np.int64], is_tag: npt.NDArray[np.bool_], theirs: npt.NDArray[np.int64], *, indexes_tags: bool
+) -> npt.NDArray[np.bool_]:
+    """Return which entries of the log the index should have: all, but of those for tags only some.
+
+    If the release indexes tags, those from the first on that is there; an entry in its place, with a hash that the log
+    does not have, counts as it; all of them, if there is no entry at all. If not, those that are there.
+    """
+    if indexes_tags and not theirs.size:
+        return np.ones(every.size, np.bool_)
+    if np.array_equal(every[~is_tag], theirs):
+        return ~is_tag
+    tags = every[is_tag]
+    is_there = np.isin(tags, theirs)
+    if indexes_tags:
+        odd = theirs[np.isin(theirs, every, invert=True)]
+        is_there |= np.isin(tags >> _HASH_BITS, odd >> _HASH_BITS)
+        is_there = np.logical_or.accumulate(is_there)
+    expected = ~is_tag
+    expected[is_tag] = is_there
+    return expected
 
 
 class _Unequal(NamedTuple):

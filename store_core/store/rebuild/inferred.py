@@ -18,7 +18,16 @@ def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
     """Return notes on what was inferred and why, and on what was assumed without evidence; one line each."""
     of_queues = [*_light(plan, report), *_batch(report), *plan.assumptions] if plan.rules.has_queues else []
     is_index_made = plan.rules.has_index and not plan.is_verified
-    return [*of_queues, plan.index_assumption] if is_index_made and plan.index_assumption else of_queues
+    of_index = [plan.index_assumption] if is_index_made and plan.index_assumption else []
+    return [*of_queues, *of_index, *_tags(report)]
+
+
+def _tags(report: RebuildReport) -> Iterator[str]:
+    if report.untagged_entries:
+        yield (
+            f"the index has no entries for the tags of {report.untagged_entries:,} records, as releases before 5.4 "
+            f"leave it: a search for topic and tags finds none of these. That is no difference"
+        )
 
 
 def _light(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:

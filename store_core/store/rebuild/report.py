@@ -24,7 +24,8 @@ __all__ = ["RebuildReport", "as_json", "as_text"]
 
 _SHOWN: Final = 10
 _OF_CHECKS: Final = (
-    "repeated_entries", "lost_entries", "unread_entries", "wrong_hashes", "index_first", "unproven",
+    "repeated_entries", "lost_entries", "unread_entries", "wrong_hashes", "index_first", "unproven", "has_tags",
+    "untagged_entries", "untagged_first",
 )  # fmt: skip
 """What only a check reports, with its findings."""
 
@@ -111,6 +112,11 @@ class RebuildReport:
     def extra_entries(self) -> int:
         """For a comparison: number of index entries that do not come from the log."""
         return sum(outcome.extra_entries for outcome in self.outcomes)
+
+    @property
+    def untagged_entries(self) -> int:
+        """For a comparison: number of records with tags before the first whose tags are in the index."""
+        return sum(outcome.untagged_entries for outcome in self.outcomes)
 
     @property
     def light_record(self) -> int:

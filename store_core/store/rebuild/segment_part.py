@@ -11,7 +11,7 @@ from store_core.files.segment_source import open_segment
 from store_core.format.damage.candidates import CandidateFinder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.files.segment_source import Segment
     from store_core.format.segment_view import SegmentView
@@ -93,6 +93,13 @@ class SegmentOutcome:
         The first missing entries, and the first of the other extra ones.
     unproven : int
         With `RebuildRules.is_proven`: how many records, and blank ones, a broker takes although they are damaged.
+    has_tags : bool
+        For a comparison: whether the index has the tags of some of these records.
+    untagged_entries : int
+        How many records have tags, but neither they nor an earlier record an entry for them: not missing, as releases
+        that do not index tags may have written them.
+    untagged_first : tuple of IndexDifference
+        The first of these.
     """
 
     path: str
@@ -120,6 +127,9 @@ class SegmentOutcome:
     wrong_hashes: int = 0
     index_first: tuple[IndexDifference, ...] = ()
     unproven: int = 0
+    has_tags: bool = False
+    untagged_entries: int = 0
+    untagged_first: tuple[IndexDifference, ...] = ()
 
     @property
     def is_damaged(self) -> bool:
@@ -183,7 +193,7 @@ def merge_outcomes(parts: Sequence[SegmentPart], outcomes: Sequence[SegmentOutco
     where a single reader would have continued; and so on. So the merged result is that of a single reader.
     """
     merged: list[SegmentOutcome] = []
-    for part, outcome in zip(parts, outcomes, strict=True):
+    for part, outcome in zip(parts, _settled_tags(outcomes), strict=True):
         if not part.begin:
             merged.append(outcome)
         elif merged[-1].is_at_limit:
@@ -193,6 +203,23 @@ def merge_outcomes(parts: Sequence[SegmentPart], outcomes: Sequence[SegmentOutco
         elif outcome.records:
             return None
     return merged
+
+
+def _settled_tags(outcomes: Iterable[SegmentOutcome]) -> Iterator[SegmentOutcome]:
+    """Count tags without an entry as missing after the first part of the log that has some."""
+    has_tags = False
+    for outcome in outcomes:
+        if has_tags:
+            yield replace(
+                outcome,
+                missing_entries=outcome.missing_entries + outcome.untagged_entries,
+                index_first=outcome.index_first + outcome.untagged_first,
+                untagged_entries=0,
+                untagged_first=(),
+            )
+        else:
+            yield outcome
+        has_tags |= outcome.has_tags
 
 
 def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
@@ -218,4 +245,7 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         wrong_hashes=first.wrong_hashes + second.wrong_hashes,
         index_first=first.index_first + second.index_first,
         unproven=first.unproven + second.unproven,
+        has_tags=first.has_tags or second.has_tags,
+        untagged_entries=first.untagged_entries + second.untagged_entries,
+        untagged_first=first.untagged_first + second.untagged_first,
     )

@@ -179,6 +179,9 @@ class SegmentScan:
             index.wrong_hash,
             index.first,
             self._unproven,
+            index.has_tags,
+            index.untagged,
+            index.untagged_first,
         )
 
 

@@ -25,6 +25,7 @@ from store_core import (
     rebuild_index,
 )
 from store_core.files.clock import SystemClock
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.parts import InProcess, PartsDone, Step
 from store_core.store.process_pool import ProcessPool
 from store_core.store.rebuild import segment_part
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from tests.golden_stores import UnpackedStore
 
-SIZES: dict[str, Any] = {"consume_queue_file_size": 800, "hash_slot_num": 100, "index_num": 400}
+SIZES: dict[str, Any] = {"release": "5.3", "consume_queue_file_size": 800, "hash_slot_num": 100, "index_num": 400}
 GOLDEN = ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/delay", "5.3.3/propcrc", "5.3.3/v2topic"]
 
 
@@ -206,7 +207,7 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(store: Path) -> None:
     before = every_file(store)
     plan = plan_rebuild(store, RebuildOptions(with_index=True, replace=True))
 
-    assert f"rebuild queues and index of {store}, by the rules of release 5.3" == plan.describe()[0]
+    assert f"rebuild queues and index of {store}, by the rules of release {DEFAULT_RELEASE}" == plan.describe()[0]
     assert before == every_file(store)
 
 

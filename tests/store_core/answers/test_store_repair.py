@@ -152,7 +152,7 @@ def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
     source = golden("5.3.3/propcrc")
     root = shutil.copytree(source.root, tmp_path / "store")
     shutil.rmtree(root / "index")
-    plan = plan_repair(root, CheckOptions(hash_slot_num=100, index_num=400))
+    plan = plan_repair(root, CheckOptions(release="5.3", hash_slot_num=100, index_num=400))
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.to_json()))
     report = repair(root, path)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from store_core.broker.config_json import JsonObject, JsonValue, parse_config, write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
+from store_core.format.releases.release import rules_of
 
 _FILE = "consumerOffset.json"
 
@@ -139,6 +140,30 @@ def test_depth_is_bounded(opening: str, closing: str) -> None:
 
 def test_writes_as_fastjson_does() -> None:
     assert _PRETTY == write_config(_PRETTY_VALUE)
+
+
+_SET = '"a":[\n\t\t"x",\n\t\t"y"\n\t]'
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("5.3", '{\n\t"a":["x","y"],\n\t"b":[],\n\t"c":{},\n\t"d":{0:5,1:6\n\t}\n}'),
+        ("5.4", f'{{\n\t{_SET},\n\t"b":[\n\t\t\n\t],\n\t"c":{{\n\t\t\n\t}},\n\t"d":{{\n\t\t0:5,\n\t\t1:6\n\t}}\n}}'),
+        ("5.5", f'{{\n\t{_SET},\n\t"b":[\n\t\t\n\t],\n\t"c":{{}},\n\t"d":{{\n\t\t0:5,\n\t\t1:6\n\t}}\n}}'),
+    ],
+)
+def test_lines_are_broken_as_the_release_breaks_them(release: str, expected: str) -> None:
+    value: JsonObject = {"a": ("x", "y"), "b": (), "c": {}, "d": {0: 5, 1: 6}}
+
+    assert "[0,18]" == write_config((0, 18), features=rules_of(release))
+    assert expected == write_config(value, features=rules_of(release))
+
+
+def test_fastjson_2_escapes_less() -> None:
+    text = "é'\x7f\x9f\u2028\"\\\n\x0b\x1f"
+
+    assert '"é\'\x7f\x9f\u2028\\"\\\\\\n\\u000b\\u001f"' == write_config(text, features=rules_of("5.5"))
 
 
 def test_escapes_what_fastjson_escapes() -> None:

@@ -200,8 +200,8 @@ def test_the_file_is_what_fastjson_writes(offsets: ConsumerOffsetManager) -> Non
 
     assert (
         '{\n\t"dataVersion":{\n\t\t"counter":0,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
-        '\t"groupTopicMap":{\n\t\t"billing":["orders"]\n\t},\n'
-        '\t"offsetTable":{\n\t\t"orders@billing":{0:10,1:11,2:12\n\t\t}\n\t}\n}'
+        '\t"groupTopicMap":{\n\t\t"billing":[\n\t\t\t"orders"\n\t\t]\n\t},\n'
+        '\t"offsetTable":{\n\t\t"orders@billing":{\n\t\t\t0:10,\n\t\t\t1:11,\n\t\t\t2:12\n\t\t}\n\t},\n\t"pullOffsetTable":{}\n}'
     ) == offsets.path.read_text()
 
 
@@ -277,6 +277,6 @@ def test_what_was_persisted_is_loaded(
 def test_other_json_readers_take_a_file_once_its_keys_are_quoted(offsets: ConsumerOffsetManager) -> None:
     commit(offsets, 5)
     offsets.persist()
-    text = offsets.path.read_text().replace("{0:", '{"0":')
+    text = offsets.path.read_text().replace("\t0:", '\t"0":')
 
     assert {"orders@billing": {"0": 5}} == json.loads(text)["offsetTable"]

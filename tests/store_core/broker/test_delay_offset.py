@@ -59,7 +59,7 @@ def test_what_was_persisted_is_loaded(table: DelayOffsetTable, tmp_path: Path) -
     again = DelayOffsetTable(tmp_path, OsFileSystem(), FakeClock(0))
     again.load()
 
-    assert '\t"offsetTable":{1:10,3:30,18:180\n\t}\n}' in table.path.read_text()
+    assert '\t"offsetTable":{\n\t\t1:10,\n\t\t3:30,\n\t\t18:180\n\t}\n}' in table.path.read_text()
     assert (table.offset_table(), table.data_version) == (again.offset_table(), again.data_version)
 
 

@@ -11,7 +11,7 @@ import pytest
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers.store_recover import MOST_MESSAGES
 from store_core.command.exit_code import ExitCode
-from store_core.format.releases.release import RELEASES
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from tests.builders import LogBuilder
 from tests.store_core.command.calls import call
 
@@ -53,7 +53,7 @@ def test_a_store_that_was_closed_needs_nothing(closed: Path, config: Path) -> No
     called = call("recover", closed, "--dry-run", "--config", config)
 
     assert ExitCode.DONE == called.code
-    assert called.text.startswith("RocketMQ 5.3: the store was closed\n")
+    assert called.text.startswith(f"RocketMQ {DEFAULT_RELEASE}: the store was closed\n")
     assert before == contents(closed)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged stores, and what four releases of RocketMQ and we make of each."""
+"""Damaged stores, and what five releases of RocketMQ and we make of each."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ __all__ = [
     "unpack_damaged",
 ]
 
-RELEASES: Final[dict[str, Release]] = {"4.3.0": "4.3", "4.9.7": "4.9", "5.3.3": "5.3", "5.5.0": "5.5"}
+RELEASES: Final[dict[str, Release]] = {
+    "4.3.0": "4.3", "4.9.7": "4.9", "5.3.3": "5.3", "5.4.0": "5.4", "5.5.0": "5.5"
+}  # fmt: skip
 
 _GOLDEN: Final = Path(__file__).parents[2] / "golden"
 _SHARED: Final = Path(__file__).parents[4] / "shared"
 _DIRECTORIES: Final = (_SHARED / "golden" / "damage", _GOLDEN / "damage")
-_NEWER: Final = tuple(folder / "expected-5.5.0.jsonl.xz" for folder in (_GOLDEN / "damage", _SHARED / "golden-newer"))
+_NEWER: Final = tuple(
+    path for folder in (_GOLDEN / "damage", _SHARED / "golden-newer") for path in folder.glob("expected-*.jsonl.xz")
+)
 
 _SIZES: Final = {
     "cl-size": "mapped_file_size_commit_log",
@@ -214,19 +218,19 @@ def _units(queue: Any) -> list[list[int]]:  # noqa: ANN401 -- of either kind
 def expected_answers(path: Path) -> dict[str, dict[str, Any]]:
     """Read the results of each release for an unpacked store, by version."""
     answers: dict[str, dict[str, Any]] = json.loads(path.joinpath("expected.json").read_text(encoding="utf-8"))
-    newer = _newer_answers().get(path.name)
-    if newer is not None:
-        answers[newer["version"]] = _as_older(newer, batch_topics_of(read_conf(path / "store.conf")))
-    return answers
+    batch_topics = batch_topics_of(read_conf(path / "store.conf"))
+    newer = _newer_answers().get(path.name, {})
+    return answers | {version: _as_older(answer, batch_topics) for version, answer in newer.items()}
 
 
 @cache
-def _newer_answers() -> dict[str, dict[str, Any]]:
-    """Read the results of 5.5.0, which are in one file, by store."""
-    answers: dict[str, dict[str, Any]] = {}
-    for path in (path for path in _NEWER if path.exists()):
+def _newer_answers() -> dict[str, dict[str, dict[str, Any]]]:
+    """Read the results of 5.4.0 and 5.5.0, which are in one file each, by store and version."""
+    answers: dict[str, dict[str, dict[str, Any]]] = {}
+    for path in _NEWER:
         with lzma.open(path, "rt", encoding="utf-8") as lines:
-            answers |= {answer["case"]: answer for answer in map(json.loads, lines)}
+            for answer in map(json.loads, lines):
+                answers.setdefault(answer["case"], {})[answer["version"]] = answer
     return answers
 
 

@@ -264,7 +264,8 @@ def test_properties_of_the_batch_follow_those_of_its_members() -> None:
         client_batch([replace(SMALL, tags=None, keys=None, properties_string="a\x01b")]), properties={"C": "d"}
     )
 
-    assert members(batch)[0].endswith(b"\x00\x08a\x01b\x02C\x01d\x02")
+    assert members(batch)[0].endswith(b"\x00\x03a\x01b")
+    assert members(batch, EncodeRules("5.3"))[0].endswith(b"\x00\x08a\x01b\x02C\x01d\x02")
     assert members(batch, EncodeRules("4.9"))[0].endswith(b"\x00\x07a\x01b\x02C\x01d")
     assert members(batch, EncodeRules("4.3"))[0].endswith(b"\x00\x03a\x01b")
 
@@ -273,7 +274,7 @@ def test_member_whose_properties_grow_too_long_is_refused() -> None:
     batch = client_batch([replace(SMALL, tags=None, keys=None, properties_string="a\x01".ljust(32767, "v"))])
 
     result = encode_members(
-        replace(batch, properties={"C": "d"}), decode_items(batch.body or b""), EncodeRules(), BROKER
+        replace(batch, properties={"C": "d"}), decode_items(batch.body or b""), EncodeRules("5.3"), BROKER
     )
     assert isinstance(result, Refusal)
     assert PutMessageStatus.MESSAGE_ILLEGAL is result.status

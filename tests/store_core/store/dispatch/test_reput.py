@@ -442,10 +442,10 @@ class Queues:
 
 def test_queues_are_flushed_by_pages_and_every_minute_thoroughly(tmp_path: Path) -> None:
     clock, disk = FakeClock(), FaultyFileSystem()
-    checkpoint = StoreCheckpoint(tmp_path, disk)
+    checkpoint = StoreCheckpoint(tmp_path, disk, "5.3")
     checkpoint.logics_msg_timestamp = 1000
     queues = Queues(checkpoint)
-    service = FlushConsumeQueueService(config(), queues, checkpoint, clock)  # type: ignore[arg-type]  # they can flush
+    service = FlushConsumeQueueService(config(release="5.3"), queues, checkpoint, clock)  # type: ignore[arg-type]  # they can flush
     service.run_once()
     assert ([0], 1000) == (queues.flushes, checkpoint.logics_msg_timestamp)
 

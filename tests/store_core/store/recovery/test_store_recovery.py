@@ -15,6 +15,7 @@ from store_core import DefaultMessageStore, SegmentLayoutError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.golden_stores import golden_stores
@@ -297,7 +298,7 @@ def test_reports_travel_between_processes_and_read_well() -> None:
 
     assert report == pickle.loads(pickle.dumps(report))  # noqa: S301 -- our own
     assert [
-        "RocketMQ 5.3: the store was closed",
+        f"RocketMQ {DEFAULT_RELEASE}: the store was closed",
         "ended the log at 12345 in f: the body does not match its checksum",
         "a note",
         "log 0 to 12345 in 2 files, 7 records checked",

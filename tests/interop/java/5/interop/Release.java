@@ -35,7 +35,7 @@ import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
-/** The calls that differ between releases: 5.3.3 and 5.5.0, where the broker adds its checks of a put to the store as hooks. */
+/** The calls that differ between releases: 5.3.3, 5.4.0 and 5.5.0, where the broker adds its checks of a put to the store as hooks. */
 final class Release {
     private Release() {
     }

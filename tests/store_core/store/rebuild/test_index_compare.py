@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An index that releases with and without entries for tags have served is compared with the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core import DefaultMessageStore, Message, MessageStoreConfig
+from store_core.answers import CheckOptions, check
+from store_core.queue.index.index_build import INDEX_DTYPE
+from store_core.store.rebuild import segment_part
+from store_core.store.rebuild.index_compare import _expected
+from tests.budgets import budget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from store_core.format.releases.release import Release
+
+CONFIG: Final = MessageStoreConfig(mapped_file_size_commit_log=4096, max_hash_slot_num=10, max_index_num=1000)
+COUNT: Final = 40
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 1000)
+
+
+def served_by(root: Path, *releases: Release) -> Path:
+    """Let each release put messages, every second one with tags."""
+    for release in releases:
+        with DefaultMessageStore.open(root, replace(CONFIG, release=release)) as store:
+            for number in range(COUNT):
+                message = Message("orders", b"body", tags=f"T{number % 3}" if number % 2 else None, keys=[f"k{number}"])
+                assert store.put_message(message).is_ok
+    return root
+
+
+def found_in(root: Path, release: Release) -> tuple[dict[str, int], list[str]]:
+    report = check(root, CheckOptions(release=release))
+    return dict(report.counts), [note for note in report.facts["notes"] if "tags" in note]
+
+
+@pytest.mark.parametrize("releases", [("5.3",), ("4.9", "5.5", "5.5")])
+def test_whole_stores_have_no_findings_whoever_asks(releases: tuple[Release, ...], tmp_path: Path) -> None:
+    root = served_by(tmp_path / "store", *releases)
+    without = COUNT // 2 * sum(release in ("4.9", "5.3") for release in releases)
+
+    assert ({}, []) == found_in(root, "5.3")
+    for release in ("5.4", "5.5"):
+        counts, notes = found_in(root, release)
+        assert {} == counts
+        assert [f"{without:,} records" in note for note in notes] == [True] * (without > 0)
+
+
+@pytest.mark.parametrize("earlier", [(), ("5.3",)])
+def test_a_wrong_entry_for_tags_is_found(earlier: tuple[Release, ...], tmp_path: Path) -> None:
+    root = served_by(tmp_path / "store", *earlier, "5.5")
+    (path,) = (root / "index").iterdir()
+    entries = np.memmap(path, INDEX_DTYPE, "r+", 40 + 4 * CONFIG.max_hash_slot_num, (CONFIG.max_index_num,))
+    tags = 1 + COUNT * len(earlier) + 3 * 7 + 2  # the record before it has a key, its own a key and tags
+    entries["key_hash"][tags] ^= 1
+    entries.flush()
+
+    assert 1 == found_in(root, "5.5")[0]["index_wrong_hash"]
+
+
+def test_tags_are_missed_after_those_that_are_there(tmp_path: Path) -> None:
+    root = served_by(tmp_path / "store", "5.5", "5.3")
+
+    assert {"index_missing": COUNT // 2} == found_in(root, "5.5")[0]
+    assert {} == found_in(root, "5.3")[0]
+
+
+def plainly_expected(
+    every: Sequence[int], is_tag: Sequence[bool], theirs: Sequence[int], *, indexes: bool
+) -> list[bool]:
+    places = {number >> 31 for number in theirs if number not in every}
+    expected, has_begun = [], False
+    for number, tag in zip(every, is_tag, strict=True):
+        is_there = number in theirs
+        has_begun |= tag and (is_there or number >> 31 in places)
+        expected.append(not tag or (has_begun if indexes else is_there))
+    return expected
+
+
+@given(st.data(), st.booleans())
+@budget(0.3)
+def test_entries_that_an_index_should_have_are_those_of_the_definition(data: st.DataObject, indexes: bool) -> None:
+    numbers = st.integers(0, 5).map(lambda place: place << 31) | st.integers(0, 3)
+    every = sorted(data.draw(st.lists(st.builds(int.__add__, numbers, st.integers(0, 3)), max_size=8)))
+    is_tag = data.draw(st.lists(st.booleans(), min_size=len(every), max_size=len(every)))
+    theirs = data.draw(st.lists(st.sampled_from([*every, 7, 5 << 31]), max_size=8))
+    found = _expected(
+        np.array(every, np.int64), np.array(is_tag, np.bool_), np.array(theirs, np.int64), indexes_tags=indexes
+    )
+
+    bare = [number for number, tag in zip(every, is_tag, strict=True) if not tag]
+    if indexes and not theirs:
+        assert all(found.tolist())
+    elif bare != theirs:
+        assert plainly_expected(every, is_tag, theirs, indexes=indexes) == found.tolist()
+    else:
+        assert [not tag for tag in is_tag] == found.tolist()
