@@ -32,6 +32,7 @@ JOBS: Final = {
     "bill.py": "pyspark-commitlog-bill.py",
     "check.py": "pyspark-commitlog-check.py",
     "diff.py": "pyspark-commitlog-diff.py",
+    "lag.py": "pyspark-commitlog-lag.py",
     "recover.py": "pyspark-commitlog-recover.py",
     "producers.py": "pyspark-commitlog-producers.py",
     "repair.py": "pyspark-commitlog-repair.py",

@@ -27,6 +27,7 @@ from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
 from store_core.answers.store_delays import delays_by
+from store_core.answers.store_lag import lag_by
 from store_core.answers.store_producers import producers_by
 from store_core.answers.store_recover import MOST_MESSAGES, recover_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.lagging.lag_options import LagOptions
+    from store_core.answers.lagging.lag_report import LagReport
     from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
@@ -70,6 +73,7 @@ __all__ = [
     "check",
     "delays",
     "diff",
+    "lag",
     "plan_repair",
     "producers",
     "rebuild_consume_queue",
@@ -153,6 +157,12 @@ def producers(spark: SparkSession, store: StorePaths, top: int = TOP) -> Answer[
     """Say what a broker can't tell of producers; see `store_core.answers.producers`."""
     with _engine(spark, "producers") as engine:
         return Answer(spark, producers_by(engine, store, top))
+
+
+def lag(spark: SparkSession, store: StorePaths, options: LagOptions | None = None) -> Answer[LagReport]:
+    """Say how far consumer groups are behind; see `store_core.answers.lag`. Ages need `now` in the options."""
+    with _engine(spark, "lag") as engine:
+        return Answer(spark, lag_by(engine, store, options))
 
 
 def plan_repair(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.lagging.lag_options import LagOptions
+    from store_core.answers.lagging.lag_report import LagReport
     from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_bill import bill
     from store_core.answers.store_check import check
     from store_core.answers.store_delays import DelaysOptions, delays
+    from store_core.answers.store_lag import lag
     from store_core.answers.store_producers import producers
     from store_core.answers.store_recover import recover
     from store_core.answers.store_repair import plan_repair, repair
@@ -44,6 +47,8 @@ __all__ = [
     "DiffBy",
     "DiffOptions",
     "DiffReport",
+    "LagOptions",
+    "LagReport",
     "ProducersReport",
     "RecoverReport",
     "RepairPlan",
@@ -57,6 +62,7 @@ __all__ = [
     "check",
     "delays",
     "diff",
+    "lag",
     "plan_repair",
     "producers",
     "recover",
@@ -76,6 +82,8 @@ _HOMES: Final = {
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
     "ProducersReport": "store_core.answers.producing.producers_report",
+    "LagOptions": "store_core.answers.lagging.lag_options",
+    "LagReport": "store_core.answers.lagging.lag_report",
     "RecoverReport": "store_core.answers.recover_report",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
@@ -88,6 +96,7 @@ _HOMES: Final = {
     "check": "store_core.answers.store_check",
     "delays": "store_core.answers.store_delays",
     "diff": "store_core.answers.log_diff",
+    "lag": "store_core.answers.store_lag",
     "plan_repair": "store_core.answers.store_repair",
     "producers": "store_core.answers.store_producers",
     "recover": "store_core.answers.store_recover",

@@ -8,6 +8,7 @@ from typing import Final
 from store_core.answers.billing.bill_report import BILL_SCHEMA
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
+from store_core.answers.lagging.lag_report import LAG_SCHEMA
 from store_core.answers.life.delay_report import DELAYS_SCHEMA
 from store_core.answers.life.trace_report import TRACE_SCHEMA
 from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
@@ -24,6 +25,7 @@ _SCHEMAS: Final = (
     CHECK_SCHEMA,
     DIFF_SCHEMA,
     PRODUCERS_SCHEMA,
+    LAG_SCHEMA,
     RECOVER_SCHEMA,
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,

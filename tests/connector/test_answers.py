@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,16 +18,17 @@ from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
+from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from pyspark_commitlog.answers import Answer
     from store_core.answers.report import Report
 
 pytestmark = pytest.mark.spark
+
+LAGGING = core.LagOptions.of(group=["billing"], now=2_000_000_000_000, most_messages=5)
 
 
 @pytest.fixture
@@ -41,6 +43,7 @@ def stores(tmp_path: Path) -> tuple[str, str]:
 
 def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tuple[str, str]) -> None:
     sound, damaged = stores
+    consumed = str(make_viewed_store(Path(damaged).with_name("consumed")))
     pairs: list[tuple[Answer[Any], Report[Any]]] = [
         (answers.check(spark, damaged), core.check(damaged)),
         (answers.bill(spark, damaged), core.bill(damaged)),
@@ -53,6 +56,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
         ),
         (answers.trace(spark, sound, "orders/0/3"), core.trace(sound, "orders/0/3")),
         (answers.delays(spark, sound, core.DelaysOptions(at=0)), core.delays(sound, core.DelaysOptions(at=0))),
+        (answers.lag(spark, consumed, LAGGING), core.lag(consumed, LAGGING)),
     ]
     for answer, expected in pairs:
         assert expected.to_json() == answer.report.to_json()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.answers_cli import check, diff, recover, repair, salvage
+from pyspark_commitlog.consumers_cli import lag
 from pyspark_commitlog.usage_cli import bill, producers
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
+from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,3 +135,11 @@ def test_producers_end_with_1_where_a_message_was_sent_twice(
     assert 1 == producers([str(twice.write(tmp_path / "store")), "--json", "-"])
     assert 1 == json.loads(capsys.readouterr().out)["duplicate_keys"]
     assert 0 == producers([str(log().write(tmp_path / "sound"))])
+
+
+def test_lag_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(make_viewed_store(tmp_path / "store"))
+
+    assert 1 == lag([store, "--group", "audit", "--messages", "3", "--json", "-"])
+    assert (30, 3) == ((report := json.loads(capsys.readouterr().out))["messages"], len(report["tables"]["messages"]))
+    assert 2 == lag([store, "--group", "nobody"])

@@ -31,6 +31,7 @@ NAMES = [
     "delays",
     "diff",
     "producers",
+    "lag",
     "rebuild_consume_queue",
     "rebuild_index",
     "recover",

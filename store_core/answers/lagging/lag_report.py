@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of how far groups are behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.text.message_column import with_message_column
+from store_core.answers.verdict import Verdict
+from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store_core.answers.report_plots import Plot
+
+__all__ = ["LAG_SCHEMA", "LagFacts", "LagReport", "shown_age"]
+
+_MOST_BARS: Final = 40
+_GROUP: Final = ReportColumn("consumer_group", pa.string(), "name of the group")
+_TOPIC: Final = ReportColumn("topic", pa.string(), "name of the topic")
+_QUEUE: Final = ReportColumn("queue_id", pa.int32(), "queue of the topic")
+_BEHIND: Final = (
+    ReportColumn("messages", pa.int64(), "messages that are there and not consumed; null if unknown"),
+    ReportColumn("bytes", pa.int64(), "bytes of their records"),
+)
+_OLDEST: Final = (
+    ReportColumn(
+        "oldest_store_timestamp",
+        TIMESTAMP_TYPE,
+        "store time of the first of them; null without one, and if the log does not have its record",
+        in_text=False,
+    ),
+    ReportColumn("age_ms", pa.int64(), "ms from then to `now`; negative if it was stored later"),
+)
+
+LAG_SCHEMA: Final = ReportSchema(
+    "lag",
+    1,
+    (
+        Fact("store", "the store root"),
+        Fact("as_of", "time as of which queues were looked at, in ISO 8601; null for now"),
+        Fact("log_end", "physical offset at which the log ended then; null for now, and if all records are older"),
+        Fact("now", "time from which ages are counted, in ISO 8601, or null"),
+        Fact("offsets_files", "the files with committed offsets"),
+        Fact("offsets_written", "when the last of them was written, by its modification time, in ISO 8601"),
+        Fact("groups", "consumer groups"),
+        Fact("queues", "pairs of a group and a queue"),
+        Fact("messages", "messages that are there and not consumed; each counts once for each group"),
+        Fact("bytes", "bytes of their records, likewise"),
+        Fact("below_min", "committed offsets of messages that retention has deleted"),
+        Fact("beyond_end", "committed offsets after the end of their queue"),
+        Fact("no_queue", "committed offsets of queues that are not there"),
+        Fact("no_offset", "queues of a topic for which a group that consumes it has committed nothing"),
+        Fact("notes", "what else an operator should know"),
+    ),
+    (
+        ReportTable(
+            "groups",
+            "Consumer groups",
+            (
+                _GROUP,
+                ReportColumn("queues", pa.int64(), "queues that it consumes"),
+                *_BEHIND,
+                *_OLDEST,
+                ReportColumn(
+                    "wrong_offsets", pa.int64(), "offsets below the queue's minimum, beyond its end, or of none"
+                ),
+                ReportColumn("dead_letters", pa.int64(), "messages in its %DLQ% topic"),
+                ReportColumn(
+                    "is_unknown",
+                    pa.bool_(),
+                    "whether it is configured and has no offset: it never consumed, or its consumers keep their "
+                    "offsets themselves, as in broadcast mode",
+                    in_text=False,
+                ),
+            ),
+        ),
+        ReportTable(
+            "topics",
+            "Topics of groups",
+            (
+                _GROUP,
+                _TOPIC,
+                ReportColumn(
+                    "kind",
+                    pa.string(),
+                    "`normal`, `pop`, `retry`, `pop_retry`, `dead_letter`, `light`, `broadcast`, `revive` or `system`",
+                ),
+                ReportColumn("queues", pa.int64(), "queues"),
+                *_BEHIND,
+                *_OLDEST,
+            ),
+        ),
+        ReportTable(
+            "queues",
+            "Queues of groups",
+            (
+                _GROUP,
+                _TOPIC,
+                _QUEUE,
+                ReportColumn("kind", pa.string(), "as in `topics`", in_text=False),
+                ReportColumn(
+                    "state",
+                    pa.string(),
+                    "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is "
+                    "shorter, as after a loss; `no_queue`; `no_offset`: nothing is committed; `empty`: no queue, and "
+                    "nothing of it was consumed",
+                ),
+                ReportColumn("committed_offset", pa.int64(), "queue offset of the next message to consume, or null"),
+                ReportColumn(
+                    "min_offset", pa.int64(), "queue offset of the first message that is there", in_text=False
+                ),
+                ReportColumn("max_offset", pa.int64(), "queue offset after the last message, as of the time asked for"),
+                _BEHIND[0],
+                replace(_BEHIND[1], in_text=False),
+                ReportColumn(
+                    "oldest_offset", pa.int64(), "queue offset of the first message not consumed", in_text=False
+                ),
+                *_OLDEST,
+            ),
+        ),
+        ReportTable(
+            "messages",
+            "Messages not consumed",
+            (
+                _GROUP,
+                _TOPIC,
+                _QUEUE,
+                ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+                ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
+                ReportColumn("store_size", pa.int32(), "bytes of its record", in_text=False),
+                ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored; null if the log lacks the record"),
+                ReportColumn("tags", pa.string(), "its tags"),
+                ReportColumn("keys", STRINGS_TYPE, "its keys"),
+                ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
+                ReportColumn("born_host", pa.string(), "the producer's address", in_text=False),
+            ),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LagFacts:
+    """The facts of a lag, as `LAG_SCHEMA` explains them."""
+
+    store: str
+    as_of: str | None
+    log_end: int | None
+    now: str | None
+    offsets_files: tuple[str, ...]
+    offsets_written: str
+    groups: int
+    queues: int
+    messages: int
+    bytes: int
+    below_min: int
+    beyond_end: int
+    no_queue: int
+    no_offset: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wrong_offsets(self) -> int:
+        """Committed offsets that are not within their queue."""
+        return self.below_min + self.beyond_end + self.no_queue
+
+
+class LagReport(Report[LagFacts]):
+    """How far groups are behind, as `LAG_SCHEMA` explains it."""
+
+    SCHEMA: ClassVar[ReportSchema] = LAG_SCHEMA
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if an offset is not within its queue; to be behind is none."""
+        return Verdict.FINDINGS if self.found.wrong_offsets else Verdict.CLEAN
+
+    @property
+    def subject(self) -> str:
+        """The store root."""
+        return self.found.store
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Messages and ages by group."""
+        rows = [row for row in self.tables["groups"].to_pylist() if row["messages"]]
+        plots = [
+            _bars("Messages not consumed, by group", rows, "messages", lambda row: counted(row["messages"], "message"))
+        ]
+        aged = [row for row in rows if (row["age_ms"] or 0) > 0]
+        if aged:
+            plots.append(_bars("Age of the oldest of them", aged, "age_ms", lambda row: shown_age(row["age_ms"])))
+        return tuple(plot for plot in plots if plot.bars)
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        shown = super()._in_text(table)
+        return with_message_column(shown) if table.name == "messages" else _with_ages(shown)
+
+    def _lines(self) -> Iterator[str]:
+        return _lines(self.found)
+
+
+def _bars(title: str, rows: list[dict[str, Any]], value: str, label: Any) -> Bars:  # noqa: ANN401 -- of a row
+    rows = sorted(rows, key=lambda row: (-row[value], row["consumer_group"]))
+    bars = tuple(
+        Bar(row["consumer_group"], row[value], Tone.WARNING if row["wrong_offsets"] else Tone.PLAIN, label(row))
+        for row in rows[:_MOST_BARS]
+    )
+    more = counted(len(rows) - _MOST_BARS, "more group") if len(rows) > _MOST_BARS else ""
+    return Bars(title, bars, more)
+
+
+def _with_ages(table: pa.Table) -> pa.Table:
+    """Return a table with ages in words."""
+    ages = [None if each is None else shown_age(each) for each in table["age_ms"].to_pylist()]
+    return table.set_column(table.column_names.index("age_ms"), "age", pa.array(ages, pa.string()))
+
+
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
+
+
+def shown_age(milliseconds: int) -> str:
+    """Return a duration in its two largest units.
+
+    Examples
+    --------
+    >>> shown_age(97_200_000), shown_age(61_500), shown_age(999)
+    ('1d 3h', '1m 1s', '0s')
+    """
+    left = max(milliseconds, 0)
+    counts: list[str] = []
+    for size, name in _UNITS:
+        count, left = divmod(left, size)
+        if count or counts:
+            counts.append(f"{count}{name}")
+    return " ".join(counts[:2]) or "0s"
+
+
+def _lines(found: LagFacts) -> Iterator[str]:
+    when = f" as of {found.as_of}" if found.as_of else ""
+    yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes not consumed{when}, by {_groups(found)}"
+    wrong = (
+        (found.below_min, "below the minimum of its queue: messages were deleted before they were consumed"),
+        (found.beyond_end, "beyond the end of its queue: how far that group is behind is not known"),
+        (found.no_queue, "of a queue that is not there"),
+    )
+    for count, what in wrong:
+        if count:
+            yield f"{counted(count, 'offset')}: {what}"
+    if found.no_offset:
+        yield f"{counted(found.no_offset, 'queue')} without an offset of a group that consumes the topic: all counts"
+    if found.as_of:
+        yield (
+            "these messages were there then and are not consumed now: offsets of the past are not on disk (they were "
+            f"last written at {found.offsets_written})"
+        )
+    yield from found.notes
+
+
+def _groups(found: LagFacts) -> str:
+    return f"{counted(found.groups, 'group')} in {counted(found.queues, 'queue')}"

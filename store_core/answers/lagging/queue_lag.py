@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far groups are behind in one queue: messages and bytes, and the first of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from store_core.views.consumer_offsets import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from store_core.answers.lagging.group_kind import GroupKind
+    from store_core.store.read.record_times import RecordTimes
+    from store_core.views.queue_bounds import QueueBounds
+    from store_core.views.queue_spans import QueueSpans, UnitRun
+
+__all__ = ["EMPTY", "NO_OFFSET", "AskedGroup", "AskedQueue", "QueueLag", "queue_lags"]
+
+NO_OFFSET = "no_offset"
+"""The state of a group that has committed nothing for a queue of a topic that it consumes."""
+
+
+EMPTY = "empty"
+"""The state where nothing was consumed of a queue that is not there, as it has never had a message."""
+
+
+class AskedGroup(NamedTuple):
+    """A group that consumes a queue.
+
+    Attributes
+    ----------
+    group : str
+    kind : GroupKind
+    committed : int or None
+        Its offset; None if it has committed nothing for this queue.
+    """
+
+    group: str
+    kind: GroupKind
+    committed: int | None
+
+
+class AskedQueue(NamedTuple):
+    """A queue, and the groups whose lag is asked for."""
+
+    topic: str
+    queue_id: int
+    groups: tuple[AskedGroup, ...]
+
+
+class QueueLag(NamedTuple):
+    """How far a group is behind in a queue.
+
+    Attributes
+    ----------
+    topic, queue_id
+    asked : AskedGroup
+    state : str
+        As in the view ``consumer_offsets``, or `NO_OFFSET` or `EMPTY`.
+    min_offset, max_offset, messages : int or None
+        Bounds of the queue, and messages that are there and not consumed; None if unknown.
+    size : int or None
+        Bytes of their records.
+    first : tuple of int or None
+        Queue offset, physical offset and bytes of the first of them.
+    oldest : int or None
+        Store time of that one, ms; None without one, or if the log does not have it.
+    """
+
+    topic: str
+    queue_id: int
+    asked: AskedGroup
+    state: str
+    min_offset: int | None
+    max_offset: int | None
+    messages: int | None
+    size: int | None = None
+    first: tuple[int, int, int] | None = None
+    oldest: int | None = None
+
+
+class _Tail:
+    """What a queue has from an offset on: bytes, and the first unit."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.first: tuple[int, int, int] | None = None
+
+    def take(self, run: UnitRun, row: int, sizes: npt.NDArray[np.int64]) -> None:
+        """Add the units of a run from one on; `sizes` are the bytes of each and all after it."""
+        if row >= sizes.size:
+            return
+        self.size += int(sizes[row])
+        if self.first is None:
+            self.first = int(run.begins[row]), int(run.positions[row]), int(run.sizes[row])
+
+
+def queue_lags(
+    asked: AskedQueue, bounds: QueueBounds | None, then: QueueBounds | None, spans: QueueSpans, times: RecordTimes
+) -> list[QueueLag]:
+    """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
+
+    Parameters
+    ----------
+    asked : AskedQueue
+    bounds, then : QueueBounds or None
+        The queue as it is now, and as of the time asked for; None if there is none.
+    spans : QueueSpans
+    times : RecordTimes
+        Of the log; read for the first message of each.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If a file is gone since it was listed.
+    """
+    rows = [_compared(asked, each, bounds, then) for each in asked.groups]
+    begins = {each: _begin(each) for each in rows if each.messages}
+    tails = _tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0, spans)
+    found = []
+    for row in rows:
+        tail = tails[begins[row]] if row in begins else _Tail()
+        oldest = None if tail.first is None else times.at(*tail.first[1:])
+        size = None if row.messages is None else tail.size
+        found.append(row._replace(size=size, first=tail.first, oldest=oldest))
+    return found
+
+
+def _compared(asked: AskedQueue, group: AskedGroup, bounds: QueueBounds | None, then: QueueBounds | None) -> QueueLag:
+    if bounds is None and not group.committed:
+        return QueueLag(asked.topic, asked.queue_id, group, EMPTY, None, None, 0)
+    columns = compare(0 if group.committed is None else group.committed, bounds, then)
+    state = NO_OFFSET if group.committed is None else columns.state
+    return QueueLag(asked.topic, asked.queue_id, group, state, columns.min_offset, columns.max_offset, columns.behind)
+
+
+def _begin(row: QueueLag) -> int:
+    """Return the queue offset of the first message that is not consumed."""
+    return max(row.asked.committed or 0, row.min_offset or 0)
+
+
+def _tails(asked: AskedQueue, begins: Sequence[int], end: int, spans: QueueSpans) -> dict[int, _Tail]:
+    tails = {begin: _Tail() for begin in begins}
+    for run in spans.units(asked.topic, asked.queue_id, begins[0], end) if begins else ():
+        sizes = np.cumsum(run.sizes[::-1])[::-1]
+        rows = np.searchsorted(run.ends, np.array(begins, np.int64), side="right")
+        for begin, row in zip(begins, rows.tolist(), strict=True):
+            tails[begin].take(run, row, sizes)
+    return tails

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer `lag`: how far consumer groups are behind, in messages, bytes and time, and which messages these are."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core.answers.lagging.asked_queues import BrokerGroups, asked_queues
+from store_core.answers.lagging.group_kind import GroupKind, is_system_group
+from store_core.answers.lagging.lag_options import LagOptions
+from store_core.answers.lagging.lag_report import LagFacts, LagReport
+from store_core.answers.lagging.lag_rows import WRONG_STATES, group_rows, largest_first, queue_row, summed_rows
+from store_core.answers.lagging.queue_lag import NO_OFFSET, AskedQueue, queue_lags
+from store_core.answers.lagging.unconsumed import unconsumed
+from store_core.answers.local_engine import local_engine
+from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
+from store_core.errors import SegmentVanishedError
+from store_core.files.store_kind import StoreUse
+from store_core.format.iso_time import iso_time
+from store_core.store.read.read_plan import log_end_at
+from store_core.store.read.record_times import RecordTimes
+from store_core.views.bounds_finder import QueueSource
+from store_core.views.queue_listing import TopicFilter, list_queues
+from store_core.views.queue_spans import QueueSpans
+from store_core.views.store_root import root_of, whole_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from store_core.answers.lagging.queue_lag import QueueLag
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.store.parts import Engine, ProgressSink
+
+__all__ = ["LagJob", "LagPart", "LagPartial", "lag", "lag_by"]
+
+_log: Final = logging.getLogger("store_core")
+
+_PART_QUEUES: Final = 200
+"""Queues in a part: the bounds of their files take some hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagPart:
+    """Queues that are looked at together."""
+
+    queues: tuple[AskedQueue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LagPartial:
+    """What was found in the queues of a part.
+
+    Attributes
+    ----------
+    rows : tuple of QueueLag
+    dead_letters : tuple of (str, int)
+        Topics of dead letters, and how many messages are in a queue of each.
+    messages : tuple of dict
+        Rows of the report's table.
+    """
+
+    rows: tuple[QueueLag, ...]
+    dead_letters: tuple[tuple[str, int], ...]
+    messages: tuple[dict[str, Any], ...]
+
+
+class LagJob:
+    """Compares committed offsets with queues, some queues at a time; see `store_core.store.parts.Job`.
+
+    Parameters
+    ----------
+    store : path or sequence of paths
+    options : LagOptions
+    """
+
+    def __init__(self, store: StorePaths, options: LagOptions) -> None:
+        root = root_of(store, StoreUse.READ_QUEUES)
+        self.options = options
+        self.store = str(root)
+        self.groups = BrokerGroups.of(root)
+        self.segments: tuple[Segment, ...] = whole_log(root, store)
+        self.log_end = None if options.as_of is None else log_end_at(store, options.as_of)
+        self.source = QueueSource.of(root, self.segments)
+
+    def plan(self) -> Sequence[LagPart]:
+        """Return the parts: queues that groups consume, then those with their dead letters."""
+        root = Path(self.store)
+        asked = asked_queues(root, self.groups, self.options)
+        names = {each.group for queue in asked for each in queue.groups}
+        dead = tuple(f"{DEAD_LETTER_PREFIX}{name}" for name in sorted(names))
+        found = list_queues(root, TopicFilter(dead), dead) if dead else ()
+        queues = [*asked, *(AskedQueue(queue.topic, queue.queue_id, ()) for queue in found)]
+        return [LagPart(tuple(queues[at : at + _PART_QUEUES])) for at in range(0, len(queues), _PART_QUEUES)]
+
+    def run(self, part: LagPart) -> LagPartial:
+        """Look at the queues of a part."""
+        rows: list[QueueLag] = []
+        dead: list[tuple[str, int]] = []
+        with QueueSpans(self.source) as spans:
+            for asked in part.queues:
+                if asked.groups:
+                    rows += self._rows(asked, spans)
+                else:
+                    bounds = spans.bounds(asked.topic, asked.queue_id)
+                    dead.append((asked.topic, 0 if bounds is None else bounds.max_offset - bounds.min_offset))
+            most = self.options.most_messages
+            listed = unconsumed(rows, most, spans, self.segments) if most else []
+        return LagPartial(tuple(rows), tuple(dead), tuple(listed))
+
+    def _rows(self, asked: AskedQueue, spans: QueueSpans) -> list[QueueLag]:
+        name = asked.topic, asked.queue_id
+        try:
+            bounds = spans.bounds(*name)
+            then = spans.before(*name, bounds, self.log_end)
+            return queue_lags(asked, bounds, then, spans, RecordTimes(self.segments))
+        except SegmentVanishedError as error:
+            _log.warning("%s", error)
+            return queue_lags(asked, None, None, spans, RecordTimes(()))
+
+    def merge(self, partials: Iterable[LagPartial]) -> LagReport:
+        """Make the report."""
+        found = list(partials)
+        rows = [row for each in found for row in each.rows]
+        messages = [row for each in found for row in each.messages][: self.options.most_messages]
+        dead: defaultdict[str, int] = defaultdict(int)
+        for topic, count in (pair for each in found for pair in each.dead_letters):
+            dead[topic.removeprefix(DEAD_LETTER_PREFIX)] += count
+        shown = [queue_row(row, self.options.age_from) for row in rows]
+        tables = {
+            "groups": [*group_rows(shown, dead), *self._unknown(rows)],
+            "topics": summed_rows(shown, ("consumer_group", "topic", "kind")),
+            "queues": largest_first(shown),
+            "messages": messages,
+        }
+        return LagReport.of(self._facts(rows, tables["groups"]), tables)
+
+    def _unknown(self, rows: Sequence[QueueLag]) -> Iterator[dict[str, Any]]:
+        """Yield the groups that are configured and have no offsets."""
+        known = {each.group for each in (*self.groups.committed, *self.groups.broadcast)} | {
+            row.asked.group for row in rows
+        }
+        if not self.options.topic:
+            for name in sorted(self.groups.configured - known):
+                if not is_system_group(name) and (not self.options.group or name in self.options.group):
+                    yield {"consumer_group": name, "queues": 0, "wrong_offsets": 0, "is_unknown": True}
+
+    def _facts(self, rows: Sequence[QueueLag], groups: Sequence[dict[str, Any]]) -> LagFacts:
+        options, states = self.options, [row.state for row in rows]
+        written = max(Path(file).stat().st_mtime_ns for file in self.groups.files) // 1_000_000
+        return LagFacts(
+            store=self.store,
+            as_of=None if options.as_of is None else iso_time(options.as_of),
+            log_end=self.log_end,
+            now=None if options.age_from is None else iso_time(options.age_from),
+            offsets_files=self.groups.files,
+            offsets_written=iso_time(written),
+            groups=sum(not row.get("is_unknown") for row in groups),
+            queues=len(rows),
+            messages=sum(row.messages or 0 for row in rows),
+            bytes=sum(row.size or 0 for row in rows),
+            **{state: states.count(state) for state in (*WRONG_STATES, NO_OFFSET)},
+            notes=(*self.groups.notes, *self._notes(rows, groups)),
+        )
+
+    def _notes(self, rows: Sequence[QueueLag], groups: Sequence[dict[str, Any]]) -> Iterator[str]:
+        kinds = {row.asked.kind for row in rows}
+        if GroupKind.POP in kinds or GroupKind.REVIVE in kinds:
+            yield (
+                "of groups that pop, the offset is that of the messages handed out: those not acknowledged yet are "
+                "consumed here, until the broker puts them into a retry topic (kind revive: what it has still to do)"
+            )
+        if GroupKind.BROADCAST in kinds:
+            yield "kind broadcast: the offset is that of the slowest consumer behind a proxy"
+        unknown = [str(row["consumer_group"]) for row in groups if row.get("is_unknown")]
+        if unknown:
+            yield (
+                f"no offsets of {', '.join(unknown[:5])}{' and others' if len(unknown) > 5 else ''}: never consumed, "  # noqa: PLR2004 -- a few names
+                f"or in broadcast mode, where consumers keep their offsets themselves"
+            )
+
+
+def lag_by(engine: Engine, store: StorePaths, options: LagOptions | None = None) -> LagReport:
+    """Measure the lag of groups on an engine; see `lag`."""
+    return engine.run(LagJob(store, options or LagOptions()))
+
+
+def lag(
+    store: StorePaths,
+    options: LagOptions | None = None,
+    *,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
+) -> LagReport:
+    """Say how far consumer groups are behind: messages, bytes and age, by group, topic and queue.
+
+    What groups have committed is compared with the queues. The log is not read, but for the first message that is not
+    consumed of each queue, whose store time is its age, and for those messages that are to be listed. A message counts
+    as not consumed only if it is there; a committed offset that is not within its queue is named. Nothing is written
+    or locked.
+
+    Parameters
+    ----------
+    store : path or sequence of paths
+        The store's root, with the broker's ``config`` in it.
+    options : LagOptions, optional
+    processes : int
+        1 is this process alone. More are started by ``spawn``, so a script has to call this below
+        ``if __name__ == "__main__":``.
+    on_progress : callable, optional
+        Called with a `store_core.store.parts.PartsDone` after each part.
+
+    Returns
+    -------
+    LagReport
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no store, or no file with committed offsets.
+    InvalidOptionError
+        If a group or topic that is asked for is not known.
+    StoreError
+        If a file is broken, or the store is of a kind whose queues can't be read.
+
+    Examples
+    --------
+    >>> from store_core.answers import LagOptions, lag
+    >>> report = lag("/data/store", LagOptions.of(group=["billing"], most_messages=10))  # doctest: +SKIP
+    >>> print(report.to_text())  # doctest: +SKIP
+    """
+    with local_engine(processes, on_progress) as engine:
+        return lag_by(engine, store, options)

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lag is what is in a queue from the committed offset on: never negative, never guessed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError, read_messages, read_view
+from store_core.answers import LagOptions, LagReport, lag
+from store_core.answers.lagging.group_kind import GroupKind
+from store_core.answers.store_lag import lag_by
+from store_core.answers.verdict import Verdict
+from store_core.files.segment_source import MappedSegment, Segment
+from store_core.format.iso_time import iso_time
+from store_core.store.process_pool import ProcessPool
+from tests.golden_stores import find_golden_store, newer_store, unpack
+from tests.store_core.files.store_kinds import every_file
+from tests.viewed_store import make_viewed_store, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMES = ["4.9.7/ipv6", "5.3.3/propcrc", "5.3.3/bcq", "5.3.3/lmq", "5.5.0/rocksdb-crash"]
+COLUMNS = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "batch_num", "is_filler"]
+NOW = 2_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
+
+
+@pytest.fixture
+def store(pristine: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(pristine, tmp_path / "store")
+
+
+def rows(report: LagReport, table: str = "queues") -> list[dict[str, Any]]:
+    return report.to_json()["tables"][table]  # type: ignore[no-any-return]
+
+
+def by_queue(report: LagReport) -> dict[tuple[str, str, int], dict[str, Any]]:
+    return {(row["consumer_group"], row["topic"], row["queue_id"]): row for row in rows(report)}
+
+
+def commit(root: Path, offsets: Mapping[str, Mapping[int, int]], name: str = "consumerOffset.json") -> None:
+    write_config(root, name, json.dumps({"offsetTable": offsets}))
+
+
+# ---- against the rows of the store
+
+
+def golden(name: str, directory: Path, tmp_path: Path) -> Path:
+    """Copy a store, with offsets of three groups at the beginning, in the middle and near the end of each queue."""
+    found = newer_store(name) if "rocksdb" in name else find_golden_store(name)
+    assert found is not None
+    root = shutil.copytree(unpack(found, directory).root, tmp_path / "store")
+    offsets: dict[str, dict[int, int]] = {}
+    for row in read_view(root, "topics").read_all().to_pylist():
+        if row["queue_id"] is not None and "@" not in row["topic"]:
+            span = row["max_offset"] - row["min_offset"]
+            for group, share in (("first", 0.0), ("middle", 0.5), ("last", 0.9)):
+                place = offsets.setdefault(f"{row['topic']}@{group}", {})
+                place[row["queue_id"]] = row["min_offset"] + int(span * share)
+    commit(root, offsets)
+    return root
+
+
+def units(root: Path, *, is_rocksdb: bool) -> list[dict[str, Any]]:
+    """Return all units, and for a RocksDB what only the log has."""
+    if not is_rocksdb:
+        found = read_view(root, "consumequeue", COLUMNS).read_all().to_pylist()
+        return [row for row in found if not row["is_filler"]]
+    names = [*COLUMNS[:5], "transaction_type"]
+    messages = read_messages(root, columns=names).read_all().to_pylist()
+    return [row | {"batch_num": 1} for row in messages if row["transaction_type"] in ("NOT_TYPE", "COMMIT_TYPE")]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("name", NAMES)
+def test_lag_is_what_the_units_from_the_committed_offset_on_say(
+    name: str, share: float | None, golden_directory: Path, tmp_path: Path
+) -> None:
+    root = golden(name, golden_directory, tmp_path)
+    log = read_messages(root, columns=["physical_offset", "store_timestamp"]).read_all()
+    positions = log["physical_offset"].to_pylist()
+    times = [each // 1000 for each in log["store_timestamp"].cast("int64").to_pylist()]
+    time = None if share is None else times[int(share * len(times))]
+    stored = dict(zip(positions, times, strict=True))
+    end = next((at for at, when in stored.items() if time is not None and when >= time), 2**62)
+    known = [row for row in units(root, is_rocksdb="rocksdb" in name) if row["physical_offset"] < end]
+
+    found = by_queue(lag(root, LagOptions(as_of=time)))
+
+    assert {group for group, _, _ in found} >= {"first", "middle", "last"}
+    for (_, topic, queue_id), row in found.items():
+        left = [
+            each
+            for each in known
+            if (each["topic"], each["queue_id"]) == (topic, queue_id)
+            and each["queue_offset"] + each["batch_num"] > row["committed_offset"]
+        ]
+        assert row["state"] == "ok"
+        assert sum(each["store_size"] for each in left) == row["bytes"]
+        assert max((each["queue_offset"] + each["batch_num"] for each in left), default=0) == (
+            row["max_offset"] if row["messages"] else 0
+        )
+        assert sum(each["batch_num"] for each in left) >= row["messages"] >= len(left)
+        if left:
+            oldest = stored[min(left, key=lambda each: each["queue_offset"])["physical_offset"]]
+            assert iso_time(oldest) == row["oldest_store_timestamp"]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["5.3.3/propcrc", "5.5.0/rocksdb-crash"])
+def test_the_messages_not_consumed_are_listed_with_tags_and_keys(
+    name: str, golden_directory: Path, tmp_path: Path
+) -> None:
+    root = golden(name, golden_directory, tmp_path)
+    columns = ["physical_offset", "topic", "queue_id", "queue_offset", "tags", "keys", "unique_key", "born_host"]
+    stored = {row["physical_offset"]: row for row in read_messages(root, columns=columns).read_all().to_pylist()}
+
+    report = lag(root, LagOptions(group=("last",), most_messages=10_000))
+    listed = rows(report, "messages")
+
+    assert report.found.messages == len(listed) > 40
+    for row in listed:
+        assert stored[row["physical_offset"]].items() <= row.items()
+    assert listed[:7] == rows(lag(root, LagOptions(group=("last",), most_messages=7)), "messages")
+
+
+def test_every_engine_says_the_same(pristine: Path) -> None:
+    options = LagOptions(now=NOW, most_messages=4)
+    with ProcessPool(2) as pool:
+        assert lag(pristine, options).to_json() == lag_by(pool, pristine, options).to_json()
+
+
+# ---- offsets that are not within their queue
+
+
+def test_an_offset_that_is_not_within_its_queue_is_named_and_nothing_is_negative(store: Path) -> None:
+    commit(store, {"orders@a": {0: 31, 1: 30}, "gone@a": {0: 5, 1: 0}, "payments@b": {0: -7}})
+    report = lag(store)
+    found = by_queue(report)
+
+    assert ("beyond_end", None, None) == tuple(found["a", "orders", 0][each] for each in ("state", "messages", "bytes"))
+    assert ("ok", 0, 0) == tuple(found["a", "orders", 1][each] for each in ("state", "messages", "bytes"))
+    assert ("no_queue", None) == tuple(found["a", "gone", 0][each] for each in ("state", "messages"))
+    assert ("empty", 0) == tuple(found["a", "gone", 1][each] for each in ("state", "messages"))
+    assert ("below_min", 30) == tuple(found["b", "payments", 0][each] for each in ("state", "messages"))
+    assert (1, 1, 1, 30) == (
+        report.found.below_min, report.found.beyond_end, report.found.no_queue, report.found.messages,
+    )  # fmt: skip
+    assert Verdict.FINDINGS is report.verdict
+    assert "beyond the end of its queue: how far that group is behind is not known" in report.to_text()
+
+
+def test_messages_that_were_deleted_do_not_count_as_behind(store: Path) -> None:
+    first, second, *_ = sorted((store / "commitlog").iterdir())
+    first.unlink()
+    commit(store, {"orders@a": {0: 0}})
+    row = by_queue(lag(store))["a", "orders", 0]
+    left = read_messages(store, columns=["store_size"], topic="orders", queue_id=0).read_all()["store_size"].to_pylist()
+
+    assert second.name == f"{4096:020d}"
+    assert ("below_min", len(left), sum(left)) == (row["state"], row["messages"], row["bytes"])
+    assert 0 < row["messages"] < 30
+    assert row["oldest_offset"] == row["min_offset"] == 30 - len(left)
+
+
+def test_a_queue_for_which_nothing_is_committed_counts_whole(store: Path) -> None:
+    commit(store, {"orders@a": {1: 30}})
+    report = lag(store)
+    row = by_queue(report)["a", "orders", 0]
+
+    assert ("no_offset", None, 30) == (row["state"], row["committed_offset"], row["messages"])
+    assert Verdict.CLEAN is report.verdict
+
+
+def test_a_queue_that_vanishes_while_it_is_looked_at_is_none(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = MappedSegment.__init__
+
+    def vanish(self: MappedSegment, segment: Segment) -> None:
+        if "payments" in segment.path:
+            Path(segment.path).unlink(missing_ok=True)
+        original(self, segment)
+
+    monkeypatch.setattr(MappedSegment, "__init__", vanish)
+    commit(store, {"payments@a": {0: 3}, "orders@a": {0: 3, 1: 30}})
+    found = by_queue(lag(store))
+
+    assert ("no_queue", 27) == (found["a", "payments", 0]["state"], found["a", "orders", 0]["messages"])
+
+
+# ---- groups
+
+
+def test_groups_and_topics_narrow_and_unknown_ones_are_refused(pristine: Path) -> None:
+    assert {"billing"} == {group for group, _, _ in by_queue(lag(pristine, LagOptions.of(group="billing")))}
+    assert {"gone"} == {topic for _, topic, _ in by_queue(lag(pristine, LagOptions.of(topic=["gone"])))}
+    for options in (LagOptions(group=("biling",)), LagOptions(topic=("ordrs",))):
+        with pytest.raises(InvalidOptionError, match="did you mean"):
+            lag(pristine, options)
+
+
+def test_kinds_of_groups_are_named(store: Path) -> None:
+    queue = store / "consumequeue" / "orders" / "0"
+    for topic in ("%RETRY%a", "%RETRY%a+orders", "%DLQ%a", "%LMQ%light", "rmq_sys_REVIVE_LOG_c", "plain", "popped"):
+        shutil.copytree(queue, store / "consumequeue" / topic / "0")
+    offsets = {f"{topic}@a": {0: 29} for topic in ("%RETRY%a+orders", "%DLQ%a", "plain", "popped", "orders")} | {
+        "rmq_sys_REVIVE_LOG_c@CID_RMQ_SYS_REVIVE_GROUP": {0: 20},
+        "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": {0: 0},
+    }
+    commit(store, {**offsets, "plain@wide@broadcast": {0: 11}})
+    write_config(
+        store,
+        "messageRequestMode.json",
+        '{"messageRequestModeMap":{"popped":{"a":{"consumerGroup":"a","mode":"POP","topic":"popped"}}}}',
+    )
+    write_config(store, "lmqConsumerOffset.json", '{"offsetTable":{},"lmqOffsetTable":{"%LMQ%light@%LMQ%light":25}}')
+    write_config(store, "subscriptionGroup.json", '{"subscriptionGroupTable":{"a":{},"idle":{},"TOOLS_CONSUMER":{}}}')
+    report = lag(store)
+    found = {(row["consumer_group"], row["topic"]): (row["kind"], row["messages"]) for row in rows(report, "topics")}
+    groups = {row["consumer_group"]: row for row in rows(report, "groups")}
+
+    assert {each.name.lower() for each in GroupKind} == {kind for kind, _ in found.values()}
+    assert ("retry", 30) == found["a", "%RETRY%a"]
+    assert ("pop_retry", 1) == found["a", "%RETRY%a+orders"]
+    assert ("light", 5) == found["%LMQ%light", "%LMQ%light"]
+    assert ("broadcast", 19) == found["wide", "plain"]
+    assert ("revive", 10) == found["CID_RMQ_SYS_REVIVE_GROUP", "rmq_sys_REVIVE_LOG_c"]
+    assert (30, False) == (groups["a"]["dead_letters"], groups["a"]["is_unknown"])
+    assert groups["idle"]["is_unknown"]
+    assert "TOOLS_CONSUMER" not in groups
+    assert any("no offsets of idle" in note for note in report.found.notes)
+
+
+# ---- what is read
+
+
+def test_the_log_is_read_at_the_first_message_of_each_queue_only(
+    pristine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    original = MappedSegment.__init__
+
+    def recorded(self: MappedSegment, segment: Segment) -> None:
+        opened.append(segment.path)
+        original(self, segment)
+
+    monkeypatch.setattr(MappedSegment, "__init__", recorded)
+    report = lag(pristine)
+
+    assert sum("commitlog" in path for path in opened) == sum(
+        row["oldest_store_timestamp"] is not None for row in rows(report)
+    )
+
+
+def test_nothing_is_written(store: Path) -> None:
+    before = every_file(store)
+    lag(store, LagOptions(as_of=NOW, most_messages=10))
+
+    assert before == every_file(store)
+
+
+def test_ages_are_counted_from_the_time_that_is_given(pristine: Path) -> None:
+    row = by_queue(lag(pristine, LagOptions(now=NOW)))["billing", "orders", 0]
+    then = by_queue(lag(pristine, LagOptions(as_of=NOW)))["billing", "orders", 0]
+
+    assert row["age_ms"] == then["age_ms"] > 0
+    assert by_queue(lag(pristine))["billing", "orders", 0]["age_ms"] is None
+
+
+def test_without_offsets_nothing_is_said(store: Path) -> None:
+    (store / "config" / "consumerOffset.json").unlink()
+    with pytest.raises(StoreNotFoundError, match="missing or empty"):
+        lag(store)
+    (store / "config" / "consumerOffsets").mkdir()
+    with pytest.raises(UnsupportedStoreError, match="RocksDB"):
+        lag(store)
+
+
+def test_the_newer_of_two_files_has_the_offsets(store: Path) -> None:
+    for name, time, offset in (("consumerOffset.json", 5, 11), ("lmqConsumerOffset.json", 9, 22)):
+        table = {"dataVersion": {"timestamp": time}, "offsetTable": {"orders@a": {"0": offset, "1": 30}}}
+        write_config(store, name, json.dumps(table))
+    report = lag(store)
+
+    assert 8 == by_queue(report)["a", "orders", 0]["messages"]
+    assert any("consumerOffset.json is older" in note for note in report.found.notes)
+
+
+def test_values_of_options_are_checked() -> None:
+    assert 1714564800000 == LagOptions.of(as_of="2024-05-01T12:00:00Z").as_of
+    with pytest.raises(InvalidOptionError, match="now"):
+        LagOptions.of(now="noon")
+    with pytest.raises(InvalidOptionError, match="most_messages"):
+        LagOptions.of(most_messages=-1)
