@@ -18,6 +18,7 @@ from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.index_chains import ChainJob
 from store_core.answers.checking.index_findings import IndexFindings
 from store_core.answers.checking.judged_log import JudgedLog
+from store_core.answers.checking.log_loading import add_loading
 from store_core.answers.checking.restart import NOT_ASKED, dispatch_start
 from store_core.answers.checking.tally import Tally
 from store_core.answers.local_engine import local_engine
@@ -180,6 +181,8 @@ class _Check:
         is_partial, restart = self.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
         judged = JudgedLog(compared, str(store), is_open, is_partial, self._holes(), restart)
         judged.add_to(tally)
+        if not (self.is_live or compared.problems):
+            add_loading(store, rules.release, OsFileSystem(), tally)
         config = ConfigFiles(store, OsFileSystem())
         self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
         self._add_index(index, judged, bounds, tally)

@@ -28,7 +28,7 @@ class FindingKind(StrEnum):
         return member
 
     # ---- the log
-    LOG_LAYOUT = "log_layout", "the segment files do not form one log"
+    LOG_LAYOUT = "log_layout", "the segment files do not form one log, or the release would not load them all"
     LOG_DAMAGE = "log_damage", "bytes of the log that are no record"
     LOG_CRC = "log_crc", "a body that does not match its checksum"
     LOG_RECORD_CRC = "log_record_crc", "a record that does not match its checksum over all of it"

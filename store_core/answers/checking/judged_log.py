@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.files import QueueReport
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.unit_verdicts import QueueJudgement
+    from store_core.store.rebuild.unit_verdicts import QueueJudgement, UnitFinding
 
 __all__ = ["JudgedLog"]
 
@@ -72,7 +72,7 @@ class JudgedLog:
         judged = {(each.topic, each.queue_id): each for each in self.report.judged}
         for queue in self.report.queues:
             units = judged[queue.topic, queue.queue_id]
-            wrong = sum(count for verdict, count in units.counts if not self._is_crash(verdict, units))
+            wrong = sum(count - self._left_by_crash(verdict, count, units) for verdict, count in units.counts)
             yield Certificate(
                 queue.topic,
                 queue.queue_id,
@@ -117,40 +117,31 @@ class JudgedLog:
     def _add_units(self, judged: QueueJudgement, tally: Tally) -> None:
         where = f"{self.store}/{CONSUME_QUEUE}/{judged.topic}/{judged.queue_id}"
         for verdict, count in judged.counts:
-            if self._is_crash(verdict, judged):
-                what = (
-                    "units of records that are not there"
-                    if verdict is UnitVerdict.AFTER_END
-                    else "records without a unit"
-                )
+            left = self._left_by_crash(verdict, count, judged)
+            if left:
+                is_after = verdict is UnitVerdict.AFTER_END
+                what = "units of records that are not there" if is_after else "records without a unit"
                 name = f"queue {judged.queue_id} of {judged.topic}"
-                tally.notes.append(f"{name}: {count} {what}, at its end; a restart completes them")
-                continue
-            found = [
-                Finding(
-                    _verdict(verdict), where, judged.topic, judged.queue_id,
-                    None if each.queue_offset < 0 else each.queue_offset,
-                    None if each.physical_offset < 0 else each.physical_offset,
-                    expected=each.expected, found=each.found,
-                )
-                for each in judged.first
-                if each.verdict is verdict
-            ]  # fmt: skip
-            tally.add(_verdict(verdict), count, found)
+                tally.notes.append(f"{name}: {left} {what}, at its end; a restart completes them")
+            first = [each for each in judged.first if each.verdict is verdict]
+            if left:
+                first = [each for each in first if each.physical_offset <= judged.reaches]
+            tally.add(_verdict(verdict), count - left, (_wrong_unit(each, where, judged) for each in first))
 
-    def _is_crash(self, verdict: UnitVerdict, judged: QueueJudgement) -> bool:
-        """Return whether a crash explains units: a broker dispatches in the log's order, and goes on there."""
+    def _left_by_crash(self, verdict: UnitVerdict, count: int, judged: QueueJudgement) -> int:
+        """Return how many units a crash explains: a broker dispatches in the log's order, and goes on there."""
         if not self.is_open:
-            return False
+            return 0
         if verdict is UnitVerdict.AFTER_END:
-            return True
-        if verdict is not UnitVerdict.MISSING or judged.missing_from <= judged.reaches:
-            return False
+            return count
+        if verdict is not UnitVerdict.MISSING or not judged.missing_behind:
+            return 0
         if self.restart_from != NOT_ASKED:
-            return judged.missing_from >= self.restart_from
-        return not self.is_partial and judged.missing_from > max(
-            (each.reaches for each in self.report.judged), default=-1
-        )
+            is_explained = judged.missing_behind_from >= self.restart_from
+        else:
+            reached = max((each.reaches for each in self.report.judged), default=-1)
+            is_explained = not self.is_partial and judged.missing_behind_from > reached
+        return judged.missing_behind * is_explained
 
 
 def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:
@@ -164,6 +155,15 @@ def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:
 def _lost(kind: FindingKind, path: str, lost: tuple[int, int, str]) -> Finding:
     begin, end, reason = lost
     return Finding(kind, path, begin=begin, end=end, found=reason)
+
+
+def _wrong_unit(unit: UnitFinding, where: str, judged: QueueJudgement) -> Finding:
+    return Finding(
+        _verdict(unit.verdict), where, judged.topic, judged.queue_id,
+        None if unit.queue_offset < 0 else unit.queue_offset,
+        None if unit.physical_offset < 0 else unit.physical_offset,
+        expected=unit.expected, found=unit.found,
+    )  # fmt: skip
 
 
 def _verdict(verdict: UnitVerdict) -> FindingKind:

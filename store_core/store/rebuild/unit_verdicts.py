@@ -96,6 +96,10 @@ class QueueJudgement:
     digest : str
         SHA-256 of the units as the log has them, in hexadecimal digits: of their queue offsets (64 bits each, least
         byte first), then of physical offset, size, tags code and number of messages of each.
+    missing_behind : int
+        How many records without their units come after that of the last unit that is right.
+    missing_behind_from : int
+        Least physical offset of these; -1 if there is none.
     """
 
     topic: str
@@ -105,6 +109,8 @@ class QueueJudgement:
     missing_from: int
     reaches: int
     digest: str
+    missing_behind: int = 0
+    missing_behind_from: int = -1
 
 
 def unreadable_queue(topic: str, queue_id: int, ours: Side, problem: str) -> QueueJudgement:
@@ -142,14 +148,18 @@ def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known
     found.append((UnitVerdict.MISSING, ours, missing, None))
     counts = tuple((verdict, len(places)) for verdict, _, places, _ in found if len(places))
     places_of_missing = ours.units["physical_offset"][missing]
+    reaches = int(ours.units["physical_offset"][right].max(initial=-1))
+    behind = places_of_missing[places_of_missing > reaches]
     return QueueJudgement(
         topic,
         queue_id,
         counts,
         tuple(sorted((each for group in found for each in _first(*group)), key=lambda each: each.queue_offset)),
         int(places_of_missing.min()) if len(missing) else -1,
-        int(ours.units["physical_offset"][right].max(initial=-1)),
+        reaches,
         digest,
+        len(behind),
+        int(behind.min()) if len(behind) else -1,
     )
 
 

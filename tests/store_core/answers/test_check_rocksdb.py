@@ -17,7 +17,6 @@ from store_core.queue.rocksdb.queue_key import unit_key
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.answers.planting import plant
-from tests.store_core.files.rocksdbs import unit
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.queue.test_rocksdb_queues import STORES
 from tests.store_core.rebuilt import index_files
@@ -29,6 +28,7 @@ pytestmark = pytest.mark.golden
 
 IN_REPOSITORY = "5.5.0/rocksdb-crash"
 OPTIONS = CheckOptions(release="5.5")
+QUEUES = [("orders", 0), ("orders", 1), ("orders", 2), ("orders", 3), ("a_b", 0)]
 
 
 def stored(name: str, directory: Path) -> Path:
@@ -55,23 +55,35 @@ def change(root: Path, put: dict[bytes, bytes], deleted: tuple[bytes, ...] = (),
     database.close()
 
 
-@pytest.mark.parametrize("name", [name for name in STORES if "5.5.0" in name])
+@pytest.mark.parametrize("name", STORES)
 def test_stores_of_rocketmq_have_no_findings(name: str, golden_directory: Path) -> None:
-    report = check(stored(name, golden_directory), OPTIONS)
+    report = check(stored(name, golden_directory), CheckOptions(release="5.5" if "5.5.0" in name else "5.3"))
 
     assert {} == report.counts
     assert report.found.queues == report.found.complete_queues > 20
 
 
-def test_each_wrong_unit_is_found(root: Path) -> None:
+def test_each_wrong_unit_is_found_and_nothing_else(root: Path) -> None:
+    """Five queues have one wrong unit each, and each of these is wrong in another way."""
     with RocksdbQueues.open(root / "consumequeue") as queues:
-        (right,) = (some.units[0] for some in queues.units("orders", 0, 3, 4))
-    position, size = int(right["physical_offset"]), int(right["store_size"])
-    wrong = {unit_key("orders", 0, 3): unit(position, size + 1), unit_key("orders", 1, 5): unit(position, size)}
-    change(root, wrong, (unit_key("orders", 2, 7),))
+        first, second, third, fourth, fifth = (next(queues.units(*queue)).units for queue in QUEUES)
+    sized, moved, tagged, doubled = first[3].copy(), second[5].copy(), fourth[4].copy(), fifth[6].copy()
+    sized["store_size"] += 1
+    moved["physical_offset"], moved["store_size"] = first["physical_offset"][5], first["store_size"][5]
+    tagged["tags_code"] += 1
+    doubled["physical_offset"], doubled["store_size"] = fifth["physical_offset"][5], fifth["store_size"][5]
+    wrong = {(0, 3): sized, (1, 5): moved, (3, 4): tagged, (4, 6): doubled}
+    put = {unit_key(*QUEUES[number], place): made.tobytes() for (number, place), made in wrong.items()}
+    change(root, put, (unit_key(*QUEUES[2], 7),))
+    rows = check(root, OPTIONS).tables["findings"].to_pylist()
 
-    found = {(row["queue_id"], row["queue_offset"]) for row in check(root, OPTIONS).tables["findings"].to_pylist()}
-    assert {(0, 3), (1, 5), (2, 7)} <= found
+    assert {
+        ("unit_wrong_size", *QUEUES[0], 3, first["physical_offset"][3]),
+        ("unit_wrong_place", *QUEUES[1], 5, first["physical_offset"][5]),
+        ("unit_missing", *QUEUES[2], 7, third["physical_offset"][7]),
+        ("unit_wrong_tags_code", *QUEUES[3], 4, fourth["physical_offset"][4]),
+        ("unit_duplicate", *QUEUES[4], 6, fifth["physical_offset"][5]),
+    } == {tuple(row[name] for name in ("kind", "topic", "queue_id", "queue_offset", "begin")) for row in rows}
 
 
 def test_a_repair_of_wrong_units_is_refused_by_name(root: Path) -> None:

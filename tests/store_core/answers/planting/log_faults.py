@@ -178,6 +178,30 @@ def segment_long(store: StoreCopy) -> list[Expected]:
     return [Expected(FindingKind.LOG_LAYOUT)]
 
 
+def last_segment_cut(store: StoreCopy) -> list[Expected]:
+    """Cut the last segment after its last record, as a copy may do: releases from 4.5 on do not load it."""
+    last = store.records()[-1]
+    os.truncate(last.file, last.at + last.size)
+    return [Expected(FindingKind.LOG_LAYOUT)]
+
+
+def empty_segment_at_the_end(store: StoreCopy) -> list[Expected]:
+    """Leave what a crash leaves between making a segment and extending it: 4.9 does not load it, 5.3 deletes it."""
+    end = int(store.segments[-1].name) + store.segment_size
+    (store.root / "commitlog" / f"{end:020d}").touch()
+    return [Expected(FindingKind.LOG_LAYOUT)]
+
+
+def file_of_another_name_in_the_log(store: StoreCopy) -> list[Expected]:
+    shutil.copyfile(store.segments[0], store.root / "commitlog" / "segment.bak")
+    return [Expected(FindingKind.LOG_LAYOUT)]
+
+
+def directory_in_the_log(store: StoreCopy) -> list[Expected]:
+    (store.root / "commitlog" / "old").mkdir()
+    return [Expected(FindingKind.LOG_LAYOUT)]
+
+
 def segment_repeated(store: StoreCopy) -> list[Expected]:
     """Put a copy of a segment in the place of the next one: no record of it is where it says."""
     number = store.random.randrange(len(store.segments) - 2)
@@ -213,6 +237,7 @@ def store_time_lost(store: StoreCopy) -> list[Expected]:
 
 
 _WITH_CRC: Final = ("5.3.3/propcrc", "5.5.0/propcrc")
+_OF_4_9: Final = ("4.9.7/lmq", "4.9.7/basic")
 _WITHOUT_CRC: Final = ("5.3.3/lmq", "4.9.7/lmq", "5.5.0/tx")
 
 _HEADS: Final = (
@@ -250,6 +275,10 @@ LOG_FAULTS: Final = (
     Fault(segment_missing, _SEVERAL),
     Fault(segment_short, _SEVERAL),
     Fault(segment_long, _SEVERAL),
+    Fault(last_segment_cut, _SEVERAL),
+    Fault(empty_segment_at_the_end, _OF_4_9),
+    Fault(file_of_another_name_in_the_log),
+    Fault(directory_in_the_log, _OF_4_9),
     Fault(segment_repeated, _SEVERAL),
     Fault(segments_swapped, _SEVERAL),
     Fault(garbage_after_the_end),

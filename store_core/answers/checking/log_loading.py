@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the release loads all files of a log: it is stricter than a reader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.errors import SegmentLayoutError
+from store_core.files.segment_listing import list_for_loading
+from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.store_path import list_segments, usual_size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.answers.checking.tally import Tally
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["add_loading"]
+
+
+def add_loading(store: Path, release: str, file_system: FileSystem, tally: Tally) -> None:
+    """Add why a release would not load a log, or which of its segments it would leave out.
+
+    Parameters
+    ----------
+    store : Path
+        The store's root.
+    release : str
+    file_system : FileSystem
+    tally : Tally
+        Also gets notes on what is passed over without harm.
+    """
+    segments = list_segments(str(store)).segments
+    directory = store / COMMIT_LOG
+    try:
+        loaded = list_for_loading([directory], usual_size(segments), file_system, release)
+    except SegmentLayoutError as error:
+        tally.add_all([Finding(FindingKind.LOG_LAYOUT, str(directory), found=str(error))])
+        return
+    if {each.path for each in segments} <= set(map(str, loaded.paths)):
+        tally.notes += loaded.notes
+    else:
+        tally.add_all([Finding(FindingKind.LOG_LAYOUT, str(directory), found="; ".join(loaded.notes))])
