@@ -162,4 +162,11 @@ READ_OPTIONS: Final = (
         "`auto` reads `key` and `uniqueKey` by the index files if that is faster and they prove complete, for which "
         "the consume queues are needed, too; `never` does not. The rows are the same",
     ),
+    Option(
+        "rememberProofs",
+        "auto",
+        "speed",
+        "`auto` keeps in the planning process what was proven of queue and index files, so that the next look-up need "
+        "not read those again that are sure to be the same; `never` neither keeps nor uses that. The rows are the same",
+    ),
 )

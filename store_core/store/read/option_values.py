@@ -273,6 +273,7 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "fail_on_data_loss": _boolean,
     "use_consume_queues": _use,
     "use_index_files": _use,
+    "remember_proofs": _use,
     "release": _one_of(*RELEASES),
     "storage": _storage,
 }

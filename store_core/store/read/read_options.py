@@ -87,6 +87,9 @@ class ReadOptions:
         same.
     use_index_files : str
         ``"auto"`` reads keys by the index files where that pays; ``"never"`` does not. The rows are the same.
+    remember_proofs : str
+        ``"auto"`` keeps in this process what was proven of queue and index files, and does not read them again while
+        they are sure to be the same; ``"never"`` neither keeps nor uses that. The rows are the same.
     release : str
         The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
         parses properties differently.
@@ -121,6 +124,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     use_consume_queues: str = "auto"
     use_index_files: str = "auto"
+    remember_proofs: str = "auto"
     release: str = DEFAULT_RELEASE
     storage: StorageSettings = NO_SETTINGS
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.store.read.lookup.index_survey import IndexSurvey, Stretch
     from store_core.store.read.lookup.queue_tiling import PathEnd, QueueTiling
+    from store_core.store.read.lookup.survey import Span
 
 __all__ = ["left_out", "unnamed_starts"]
 
@@ -56,16 +57,15 @@ def left_out(
     numpy.ndarray or None
         int64, ascending; None if an entry names a place where no record starts, so that none is believed.
     """
-    number = tiling.segments.index(segment)
-    stretch, path = _joined(surveys, number), tiling.path_end(segment)
+    span = tiling.span_of(segment)
+    stretch, path = _joined(surveys, span), tiling.path_end(segment)
     if path is not None and path.offset <= data_end and _is_path(stretch, path, tiling.starts_digest(segment)):
         return np.empty(0, np.int64)
-    begin, end = tiling.spans[number]
-    if end - begin > _LARGEST_SEGMENT:
+    if span[1] - span[0] > _LARGEST_SEGMENT:
         return None
     units = tiling.starts_in(segment, data_end)
-    named = (offsets for survey in surveys for offsets in survey.named(number))
-    return unnamed_starts((*units, unqueued), named, (begin, data_end))
+    named = (offsets for survey in surveys for offsets in survey.named(span))
+    return unnamed_starts((*units, unqueued), named, (span[0], data_end))
 
 
 def _is_path(stretch: Stretch | None, path: PathEnd, starts: int) -> bool:
@@ -73,11 +73,11 @@ def _is_path(stretch: Stretch | None, path: PathEnd, starts: int) -> bool:
     return stretch is not None and stretch.last == path.last_start and stretch.digest == starts
 
 
-def _joined(surveys: Sequence[IndexSurvey], number: int) -> Stretch | None:
+def _joined(surveys: Sequence[IndexSurvey], span: Span) -> Stretch | None:
     """Return what all files say about a segment; None if they do not follow one another, or say nothing."""
     joined: Stretch | None = None
     for survey in surveys:
-        stretch = survey.stretches.get(number)
+        stretch = survey.stretches.get(span)
         if stretch is None:
             continue
         if joined is not None and stretch.first < joined.last:

@@ -24,7 +24,8 @@ from store_core.store.memory import keep_freed_memory
 from store_core.store.read.lookup.index_check import first_contradiction, picks_at
 from store_core.store.read.lookup.index_cover import left_out
 from store_core.store.read.lookup.index_entries import MOST_OTHERS, IndexDoubtError, IndexEntries
-from store_core.store.read.lookup.index_survey import survey_index
+from store_core.store.read.lookup.index_survey import IndexFileInStore, survey_index
+from store_core.store.read.lookup.proofs import FileState, proofs_of
 from store_core.store.read.lookup.queue_look_up import MOST_MAPPED, Unsuitable
 from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, ask_nothing, known_end
 from store_core.store.read.lookup.store_queues import StoreQueues
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.index_survey import IndexSurvey
+    from store_core.store.read.lookup.proofs import ProofsOfStore
     from store_core.store.read.lookup.unit_block import QueueUnits
     from store_core.store.read.picks import Picks
     from store_core.store.read.ranges import ReadRange
@@ -130,7 +132,7 @@ class IndexLookUp:
 
     def _records(self, segment: Segment, data_end: int) -> Picks | None:
         """Return the records of a segment that can have the key; None to scan it."""
-        data_end = min(data_end, self.tiling.spans[self.tiling.segments.index(segment)][1])
+        data_end = min(data_end, self.tiling.span_of(segment)[1])
         unqueued = self.tiling.unqueued(segment, data_end)
         others = np.empty(0, np.int64) if unqueued is None else unqueued.starts
         missing = left_out(self.tiling, self.surveys, segment, data_end, others)
@@ -215,15 +217,16 @@ def plan_index_look_up(  # noqa: PLR0913 -- as of `plan_queue_look_up`
     if len(roots) != 1 or not has_queues(roots[0]):
         return Unsuitable(_missing(roots))
     notes: list[str] = []
+    proofs = proofs_of(roots[0], options)
     try:
         files = _files(roots[0] / INDEX_DIRECTORY, notes)
-        size = sum(file.header.index_count * INDEX_DTYPE.itemsize + costs.per_file for file in files)
+        size = sum(file.listed.header.index_count * INDEX_DTYPE.itemsize + costs.per_file for file in files)
         if not files:
             return Unsuitable("there are no entries in the index", tuple(notes))
         found = StoreQueues.open(roots[0], costs, int(costs.most_share * asked_size) - size, resources)
         if isinstance(found, str):
             return Unsuitable(f"its proof needs the queues: {found}", tuple(notes))
-        return _read(found.queues, files, segments, options, costs, notes)
+        return _read(found.queues, files, segments, options, costs, proofs, notes)
     except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
         return Unsuitable(f"the index can't be read: {error}", tuple(notes))
 
@@ -248,21 +251,22 @@ def _refusal(options: ReadOptions) -> str | None:
     return None
 
 
-def _files(directory: Path, notes: list[str]) -> list[ListedIndexFile]:
+def _files(directory: Path, notes: list[str]) -> list[IndexFileInStore]:
     """Return the index files that have entries, and where they are found."""
-    files: list[ListedIndexFile] = []
+    files: list[IndexFileInStore] = []
     paths = index_paths(directory)
     expected = _DEFAULT_COUNTS
     for path in paths:
         if not path.is_file():
             continue
         try:
+            state = FileState.of(path.stat())
             file = ListedIndexFile.read(path, expected, is_full=path != paths[-1])
         except FileNotFoundError:
             continue
         if file.is_sound:
             expected = file.slots, file.most_entries
-            files.append(file)
+            files.append(IndexFileInStore(file, state, path == paths[-1]))
         elif not file.is_empty:
             notes.append(f"index file {path} is not used: its slots do not lead to the entries that its header counts")
     return files
@@ -270,15 +274,16 @@ def _files(directory: Path, notes: list[str]) -> list[ListedIndexFile]:
 
 def _read(  # noqa: PLR0913 -- the two structures, the log, and what is asked of it
     queues: Sequence[QueueUnits],
-    files: Sequence[ListedIndexFile],
+    files: Sequence[IndexFileInStore],
     segments: Sequence[Segment],
     options: ReadOptions,
     costs: LookUpCosts,
+    proofs: ProofsOfStore,
     notes: list[str],
 ) -> IndexLookUp | Unsuitable:
     """Read the units, then the entries: a broker puts units first, so that few entries are of later records."""
     keep_freed_memory()
-    tiling = QueueTiling(queues, segments, ask_nothing, costs, most_asked=0)
+    tiling = QueueTiling(queues, segments, ask_nothing, costs, proofs)
     topics = options.topic or tuple({survey.queue.topic for survey in tiling.surveys})
     named = options.key if options.unique_key is None else options.unique_key
     hashes = sorted({positive_hash(hash_code(f"{topic}#{named}")) for topic in topics})
@@ -286,8 +291,8 @@ def _read(  # noqa: PLR0913 -- the two structures, the log, and what is asked of
     surveys, hits = [], []
     for file in files:
         try:
-            survey = survey_index(file, tiling.spans)
-            hits.append(IndexEntries(file).in_chains(hashes, most + MOST_OTHERS))
+            survey = survey_index(file, tiling.spans, proofs)
+            hits.append(IndexEntries(survey.file).in_chains(hashes, most + MOST_OTHERS))
             surveys.append(survey)
         except IndexDoubtError as error:
             notes.append(f"an index file is not used: {error}")

@@ -17,13 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
 from store_core.store.read.lookup.index_entries import IndexDoubtError, IndexEntries, offsets_of
+from store_core.store.read.lookup.proofs import FileState
 from store_core.store.read.lookup.queue_tiling import THREADS
-from store_core.store.read.lookup.survey import digest, digest_of_distinct, mixed
+from store_core.store.read.lookup.survey import digest, digest_of_distinct, mixed, overlapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.store.config.index_listing import ListedIndexFile
+    from store_core.store.read.lookup.proofs import ProofsOfStore
     from store_core.store.read.lookup.survey import Span
 
-__all__ = ["IndexSurvey", "Stretch", "survey_index"]
+__all__ = ["IndexFileInStore", "IndexSurvey", "Stretch", "survey_index"]
 
 _WORD: Final = 2**64
 _LARGEST: Final = 2**63 - 2**32
@@ -75,6 +77,14 @@ class Stretch:
         return Stretch(self.first, other.last, value, self.begin, other.stop)
 
 
+class IndexFileInStore(NamedTuple):
+    """An index file, its state before its header was read, and whether a broker may append to it."""
+
+    listed: ListedIndexFile
+    state: FileState
+    is_last: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexSurvey:
     """What one index file says, whatever key is asked for.
@@ -82,42 +92,50 @@ class IndexSurvey:
     Attributes
     ----------
     file : ListedIndexFile
-    stretches : dict of int to Stretch
-        Its entries, by the number of the segment.
+    stretches : dict of Span to Stretch
+        Its entries, by segment.
     first, last : int
         Physical offsets that its first and last entry name. Entries of these records may be in other files.
     samples : numpy.ndarray
         Of `INDEX_DTYPE`: all entries of a few records from all over the file, in order.
+    covered : tuple of Span
+        The segments from the first record to the last.
     """
 
     file: ListedIndexFile
-    stretches: dict[int, Stretch]
+    stretches: dict[Span, Stretch]
     first: int
     last: int
     samples: npt.NDArray[np.void]
+    covered: tuple[Span, ...]
+
+    def holds_for(self, spans: Sequence[Span]) -> bool:
+        """Return whether the file says the same of other segments."""
+        return self.covered == overlapping(spans, self.first, self.last + 1)
 
     @property
     def count(self) -> int:
         """Number of entries."""
         return self.file.header.index_count - 1
 
-    def named(self, number: int) -> Iterator[npt.NDArray[np.int64]]:
+    def named(self, span: Span) -> Iterator[npt.NDArray[np.int64]]:
         """Yield the physical offsets that its entries name in a segment, again."""
-        stretch = self.stretches.get(number)
+        stretch = self.stretches.get(span)
         if stretch is not None:
             for _, entries in IndexEntries(self.file).blocks(stretch.begin, stretch.stop):
                 yield offsets_of(entries)
 
 
-def survey_index(file: ListedIndexFile, spans: Sequence[Span]) -> IndexSurvey:
-    """Read an index file.
+def survey_index(file: IndexFileInStore, spans: Sequence[Span], proofs: ProofsOfStore) -> IndexSurvey:
+    """Read an index file, unless what it says is known.
 
     Parameters
     ----------
-    file : ListedIndexFile
+    file : IndexFileInStore
         With entries.
     spans : sequence of Span
         The segments, in order.
+    proofs : ProofsOfStore
 
     Raises
     ------
@@ -126,7 +144,20 @@ def survey_index(file: ListedIndexFile, spans: Sequence[Span]) -> IndexSurvey:
     OSError
         As raised by the system.
     """
-    stored, count = IndexEntries(file), file.header.index_count
+    name, state, is_last = str(file.listed.path), file.state, file.is_last
+    known = proofs.recall(IndexSurvey, name, state, is_last=is_last)
+    if known is not None and known.holds_for(spans):
+        return known
+    stored = IndexEntries(file.listed)
+    found = _read(stored, spans)
+    if FileState.of(stored.status()) == state:
+        proofs.keep(name, state, found, is_last=is_last)
+    return found
+
+
+def _read(stored: IndexEntries, spans: Sequence[Span]) -> IndexSurvey:
+    """Read an index file in parts, each in a thread."""
+    file, count = stored.file, stored.file.header.index_count
     cuts = np.linspace(1, count, THREADS + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(THREADS) as pool:
         links = pool.submit(_slot_links, stored)
@@ -135,11 +166,12 @@ def survey_index(file: ListedIndexFile, spans: Sequence[Span]) -> IndexSurvey:
     stretches = parts[0].stretches
     for before, part in pairwise(parts):
         _check_order(before.last, part.first, file)
-        for number, stretch in part.stretches.items():
-            stretches[number] = stretches[number].and_then(stretch) if number in stretches else stretch
+        for span, stretch in part.stretches.items():
+            stretches[span] = stretches[span].and_then(stretch) if span in stretches else stretch
     if (links.result() - sum(part.unled for part in parts)) % _WORD:
         raise IndexDoubtError(f"not every entry of {file.path} is in the chain of its slot")
-    return IndexSurvey(file, stretches, parts[0].first, parts[-1].last, stored.samples())
+    first, last = parts[0].first, parts[-1].last
+    return IndexSurvey(file, stretches, first, last, stored.samples(), overlapping(spans, first, last + 1))
 
 
 class _Pass:
@@ -151,7 +183,7 @@ class _Pass:
         How many entries there are.
     first, last : int
         Physical offsets that the first and the last of them name.
-    stretches : dict of int to Stretch
+    stretches : dict of Span to Stretch
     unled : int
         The sum of the pairs of the entries, less that of their links: what the links of slots have to add up to.
     """
@@ -160,7 +192,7 @@ class _Pass:
         self.numbers = stop - begin
         self.first = self.last = -1
         self.unled = 0
-        self.stretches: dict[int, Stretch] = {}
+        self.stretches: dict[Span, Stretch] = {}
         self._spans = spans
         self._ends = np.array([end for _, end in spans], np.int64)
         for number, entries in stored.blocks(begin, stop):
@@ -176,12 +208,12 @@ class _Pass:
     def _take(self, offsets: npt.NDArray[np.int64], number: int) -> None:
         """Add the entries of a block to the segments that they are of."""
         low, high = np.searchsorted(self._ends, (offsets[0], offsets[-1]), "right").tolist()
-        for at in range(low, min(high, len(self._spans) - 1) + 1):
-            begin, stop = np.searchsorted(offsets, self._spans[at]).tolist()
+        for span in self._spans[low : high + 1]:
+            begin, stop = np.searchsorted(offsets, span).tolist()
             if begin < stop:
                 stretch = Stretch.of(offsets[begin:stop], number + begin)
-                known = self.stretches.get(at)
-                self.stretches[at] = stretch if known is None else known.and_then(stretch)
+                known = self.stretches.get(span)
+                self.stretches[span] = stretch if known is None else known.and_then(stretch)
 
 
 def _unled(entries: npt.NDArray[np.void], number: int, slots: int) -> int:

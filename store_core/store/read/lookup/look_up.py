@@ -71,7 +71,7 @@ class LookUp:
         if any(segment.codec is not None for segment in segments):
             return Unsuitable("segments are compressed, which are read from their beginning")
         if options.position is not None and options.is_failfast and options.use_consume_queues != "never":
-            return plan_position_look_up(paths, segments, options.position, costs, resources)
+            return plan_position_look_up(paths, segments, options, costs, resources)
         if options.key is None and options.unique_key is None:
             return plan_queue_look_up(*self._asked)
         found = plan_index_look_up(*self._asked)

@@ -18,6 +18,7 @@ from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import head_reader
 from store_core.queue.queue_path import CONSUME_QUEUE, refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
+from store_core.store.read.lookup.proofs import proofs_of
 from store_core.store.read.lookup.queue_tiling import QueueTiling, ask_nothing, known_end
 from store_core.store.read.lookup.store_queues import StoreQueues, open_database
 from store_core.store.read.picks import Picks
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["PositionLookUp", "plan_position_look_up"]
 
@@ -87,7 +89,7 @@ class PositionLookUp:
 
 
 def plan_position_look_up(
-    paths: StorePaths, segments: Sequence[Segment], position: int, costs: LookUpCosts, resources: ExitStack
+    paths: StorePaths, segments: Sequence[Segment], options: ReadOptions, costs: LookUpCosts, resources: ExitStack
 ) -> PositionLookUp:
     """Look for the unit that proves the record at a physical offset.
 
@@ -97,11 +99,13 @@ def plan_position_look_up(
         As given to the read.
     segments : sequence of Segment
         All of the log, in order.
-    position : int
+    options : ReadOptions
+        They name a position.
     costs : LookUpCosts
     resources : ExitStack
         Closes what the look-up reads from.
     """
+    position = -1 if options.position is None else options.position
     home = next((each for each in segments if each.start_offset <= position < each.end_offset), None)
     roots = [root for root in store_roots(paths) if has_queues(root)]
     if home is None or len(roots) != 1:
@@ -117,7 +121,7 @@ def plan_position_look_up(
         queues = _queues(roots[0], stored, costs, all_room, resources)
         if isinstance(queues, str):
             return PositionLookUp()
-        tiling = QueueTiling(queues.queues, [home], ask_nothing, costs, most_asked=0)
+        tiling = QueueTiling(queues.queues, [home], ask_nothing, costs, proofs_of(roots[0], options))
     except (OSError, CorruptDatabaseError, UnsupportedStoreError):
         return PositionLookUp()
     return PositionLookUp(picked, tiling, units=sum(survey.count for survey in tiling.surveys))

@@ -6,7 +6,8 @@ from __future__ import annotations
 import mmap
 import os
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,7 +17,8 @@ from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, unit_dtype
 from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, parse_queue_id, refusal_of
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
-from store_core.store.read.lookup.unit_block import UNITS_AT_ONCE, trusted_block
+from store_core.store.read.lookup.proofs import FileState
+from store_core.store.read.lookup.unit_block import START, UNITS_AT_ONCE, trusted_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,15 +26,48 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.read.lookup.unit_block import UnitBlock
+    from store_core.store.read.lookup.unit_block import Place, UnitBlock
 
-__all__ = ["QueueDirectory", "queue_directories"]
+__all__ = ["FileUnits", "QueueDirectory", "QueueFile", "queue_directories"]
 
 _BATCH_DTYPE: Final = unit_dtype(BATCH_CONSUME_QUEUE_UNIT)
 _DTYPES: Final = {CONSUME_QUEUE: UNIT_DTYPE, BATCH_CONSUME_QUEUE: _BATCH_DTYPE}
 _NAME_LENGTH: Final = 20
 _FILLER_SIZE: Final = 2**31 - 1
 _DISK_BLOCK: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """A file of a queue.
+
+    Attributes
+    ----------
+    path : str
+    offset : int
+        Byte offset of its first unit in the queue.
+    kind : str
+        ``consumequeue`` or ``batchconsumequeue``.
+    state : FileState
+        As of when the directory was listed.
+    is_last : bool
+        Whether it is the queue's last one.
+    """
+
+    path: str
+    offset: int
+    kind: str
+    state: FileState
+    is_last: bool = False
+
+    def open(self, place: Place) -> FileUnits:
+        """Map the file, given where the one before ends."""
+        return FileUnits(self, place)
+
+    def starts_by(self, begin: int) -> bool:
+        """Return whether it begins at or before a place of the log, so that the file before has nothing after it."""
+        first = _mapped(self.path, _DTYPES[self.kind])[0][:1]
+        return bool(first.size and first["store_size"][0] != _FILLER_SIZE and 0 < first["physical_offset"][0] <= begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,39 +78,69 @@ class QueueDirectory:
     ----------
     topic : str
     queue_id : int
-    kind : str
-        ``consumequeue`` or ``batchconsumequeue``.
-    files : tuple of (str, int)
-        Path, and byte offset of the first unit in the queue, in order.
+    files : tuple of QueueFile
+        In order.
     size : int
         Bytes on disk, without holes.
     """
 
     topic: str
     queue_id: int
-    kind: str
-    files: tuple[tuple[str, int], ...]
+    files: tuple[QueueFile, ...]
     size: int
+
+    def parts(self, begin: int) -> Iterator[QueueFile]:
+        """Yield its files without those all of whose records start before a place of the log."""
+        for file, following in zip_longest(self.files, self.files[1:]):
+            if following is None or not begin or not following.starts_by(begin):
+                yield file
 
     def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
         """Yield the units of records that start in a range of the log; see `QueueUnits`."""
-        dtype = _DTYPES[self.kind]
-        place = (0, 0)
-        for number, (path, offset) in enumerate(self.files):
-            units, first = _mapped(path, dtype), offset // dtype.itemsize
-            if _is_before(self.files[number + 1 :], dtype, begin):
-                continue
-            for at in range(_first_at(units, begin) if begin else _count_fillers(units), len(units), UNITS_AT_ONCE):
-                part = units[at : at + UNITS_AT_ONCE]
-                block = trusted_block(part, first + at, place, _own_indexes(part))
-                mine = None if block is None else block.between(begin, end)
+        place = START
+        for file in self.parts(begin):
+            units = file.open(place)
+            yield from units.blocks(begin, end)
+            place = units.place
+            if units.is_ended or units.is_past:
+                return
+
+
+class FileUnits:
+    """The units of one file; see `UnitReading`.
+
+    Parameters
+    ----------
+    file : QueueFile
+    place : Place
+        Where the file before ends.
+    """
+
+    def __init__(self, file: QueueFile, place: Place) -> None:
+        self._file = file
+        self._dtype = _DTYPES[file.kind]
+        self.place = place
+        self.is_ended = self.is_past = False
+        self.state: FileState | None
+        self._units, self.state = _mapped(file.path, self._dtype)
+
+    def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
+        """Yield the units of records that start in a range of the log."""
+        units, size = self._units, self._dtype.itemsize
+        first = self._file.offset // size
+        for at in range(_first_at(units, begin) if begin else _count_fillers(units), len(units), UNITS_AT_ONCE):
+            part = units[at : at + UNITS_AT_ONCE]
+            block = trusted_block(part, first + at, self.place, _own_indexes(part))
+            if block is not None:
+                self.place = int(block.ends[-1]), block.last_index + 1
+                mine = block.between(begin, end)
                 if mine is not None:
                     yield mine
-                if block is None or block.starts.size < len(part) or offset % dtype.itemsize:
-                    return
-                place = int(block.ends[-1]), block.last_index + 1
-                if place[0] >= end:
-                    return
+            is_whole = block is not None and block.starts.size == len(part) and not self._file.offset % size
+            self.is_ended = not is_whole
+            self.is_past = self.place[0] >= end and at + UNITS_AT_ONCE < len(units)
+            if self.is_ended or self.is_past:
+                return
 
 
 def queue_directories(root: Path) -> list[QueueDirectory]:
@@ -104,9 +169,11 @@ def _directory(path: str, topic: str, queue_id: int, kind: str) -> QueueDirector
             if len(entry.name) == _NAME_LENGTH and entry.name.isascii() and entry.name.isdigit():
                 status = entry.stat()
                 if entry.is_file() and status.st_size:
-                    files.append((entry.path, int(entry.name)))
+                    files.append(QueueFile(entry.path, int(entry.name), kind, FileState.of(status)))
                     size += min(status.st_blocks * _DISK_BLOCK, status.st_size)
-    return QueueDirectory(topic, queue_id, kind, tuple(sorted(files, key=lambda file: file[1])), size)
+    files.sort(key=lambda file: file.offset)
+    files[-1:] = [replace(file, is_last=True) for file in files[-1:]]
+    return QueueDirectory(topic, queue_id, tuple(files), size)
 
 
 def _own_indexes(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
@@ -116,20 +183,13 @@ def _own_indexes(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], np
     return units["msg_base_offset"].astype(np.int64), units["batch_size"].astype(np.int64)
 
 
-def _is_before(following: tuple[tuple[str, int], ...], dtype: np.dtype[np.void], begin: int) -> bool:
-    """Return whether the next file begins at or before `begin`, so that a file has nothing after it."""
-    if not following or not begin:
-        return False
-    first = _mapped(following[0][0], dtype)[:1]
-    return bool(first.size and first["store_size"][0] != _FILLER_SIZE and 0 < first["physical_offset"][0] <= begin)
-
-
-def _mapped(path: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _mapped(path: str, dtype: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], FileState]:
     with open(path, "rb") as file:  # noqa: PTH123 -- one of many
-        size = os.fstat(file.fileno()).st_size
-        if size < dtype.itemsize:
-            return np.empty(0, dtype)
-        return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), dtype, size // dtype.itemsize)
+        state = FileState.of(os.fstat(file.fileno()))
+        if state.size < dtype.itemsize:
+            return np.empty(0, dtype), state
+        mapped = mmap.mmap(file.fileno(), state.size, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype, state.size // dtype.itemsize), state
 
 
 def _first_at(units: npt.NDArray[np.void], begin: int) -> int:

@@ -13,6 +13,7 @@ from store_core.files.segment_source import open_segment
 from store_core.files.store_kind import has_queues
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Chain
+from store_core.store.read.lookup.proofs import proofs_of
 from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, known_end
 from store_core.store.read.lookup.store_queues import StoreQueues
 from store_core.store.read.picks import Picks
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Place
     from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.proofs import ProofsOfStore
     from store_core.store.read.lookup.survey import IndexBounds
     from store_core.store.read.lookup.unit_block import QueueUnits
     from store_core.store.read.ranges import ReadRange
@@ -163,7 +165,7 @@ def plan_queue_look_up(  # noqa: PLR0913 -- where to look, what for, and what it
         found = StoreQueues.open(roots[0], costs, room, resources)
         if isinstance(found, str):
             return Unsuitable(found)
-        return _read(found.queues, segments, options, costs, room - found.cost)
+        return _read(found.queues, segments, options, costs, proofs_of(roots[0], options), room - found.cost)
     except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
         return Unsuitable(f"the queues can't be read: {error}")
 
@@ -178,15 +180,16 @@ def _refusal(options: ReadOptions) -> str | None:
     return None
 
 
-def _read(
+def _read(  # noqa: PLR0913 -- the queues, the log, what is asked of them, and what is known
     queues: Sequence[QueueUnits],
     segments: Sequence[Segment],
     options: ReadOptions,
     costs: LookUpCosts,
+    proofs: ProofsOfStore,
     room: int,
 ) -> QueueLookUp | Unsuitable:
     """Read the units; `room` is what the picked records may cost, in bytes of a scan."""
-    tiling = QueueTiling(queues, segments, _Asked(options), costs, room // costs.per_record)
+    tiling = QueueTiling(queues, segments, _Asked(options), costs, proofs, room // costs.per_record)
     names = tuple((survey.queue.topic, survey.queue.queue_id) for survey in tiling.surveys)
     pieces = [piece for number, survey in enumerate(tiling.surveys) for piece in survey.picks(number)]
     if sum(len(piece) * costs.per_record + piece.size for piece in pieces) > room:

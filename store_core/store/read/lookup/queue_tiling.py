@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -29,7 +29,14 @@ from store_core.format.record.framing import check_frame, frame_size
 from store_core.format.record.scan import StopReason
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.store.memory import keep_freed_memory
-from store_core.store.read.lookup.survey import Share, balance_of, survey_queue, units_in
+from store_core.store.read.lookup.survey import (
+    LogSpans,
+    Share,
+    balance_of,
+    in_segments,
+    recalled_survey,
+    survey_queue,
+)
 from store_core.store.read.picks import NO_QUEUE, Picks
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.record.framing import Framing
     from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.proofs import ProofsOfStore
     from store_core.store.read.lookup.survey import IndexBounds, Span, Survey
     from store_core.store.read.lookup.unit_block import QueueUnits, UnitBlock
 
@@ -47,6 +55,9 @@ __all__ = ["THREADS", "PathEnd", "QueueTiling", "UnaccountedError", "ask_nothing
 
 THREADS: Final = 2
 """More than one processor helps, because numpy converts and adds without the interpreter's lock."""
+
+_PIECES: Final = 64
+"""Into how many pieces queues are divided among threads."""
 
 _QUEUED: Final = [kind.value for kind in TransactionType if kind.is_queued]
 
@@ -73,6 +84,8 @@ class QueueTiling:
     ask : callable
         Returns which queue offsets of a queue are read, or None.
     costs : LookUpCosts
+    proofs : ProofsOfStore
+        What is known of their files.
     most_asked : int
         Most records of a queue to keep.
 
@@ -85,13 +98,14 @@ class QueueTiling:
         Why others are not.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- the queues, the log, what is asked of them, and what is known
         self,
         queues: Sequence[QueueUnits],
         segments: Sequence[Segment],
         ask: Callable[[QueueUnits], IndexBounds | None],
         costs: LookUpCosts,
-        most_asked: int,
+        proofs: ProofsOfStore,
+        most_asked: int = 0,
     ) -> None:
         self.segments = segments
         self._costs = costs
@@ -100,17 +114,16 @@ class QueueTiling:
             for segment, after in pairwise([*segments, None])
             if segment is not None
         ]
-        keep_freed_memory()
-        with ThreadPoolExecutor(THREADS) as pool:
-            leads = [segment.framing.lead for segment in segments]
-            read = partial(_survey, spans=self._spans, leads=leads, ask=ask, most_asked=most_asked)
-            surveys = [survey for survey in pool.map(read, queues) if survey.count]
+        log = LogSpans(tuple(self._spans), tuple(segment.framing.lead for segment in segments))
+        read = partial(survey_queue, log=log, proofs=proofs, most_asked=most_asked)
+        recall = partial(recalled_survey, log=log, proofs=proofs)
+        surveys = _surveys([(queue, ask(queue)) for queue in queues], read, recall)
         self.notes: list[str] = []
-        self.surveys = self._at_their_places(surveys)
-        self._shares = [Share() for _ in segments]
+        self.surveys = self._at_their_places([survey for survey in surveys if survey.count])
+        self._shares = {span: Share() for span in self._spans}
         for survey in self.surveys:
-            for number, share in survey.shares.items():
-                self._shares[number].add(share)
+            for span, share in survey.shares.items():
+                self._shares[span].add(share)
 
     # ---------------------------------------------------------------------------------------- which queues are trusted
 
@@ -154,24 +167,28 @@ class QueueTiling:
         """Where each segment's records can start."""
         return tuple(self._spans)
 
+    def span_of(self, segment: Segment) -> Span:
+        """Return where a segment's records can start."""
+        return self._spans[self.segments.index(segment)]
+
     def path_end(self, segment: Segment) -> PathEnd | None:
         """Return where the units of a segment lead, if they are one path from its start; None if they are not."""
         if segment not in self.segments:
             return None
-        number = self.segments.index(segment)
-        share, begin = self._shares[number], self._spans[number][0]
+        span = self.span_of(segment)
+        share = self._shares[span]
         if share.last_end < 0:
             return None
-        path = balance_of(np.array([begin], np.int64), np.array([share.last_end], np.int64))
+        path = balance_of(np.array([span[0]], np.int64), np.array([share.last_end], np.int64))
         return PathEnd(share.last_end, share.last_start) if share.balance == path else None
 
     def starts_digest(self, segment: Segment) -> int:
         """Return the digest of where the records of all units of a segment start."""
-        return self._shares[self.segments.index(segment)].starts
+        return self._shares[self.span_of(segment)].starts
 
     def starts_in(self, segment: Segment, data_end: int) -> Iterator[npt.NDArray[np.int64]]:
         """Yield where the records of a segment's units start, up to where its records end, read again."""
-        for block in self._blocks(self.segments.index(segment), data_end):
+        for block in self._blocks(self.span_of(segment), data_end):
             yield block.starts
 
     def unqueued(self, segment: Segment, data_end: int | None) -> Picks | None:
@@ -198,9 +215,8 @@ class QueueTiling:
 
     def _holes(self, segment: Segment, data_end: int | None) -> Iterator[Span]:
         """Yield the bytes before, between and after the frames of all units of a segment."""
-        number = self.segments.index(segment)
-        begin, end = self._spans[number]
-        starts, ends = self._units_of(number, end if data_end is None else data_end)
+        begin, end = span = self.span_of(segment)
+        starts, ends = self._units_of(span, end if data_end is None else data_end)
         starts -= segment.framing.lead
         overlaps = np.flatnonzero(starts < np.append(begin, ends)[:-1])
         if overlaps.size:
@@ -209,10 +225,10 @@ class QueueTiling:
         for hole in np.flatnonzero(edges[0][: edges[1].size] < edges[1]).tolist():
             yield int(edges[0][hole]), int(edges[1][hole])
 
-    def _units_of(self, number: int, data_end: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _units_of(self, span: Span, data_end: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return where the records of all units of a segment start and end, ascending."""
         pieces, count = [np.empty((2, 0), np.int64)], 0
-        for part in self._blocks(number, data_end):
+        for part in self._blocks(span, data_end):
             pieces.append(np.stack([part.starts, part.ends]))
             count += part.starts.size
             if count > self._costs.most_units:
@@ -221,15 +237,16 @@ class QueueTiling:
         order = np.argsort(starts)
         return starts[order], ends[order]
 
-    def _blocks(self, number: int, data_end: int) -> Iterator[UnitBlock]:
+    def _blocks(self, span: Span, data_end: int) -> Iterator[UnitBlock]:
         """Yield the units of a segment again, queue by queue."""
-        begin, end = self._spans[number]
         for survey in self.surveys:
-            share = survey.shares.get(number)
-            for _, block in () if share is None else units_in(survey.queue, [(begin, end)]):
-                part = block.between(begin, min(data_end, share.last_end if share else begin))
-                if part is not None:
-                    yield part
+            share = survey.shares.get(span)
+            for block in () if share is None else survey.queue.blocks(*span):
+                parts, is_cut = in_segments(block, [span])
+                known = (part.between(span[0], min(data_end, share.last_end if share else 0)) for _, part in parts)
+                yield from (part for part in known if part is not None)
+                if is_cut:
+                    break
 
     def _in_holes(self, segment: Segment, holes: Sequence[Span]) -> Picks | None:
         """Read the records that units leave out."""
@@ -300,14 +317,23 @@ def _closes(raw: npt.NDArray[np.uint8], position: int, framing: Framing) -> bool
     return is_blank and frame_size(raw.data, position, framing) == raw.size - position
 
 
-def _survey(
-    queue: QueueUnits,
-    spans: Sequence[Span],
-    leads: Sequence[int],
-    ask: Callable[[QueueUnits], IndexBounds | None],
-    most_asked: int,
-) -> Survey:
-    return survey_queue(queue, spans, leads, ask(queue), most_asked)
+def _surveys(
+    asked: Sequence[tuple[QueueUnits, IndexBounds | None]],
+    read: Callable[[QueueUnits, IndexBounds | None], Survey],
+    recall: Callable[[QueueUnits], Survey | None],
+) -> list[Survey]:
+    """Read the queues that are asked for or not known; threads get many at a time, since most queues are small."""
+    found = [None if bounds is not None else recall(queue) for queue, bounds in asked]
+    rest = [at for at, survey in enumerate(found) if survey is None]
+    if rest:
+        keep_freed_memory()
+        size = -(-len(rest) // _PIECES)
+        pieces = [rest[at : at + size] for at in range(0, len(rest), size)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = pool.map(lambda piece: [read(*asked[at]) for at in piece], pieces)
+            for at, survey in zip(rest, chain.from_iterable(parts), strict=True):
+                found[at] = survey
+    return [survey for survey in found if survey is not None]
 
 
 def _picks(starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Picks:

@@ -14,7 +14,7 @@ from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
 from store_core.queue.queue_path import refusal_of
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.store.read.lookup.queue_files import queue_directories
-from store_core.store.read.lookup.unit_block import UNITS_AT_ONCE, trusted_block
+from store_core.store.read.lookup.unit_block import START, UNITS_AT_ONCE, trusted_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.unit_block import QueueUnits, UnitBlock
+    from store_core.store.read.lookup.proofs import FileState
+    from store_core.store.read.lookup.unit_block import Place, QueueUnits, UnitBlock
 
-__all__ = ["DatabaseQueue", "StoreQueues", "open_database"]
+__all__ = ["DatabasePart", "DatabaseQueue", "StoreQueues", "open_database"]
 
 _TOO_DEAR: Final = "reading the queues would cost too much"
 
@@ -45,10 +46,15 @@ class DatabaseQueue:
     queue_id: int
     stored: RocksdbQueues
 
+    def parts(self, begin: int) -> Iterator[DatabasePart]:
+        """Yield the whole queue."""
+        del begin
+        yield DatabasePart(self)
+
     def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
         """Yield the units of records that start in a range of the log; see `QueueUnits`."""
         first = self.stored.start_of(self.topic, self.queue_id, begin) if begin else 0
-        place = (0, 0)
+        place = START
         for offsets, units in self.stored.units(self.topic, self.queue_id, first):
             for at in range(0, len(units), UNITS_AT_ONCE):
                 part = units[at : at + UNITS_AT_ONCE]
@@ -62,6 +68,33 @@ class DatabaseQueue:
                 place = int(block.ends[-1]), block.last_index + 1
                 if place[0] >= end:
                     return
+
+
+@dataclass(slots=True, eq=False)
+class DatabasePart:
+    """A whole queue in a RocksDB, of which nothing is kept; see `QueuePart` and `UnitReading`.
+
+    Attributes
+    ----------
+    queue : DatabaseQueue
+    """
+
+    queue: DatabaseQueue
+    path: str = ""
+    state: FileState | None = None
+    is_last: bool = True
+    place: Place = START
+    is_ended: bool = True
+    is_past: bool = False
+
+    def open(self, place: Place) -> Self:
+        """Return itself, since it is open."""
+        del place
+        return self
+
+    def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
+        """Yield the queue's units."""
+        return self.queue.blocks(begin, end)
 
 
 @dataclass(frozen=True, slots=True)

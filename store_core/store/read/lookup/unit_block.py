@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,13 +15,69 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["UNITS_AT_ONCE", "QueueUnits", "UnitBlock", "trusted_block"]
+    from store_core.store.read.lookup.proofs import FileState
+
+__all__ = ["START", "UNITS_AT_ONCE", "Place", "QueuePart", "QueueUnits", "UnitBlock", "UnitReading", "trusted_block"]
+
+Place: TypeAlias = tuple[int, int]
+"""Where the record of a unit ends in the log, and the queue offset after it."""
+
+START: Final[Place] = (0, 0)
 
 UNITS_AT_ONCE: Final = 1 << 14
 """Units converted at once: few enough to stay in the processor's cache."""
 
 _LAST_START: Final = 2**63 - 2**32
 """Positions above it, which no log reaches, could overflow when a size is added."""
+
+
+class UnitReading(Protocol):
+    """The units of a part of a queue, if what precedes them is known.
+
+    Attributes
+    ----------
+    place : Place
+        After the units that were yielded.
+    is_ended : bool
+        Whether no unit of a later part is trusted.
+    is_past : bool
+        Whether it has more units, which were not read: they are of records behind the range that was asked for.
+    state : FileState or None
+        Of the file that is read; None if it is not one file.
+    """
+
+    place: Place
+    is_ended: bool
+    is_past: bool
+    state: FileState | None
+
+    def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
+        """Yield them as `QueueUnits.blocks` does."""
+
+
+class QueuePart(Protocol):
+    """A part of a queue, such as a file, that is read at once."""
+
+    @property
+    def path(self) -> str:
+        """Name of the file."""
+
+    @property
+    def state(self) -> FileState | None:
+        """The file's state when it was listed; None if it is not one file, so that nothing of it is kept."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether a broker may append to it."""
+
+    def open(self, place: Place) -> UnitReading:
+        """Open it, given where the part before ends.
+
+        Raises
+        ------
+        OSError
+            As raised by the system.
+        """
 
 
 class QueueUnits(Protocol):
@@ -34,6 +90,9 @@ class QueueUnits(Protocol):
     @property
     def queue_id(self) -> int:
         """Its number."""
+
+    def parts(self, begin: int) -> Iterator[QueuePart]:
+        """Yield its parts without those all of whose records start before a place of the log."""
 
     def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
         """Yield the units of records that start in a range of the log.
@@ -105,7 +164,7 @@ class UnitBlock:
 def trusted_block(
     units: npt.NDArray[np.void],
     first_index: int,
-    place: tuple[int, int],
+    place: Place,
     own: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
 ) -> UnitBlock | None:
     """Return the units up to the first that can't follow the one before it; None if that is the first.
@@ -116,8 +175,8 @@ def trusted_block(
         With the fields `physical_offset` and `store_size`.
     first_index : int
         Queue offset of the first one, if units do not hold their own.
-    place : tuple of int
-        Where the record before ends in the log, and the queue offset after it.
+    place : Place
+        Of the unit before.
     own : tuple of numpy.ndarray or None
         The queue offset of each unit, and for how many it stands, if units hold them.
     """

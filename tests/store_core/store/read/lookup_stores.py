@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +16,12 @@ from store_core import CorruptRecordError, ReadOptions, StoreError, read_range
 from store_core.format.columns import arrow_schema
 from store_core.queue.rocksdb.queue_key import unit_key
 from store_core.store.read.lookup.costs import LookUpCosts
+from store_core.store.read.lookup.proofs import PROOFS
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_plan import plan_and_walk
 from tests.builders import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, LogBuilder
 from tests.dledger_logs import DLedgerLog
+from tests.store_core.fakes import FakeClock
 from tests.store_core.files.rocksdbs import bound, bound_key, unit
 
 if TYPE_CHECKING:
@@ -31,11 +35,13 @@ __all__ = [
     "ALWAYS",
     "OPTIONS",
     "UNIT",
+    "remembering",
     "same_as_damaged_scan",
     "same_as_scan",
     "small_dledger_store",
     "small_store",
     "stored_queues",
+    "touch",
     "write_queues",
 ]
 
@@ -43,6 +49,7 @@ ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_database=0, per_stored_
 """Look-ups are worth everything, so that they are used wherever they can be."""
 
 UNIT: Final = struct.Struct(">qiq")
+_FAR_FUTURE_MS: Final = 10**14
 _ROLLBACK: Final = 0x0C
 _SEGMENT: Final = 1024
 _DAMAGED_SEGMENT: Final = 8192
@@ -63,6 +70,28 @@ OPTIONS: Final[tuple[dict[str, Any], ...]] = (
     {"topic": "absent"},
 )
 """What to ask of a small store."""
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Let look-ups keep what they prove of all files, however young these are; begin and end with nothing kept.
+
+    A test that changes a file has to give it another time, since two changes may fall into one tick: `touch`.
+    """
+    PROOFS.forget()
+    clock, PROOFS.clock = PROOFS.clock, FakeClock(_FAR_FUTURE_MS)
+    try:
+        yield
+    finally:
+        PROOFS.clock = clock
+        PROOFS.forget()
+
+
+def touch(root: Path, time: int) -> None:
+    """Give all queue and index files the time at which a test changed some, in seconds."""
+    for directory in ("consumequeue", "index"):
+        for path in root.joinpath(directory).rglob("*"):
+            os.utime(path, (time, time))
 
 
 def small_store(root: Path, *, segments: int = 4) -> LogBuilder:

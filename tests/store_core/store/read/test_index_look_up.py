@@ -15,14 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import ReadOptions, explain, plan_ranges, read_messages
+from store_core.store.read.lookup import index_survey
 from store_core.store.read.lookup.index_cover import unnamed_starts
 from tests.budgets import budget
 from tests.builders import LogBuilder
 from tests.store_core.store.read.index_stores import keyed_store, questions, write_index
-from tests.store_core.store.read.lookup_stores import ALWAYS, same_as_scan, write_queues
+from tests.store_core.store.read.lookup_stores import ALWAYS, remembering, same_as_scan, touch, write_queues
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from store_core.store.read.lookup.index_entries import IndexEntries
+    from store_core.store.read.lookup.index_survey import IndexSurvey
+    from store_core.store.read.lookup.survey import Span
 
 
 _HEADER, _SLOTS, _ENTRIES = 40, 16, 24
@@ -240,6 +246,48 @@ def test_lying_index_files_change_no_row(
 
     for options in drawn.sample(questions(log), 3):
         same_as_scan(root, **options)
+
+
+@budget(0.15)
+@given(seed=st.integers(0, 2**32), changes=st.integers(1, 4))
+def test_index_files_that_change_between_two_questions_change_no_row(
+    tmp_path_factory: pytest.TempPathFactory, stores: tuple[Path, LogBuilder, Path], seed: int, changes: int
+) -> None:
+    sound, log, other = stores
+    root = tmp_path_factory.getbasetemp() / "changing-index"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(sound, root)
+    drawn = random.Random(seed)  # noqa: S311 -- reproducible
+    with remembering():
+        for time in range(changes):
+            touch(root, time)
+            for options in drawn.sample(questions(log), 2):
+                same_as_scan(root, **options)
+            _lie(root, other, drawn)
+        touch(root, changes)
+        for options in drawn.sample(questions(log), 2):
+            same_as_scan(root, **options)
+
+
+def test_an_index_that_is_known_is_not_read_again(
+    stores: tuple[Path, LogBuilder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, log, _ = stores
+    read: list[IndexEntries] = []
+    whole = index_survey._read
+
+    def reading(stored: IndexEntries, spans: Sequence[Span]) -> IndexSurvey:
+        read.append(stored)
+        return whole(stored, spans)
+
+    monkeypatch.setattr(index_survey, "_read", reading)
+    with remembering():
+        first = [same_as_scan(root, **options).explanation for options in questions(log)[::3]]
+        assert len(read) == len(_files(root))
+        assert [same_as_scan(root, **options).explanation for options in questions(log)[::3]] == first
+        assert len(read) == len(_files(root))
+        same_as_scan(root, key="k11", remember_proofs="never")
+        assert len(read) == 2 * len(_files(root))
 
 
 @given(st.data())

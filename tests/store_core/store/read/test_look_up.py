@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from dataclasses import replace
@@ -13,13 +14,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
+from store_core.store.read.lookup import survey
+from store_core.store.read.lookup.proofs import PROOFS
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
-from tests.store_core.store.read.lookup_stores import ALWAYS, OPTIONS, UNIT, same_as_scan, small_store, write_queues
+from tests.store_core.store.read.lookup_stores import (
+    ALWAYS,
+    OPTIONS,
+    UNIT,
+    remembering,
+    same_as_scan,
+    small_store,
+    touch,
+    write_queues,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.store.read.lookup.queue_files import FileUnits
+    from store_core.store.read.lookup.survey import FileSurvey
     from tests.golden_stores import UnpackedStore
 
 
@@ -139,6 +153,92 @@ def test_lying_queues_change_no_row(
 
     for options in drawn.sample(OPTIONS, 3):
         same_as_scan(root, **options)
+
+
+@budget(0.15)
+@given(seed=st.integers(0, 2**32), changes=st.integers(1, 4))
+def test_queues_that_change_between_two_questions_change_no_row(
+    tmp_path_factory: pytest.TempPathFactory, store: Path, seed: int, changes: int
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "changing"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(store, root)
+    drawn = random.Random(seed)  # noqa: S311 -- reproducible
+    with remembering():
+        for time in range(changes):
+            touch(root, time)
+            for options in drawn.sample(OPTIONS, 2):
+                same_as_scan(root, **options)
+            _lie(root, drawn)
+        touch(root, changes)
+        for options in drawn.sample(OPTIONS, 2):
+            same_as_scan(root, **options)
+
+
+@pytest.mark.parametrize("change", ["replaced", "cut", "longer", "rewritten"])
+@pytest.mark.parametrize("file", [0, -1])
+def test_a_changed_file_is_read_again(tmp_path: Path, change: str, file: int) -> None:
+    """The units of one queue are found wrong only if its file is looked at again."""
+    small_store(tmp_path)
+    touch(tmp_path, 1)
+    path = sorted((tmp_path / "consumequeue" / "t1" / "0").iterdir())[file]
+    data = path.read_bytes()
+    with remembering():
+        same_as_scan(tmp_path, topic="t0")
+        if change == "replaced":
+            path.with_name("new").write_bytes(UNIT.pack(7, 7, 7) + data[UNIT.size :])
+            path.with_name("new").replace(path)
+            os.utime(path, (1, 1))
+        elif change == "cut":
+            os.truncate(path, 0)
+            os.utime(path, (1, 1))
+        elif change == "longer":
+            path.write_bytes(data + data)
+            os.utime(path, (1, 1))
+        else:
+            path.write_bytes(UNIT.pack(7, 7, 7) + data[UNIT.size :])
+            os.utime(path, (2, 2))
+
+        again = same_as_scan(tmp_path, topic="t0").explanation
+        PROOFS.forget()
+        assert same_as_scan(tmp_path, topic="t0").explanation == again
+
+
+def test_what_is_known_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_store(tmp_path)
+    touch(tmp_path, 1)
+    read: list[str] = []
+
+    whole = survey._survey_file
+
+    def reading(units: FileUnits, *rest: Any) -> tuple[FileSurvey, bool]:  # noqa: ANN401 -- passed on
+        read.append(units._file.path)
+        return whole(units, *rest)
+
+    monkeypatch.setattr(survey, "_survey_file", reading)
+    with remembering():
+        first = same_as_scan(tmp_path, topic="t0")
+        read.clear()
+        assert same_as_scan(tmp_path, topic="t0").explanation == first.explanation
+        assert read
+        assert all("/t0/" in path for path in read)
+        read.clear()
+        same_as_scan(tmp_path, topic="t0", remember_proofs="never")
+        assert any("/t2/" in path for path in read)
+
+
+def test_a_log_that_grew_by_a_segment_is_accounted_for_again(tmp_path: Path) -> None:
+    log = small_store(tmp_path)
+    touch(tmp_path, 1)
+    with remembering():
+        for _ in range(3):
+            assert same_as_scan(tmp_path, topic="t0").explanation.plan == "queues"
+            log.append_all(b"x" * 300, b"y" * 300, b"z" * 300, topic="t0", queue_id=1)
+            shutil.rmtree(tmp_path / "commitlog")
+            log.write(tmp_path)
+        for segment in sorted((tmp_path / "commitlog").iterdir())[:2]:
+            segment.unlink()
+            assert same_as_scan(tmp_path, topic="t0").explanation.plan == "queues"
 
 
 def _questions(root: Path, random: random.Random) -> list[dict[str, Any]]:

@@ -19,13 +19,16 @@ from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.store.config.index_listing import ListedIndexFile, index_paths
 from store_core.store.read.lookup import index_entries
 from store_core.store.read.lookup.index_entries import IndexDoubtError, IndexEntries
-from store_core.store.read.lookup.index_survey import Stretch, survey_index
+from store_core.store.read.lookup.index_survey import IndexFileInStore, Stretch, survey_index
+from store_core.store.read.lookup.proofs import FileState, ProofsOfStore
 from store_core.store.read.lookup.survey import digest, digest_of_distinct
 from tests.budgets import budget
 from tests.store_core.queue.index_builders import index_service, rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from store_core.store.read.lookup.index_survey import IndexSurvey
 
 _SPANS = [(0, 1000), (1000, 2000), (2000, 3000)]
 _entries = st.lists(st.tuples(st.integers(0, 3500), st.integers(-50, 50)), min_size=1, max_size=60)
@@ -40,23 +43,28 @@ def _index(directory: Path, entries: Sequence[tuple[int, int]], slots: int = 5) 
     return ListedIndexFile.read(index_paths(directory)[0], (slots, 100), is_full=False)
 
 
+def _survey(file: ListedIndexFile) -> IndexSurvey:
+    listed = IndexFileInStore(file, FileState.of(file.path.stat()), is_last=True)
+    return survey_index(listed, _SPANS, ProofsOfStore(file.path.parent, None))
+
+
 @budget(0.3)
 @given(_entries, st.sets(st.integers(0, 50), min_size=1, max_size=20))
 def test_a_pass_in_parts_finds_what_entries_say(entries: list[tuple[int, int]], hashes: set[int]) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_entries, "_BLOCK", 7)
         file = _index(Path(directory), entries)
-        found = survey_index(file, _SPANS)
+        found = _survey(file)
         hits = IndexEntries(file).in_chains(hashes, 1000)
-        named = {number: np.concatenate(list(found.named(number))) for number in found.stretches}
+        named = {span: np.concatenate(list(found.named(span))) for span in found.stretches}
 
     offsets = np.array(sorted(offset for offset, _ in entries))
-    for number, (begin, end) in enumerate(_SPANS):
+    for begin, end in _SPANS:
         mine = offsets[(offsets >= begin) & (offsets < end)]
-        assert (number in named) == (mine.size > 0)
+        assert ((begin, end) in named) == (mine.size > 0)
         if mine.size:
-            stretch = found.stretches[number]
-            assert named[number].tolist() == mine.tolist()
+            stretch = found.stretches[begin, end]
+            assert named[begin, end].tolist() == mine.tolist()
             assert (stretch.first, stretch.last) == (mine[0], mine[-1])
             assert stretch.digest == digest(np.unique(mine))
     slots = {code % 5 for code in hashes}
@@ -87,7 +95,7 @@ def test_entries_that_a_broker_puts_meanwhile_are_passed_over(tmp_path: Path) ->
     older = replace(file, header=file.header.copy())
     older.header.index_count -= 7
 
-    found = survey_index(older, _SPANS)
+    found = _survey(older)
 
     assert found.count == 23
     assert (found.first, found.last) == (0, 2200)
@@ -112,7 +120,7 @@ def test_a_file_that_contradicts_itself_is_doubted(tmp_path: Path, at: int, fiel
     file.path.write_bytes(data)
 
     with pytest.raises(IndexDoubtError, match=says):
-        survey_index(file, _SPANS)
+        _survey(file)
 
 
 def _pairs_balance(file: ListedIndexFile) -> bool:
@@ -147,7 +155,7 @@ def test_a_file_is_doubted_if_and_only_if_an_entry_is_not_in_the_chain_of_its_sl
             return  # hashes are not negative, and a slot of one that is has no meaning
         is_sound = _pairs_balance(file)
         try:
-            survey_index(file, _SPANS)
+            _survey(file)
         except IndexDoubtError:
             assert not is_sound
         else:

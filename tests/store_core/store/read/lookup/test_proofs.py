@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept of a file is used only while nothing can have changed it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.store.read.lookup.proofs import FileState, Proofs, ProofsOfStore
+from tests.store_core.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_NOW_MS: Final = 10**13
+_OLD: Final = FileState(1, 2, 3, 4, 5)
+
+
+@pytest.fixture
+def proofs() -> Proofs:
+    return Proofs(FakeClock(_NOW_MS))
+
+
+def recall(proofs: Proofs, root: Path, state: FileState = _OLD, *, is_last: bool = True) -> str | None:
+    return ProofsOfStore(root, proofs).recall(str, "file", state, is_last=is_last)
+
+
+def keep(proofs: Proofs, root: Path, state: FileState = _OLD, *, is_last: bool = True) -> None:
+    ProofsOfStore(root, proofs).keep("file", state, "found", is_last=is_last)
+
+
+def test_what_was_found_in_a_file_is_kept_while_it_is_the_same(proofs: Proofs, tmp_path: Path) -> None:
+    keep(proofs, tmp_path)
+
+    assert recall(proofs, tmp_path) == "found"
+    assert ProofsOfStore(tmp_path, proofs).recall(int, "file", _OLD, is_last=True) is None
+    assert ProofsOfStore(tmp_path, None).recall(str, "file", _OLD, is_last=True) is None
+    proofs.forget()
+    assert recall(proofs, tmp_path) is None
+
+
+@pytest.mark.parametrize("field", FileState._fields)
+def test_a_file_in_another_state_is_another_file(proofs: Proofs, tmp_path: Path, field: str) -> None:
+    keep(proofs, tmp_path)
+
+    assert recall(proofs, tmp_path, _OLD._replace(**{field: 99})) is None
+
+
+@pytest.mark.parametrize("field", ["modified_ns", "changed_ns"])
+@pytest.mark.parametrize(("age_ms", "is_kept"), [(-1, False), (0, False), (119_999, False), (120_000, True)])
+def test_only_a_file_at_rest_is_kept(proofs: Proofs, tmp_path: Path, field: str, age_ms: int, is_kept: bool) -> None:
+    state = _OLD._replace(**{field: (_NOW_MS - age_ms) * 10**6})
+
+    keep(proofs, tmp_path, state)
+
+    assert (recall(proofs, tmp_path, state) is not None) == is_kept
+
+
+def test_a_file_to_which_a_broker_may_append_is_not_kept_while_the_store_is_locked(
+    proofs: Proofs, tmp_path: Path
+) -> None:
+    keep(proofs, tmp_path)
+    with StoreLock(tmp_path, OsFileSystem()):
+        assert recall(proofs, tmp_path) is None
+        keep(proofs, tmp_path)
+        keep(proofs, tmp_path, is_last=False)
+        assert recall(proofs, tmp_path, is_last=False) == "found"
+
+
+def _open_and_close(root: Path) -> None:
+    with StoreLock(root, OsFileSystem()):
+        pass
+
+
+def _later(root: Path) -> None:
+    os.utime(root / "lock", (1, 1))
+
+
+@pytest.mark.parametrize("change", [_open_and_close, _later])
+def test_a_broker_that_ran_in_between_is_noticed(
+    proofs: Proofs, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    if change is _later:
+        _open_and_close(tmp_path)
+    keep(proofs, tmp_path)
+    change(tmp_path)
+
+    assert recall(proofs, tmp_path) is None
+    assert recall(proofs, tmp_path, is_last=False) == "found"
+
+
+def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
+    proofs = Proofs(FakeClock(_NOW_MS), most=3)
+    store = ProofsOfStore(tmp_path, proofs)
+    for number in range(8):
+        store.keep(number, _OLD, str(number), is_last=True)
+        store.keep(number, _OLD, str(number), is_last=True)
+        assert store.recall(str, number, _OLD, is_last=True) == str(number)
+        assert sum(store.recall(str, other, _OLD, is_last=True) is not None for other in range(8)) <= 3
