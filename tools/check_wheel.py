@@ -34,6 +34,7 @@ JOBS: Final = {
     "diff.py": "pyspark-commitlog-diff.py",
     "lag.py": "pyspark-commitlog-lag.py",
     "recover.py": "pyspark-commitlog-recover.py",
+    "export.py": "pyspark-commitlog-export.py",
     "producers.py": "pyspark-commitlog-producers.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",

@@ -27,6 +27,7 @@ from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
 from store_core.answers.store_delays import delays_by
+from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
 from store_core.answers.store_producers import producers_by
 from store_core.answers.store_recover import MOST_MESSAGES, recover_by
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.exporting.export_report import ExportReport
+    from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lagging.lag_options import LagOptions
     from store_core.answers.lagging.lag_report import LagReport
     from store_core.answers.life.delay_report import DelaysReport
@@ -73,9 +76,11 @@ __all__ = [
     "check",
     "delays",
     "diff",
+    "export",
     "lag",
     "plan_repair",
     "producers",
+    "prove",
     "rebuild_consume_queue",
     "rebuild_index",
     "recover",
@@ -163,6 +168,25 @@ def lag(spark: SparkSession, store: StorePaths, options: LagOptions | None = Non
     """Say how far consumer groups are behind; see `store_core.answers.lag`. Ages need `now` in the options."""
     with _engine(spark, "lag") as engine:
         return Answer(spark, lag_by(engine, store, options))
+
+
+def export(
+    spark: SparkSession,
+    store: StorePaths,
+    into: str | os.PathLike[str],
+    topic: Sequence[str] | None = None,
+    *,
+    allow_loss: bool = False,
+) -> Answer[ExportReport]:
+    """Export messages as Parquet, each once; see `store_core.answers.export`. Every worker must see the directory."""
+    with _engine(spark, "export") as engine:
+        return Answer(spark, export_by(engine, store, into, topic, allow_loss=allow_loss))
+
+
+def prove(spark: SparkSession, store: StorePaths, into: str | os.PathLike[str]) -> Answer[ProofReport]:
+    """Compare what was exported with the log again; see `store_core.answers.prove`."""
+    with _engine(spark, "prove") as engine:
+        return Answer(spark, prove_by(engine, store, into))
 
 
 def plan_repair(

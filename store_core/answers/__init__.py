@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.exporting.export_report import ExportReport
+    from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lagging.lag_options import LagOptions
     from store_core.answers.lagging.lag_report import LagReport
     from store_core.answers.life.delay_report import DelaysReport
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_bill import bill
     from store_core.answers.store_check import check
     from store_core.answers.store_delays import DelaysOptions, delays
+    from store_core.answers.store_export import export, prove
     from store_core.answers.store_lag import lag
     from store_core.answers.store_producers import producers
     from store_core.answers.store_recover import recover
@@ -47,9 +50,11 @@ __all__ = [
     "DiffBy",
     "DiffOptions",
     "DiffReport",
+    "ExportReport",
     "LagOptions",
     "LagReport",
     "ProducersReport",
+    "ProofReport",
     "RecoverReport",
     "RepairPlan",
     "RepairReport",
@@ -62,9 +67,11 @@ __all__ = [
     "check",
     "delays",
     "diff",
+    "export",
     "lag",
     "plan_repair",
     "producers",
+    "prove",
     "recover",
     "repair",
     "salvage",
@@ -81,6 +88,8 @@ _HOMES: Final = {
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
+    "ExportReport": "store_core.answers.exporting.export_report",
+    "ProofReport": "store_core.answers.exporting.proof_report",
     "ProducersReport": "store_core.answers.producing.producers_report",
     "LagOptions": "store_core.answers.lagging.lag_options",
     "LagReport": "store_core.answers.lagging.lag_report",
@@ -98,6 +107,8 @@ _HOMES: Final = {
     "diff": "store_core.answers.log_diff",
     "lag": "store_core.answers.store_lag",
     "plan_repair": "store_core.answers.store_repair",
+    "export": "store_core.answers.store_export",
+    "prove": "store_core.answers.store_export",
     "producers": "store_core.answers.store_producers",
     "recover": "store_core.answers.store_recover",
     "repair": "store_core.answers.store_repair",

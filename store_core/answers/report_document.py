@@ -8,6 +8,8 @@ from typing import Final
 from store_core.answers.billing.bill_report import BILL_SCHEMA
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
+from store_core.answers.exporting.export_report import EXPORT_SCHEMA
+from store_core.answers.exporting.proof_report import PROOF_SCHEMA
 from store_core.answers.lagging.lag_report import LAG_SCHEMA
 from store_core.answers.life.delay_report import DELAYS_SCHEMA
 from store_core.answers.life.trace_report import TRACE_SCHEMA
@@ -24,6 +26,8 @@ _SCHEMAS: Final = (
     BILL_SCHEMA,
     CHECK_SCHEMA,
     DIFF_SCHEMA,
+    EXPORT_SCHEMA,
+    PROOF_SCHEMA,
     PRODUCERS_SCHEMA,
     LAG_SCHEMA,
     RECOVER_SCHEMA,

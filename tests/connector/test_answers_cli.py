@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_commitlog.answers_cli import check, diff, recover, repair, salvage
 from pyspark_commitlog.consumers_cli import lag
+from pyspark_commitlog.lake_cli import export
 from pyspark_commitlog.usage_cli import bill, producers
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
@@ -143,3 +144,17 @@ def test_lag_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.Captu
     assert 1 == lag([store, "--group", "audit", "--messages", "3", "--json", "-"])
     assert (30, 3) == ((report := json.loads(capsys.readouterr().out))["messages"], len(report["tables"]["messages"]))
     assert 2 == lag([store, "--group", "nobody"])
+
+
+def test_an_export_on_spark_is_proved_and_has_what_the_log_has(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, lake = str(log().write(tmp_path / "store")), str(tmp_path / "lake")
+
+    assert 0 == export([store, "--into", lake, "--json", "-"])
+    assert 60 == json.loads(capsys.readouterr().out)["messages"]
+    assert 0 == export([store, "--into", lake, "--prove"])
+    rows = spark.read.parquet(lake).orderBy("physical_offset").select("topic", "body").collect()
+    assert [("orders", each.body) for each in log().records] == [(row["topic"], bytes(row["body"])) for row in rows]
+    next((tmp_path / "lake").glob("topic=orders/*/*.parquet")).unlink()
+    assert 1 == export([store, "--into", lake, "--prove"])

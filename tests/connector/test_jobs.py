@@ -30,6 +30,7 @@ NAMES = [
     "check",
     "delays",
     "diff",
+    "export",
     "producers",
     "lag",
     "rebuild_consume_queue",

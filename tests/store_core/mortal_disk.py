@@ -115,11 +115,14 @@ class MortalFileSystem(OsFileSystem):
 
     def rename(self, source: Path, target: Path) -> None:
         before = target.read_bytes() if target.exists() else None
+        synced = self._synced.get(target, b"")
 
-        def undo() -> None:
+        def undo() -> None:  # what is synced of a file does not depend on its name
             target.replace(source)
+            self._synced[source] = self._synced.pop(target, b"")
             if before is not None:
                 target.write_bytes(before)
+                self._synced[target] = synced
 
         self.change(target, undo=undo)
         self._synced[target] = self._synced.pop(source, b"")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["PART_BYTES", "Gathered", "MessageScan", "ScanCounts", "Scanned"]
+__all__ = ["PART_BYTES", "Gathered", "MessageScan", "ScanCounts", "Scanned", "told_apart"]
 
 PART_BYTES: Final = 512 << 20
 """Of a range; it does not depend on the engine, so that what is left out of tables of groups does not, either."""
@@ -150,7 +150,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
         """Read a range."""
         found, counts = self.nothing(), ScanCounts()
         for batch in read_range(part, self.options):
-            messages, damage = _told_apart(batch, part)
+            messages, damage = told_apart(batch, part)
             counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
             if messages.num_rows:
                 found.add(messages, part.segment)
@@ -165,7 +165,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
         return self.report(found, counts)
 
 
-def _told_apart(batch: pa.RecordBatch, part: ReadRange) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+def told_apart(batch: pa.RecordBatch, part: ReadRange) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return messages and damaged ranges, without the torn tail."""
     if not batch.column(_SOUND).null_count:
         return batch, batch.slice(0, 0)

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from store_core.errors import InvalidOptionError
 from store_core.files.deferred_sync import sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_path import store_roots
 from store_core.format.columns import arrow_schema
+from store_core.store.outside import check_outside
 from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS
 
 if TYPE_CHECKING:
@@ -89,11 +89,7 @@ class SalvageOutput:
             If the target exists, is in the store that is salvaged, or has no directory to be in.
         """
         target = into.resolve()
-        for root in (root.resolve() for root in store_roots(source)):
-            if target.is_relative_to(root) or root.is_relative_to(target):
-                raise InvalidOptionError(
-                    f"into: expected a path outside of the damaged store {root}, found {into}: nothing is written to it"
-                )
+        check_outside("into", target, source)
         if target.exists() or target.is_symlink():
             raise InvalidOptionError(f"into: expected a path where nothing is, found {into}: choose another")
         if not target.parent.is_dir():

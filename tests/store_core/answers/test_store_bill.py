@@ -57,7 +57,7 @@ def counted(store: Path, keys: Iterable[str]) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_totals_are_those_of_a_plain_count(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_scan, "_PART_BYTES", 700)
+    monkeypatch.setattr(message_scan, "PART_BYTES", 700)
     store = log().write(tmp_path)
     report = bill(store, processes=processes)
 

@@ -65,7 +65,7 @@ def test_sound_sends_are_no_findings(log: LogBuilder, tmp_path: Path) -> None:
 def test_duplicates_and_inversions_are_those_of_a_plain_comparison(
     tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_scan, "_PART_BYTES", 900)
+    monkeypatch.setattr(message_scan, "PART_BYTES", 900)
     monkeypatch.setattr(store_producers, "_GROUP_BYTES", 1500)
     random = np.random.default_rng(7)
     made = LogBuilder(2048)

@@ -48,7 +48,7 @@ class OffsetScan(MessageScan[Offsets, tuple[Offsets, ScanCounts]]):
 def test_each_message_is_gathered_once_in_log_order(
     tmp_path: Path, part_bytes: int, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_scan, "_PART_BYTES", part_bytes)
+    monkeypatch.setattr(message_scan, "PART_BYTES", part_bytes)
     log = LogBuilder()
     log.append_all(*(b"body %d" % number for number in range(60)))
     damaged = log.records[20]

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of ``jobs/export.py``: messages into a lake, on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from store_core.answers.store_export import export_by, prove_by
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from store_core.answers.report import Report
+    from store_core.store.parts import Engine
+
+__all__ = ["export"]
+
+_REMARK: Final = "With 1 something differs (--prove); with 5 something is damaged or gone, and not exported."
+
+
+def export(arguments: Sequence[str] | None = None) -> int:
+    """Run ``export.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Exports the messages of a RocketMQ store as Parquet, each exactly once."
+    parser = answer_parser("commitlog-export", about, _REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument("--into", required=True, metavar="DIRECTORY", help="the lake, on such a file system, too")
+    parser.add_argument("--topic", action="append", help="only this topic; can be repeated")
+    parser.add_argument("--allow-loss", action="store_true", help="go on if retention deleted what was not exported")
+    parser.add_argument("--prove", action="store_true", help="export nothing; compare what is there with the log")
+    given = parser.parse_args(arguments)
+    if given.prove and (given.topic or given.allow_loss):
+        parser.error("--prove compares what was exported: it goes with neither --topic nor --allow-loss")
+    return run_answer(parser.prog, given, lambda engine: _answer(engine, given))
+
+
+def _answer(engine: Engine, given: argparse.Namespace) -> Report[Any]:
+    if given.prove:
+        return prove_by(engine, given.store, given.into)
+    return export_by(engine, given.store, given.into, given.topic, allow_loss=given.allow_loss)

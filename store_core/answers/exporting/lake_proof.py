@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of a ledger with the lake and the log that it is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core.answers.exporting.proof_job import LakePart, ProofJob
+from store_core.answers.exporting.proof_report import ProofFacts, ProofReport
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_path import list_segments
+from store_core.store.export.export_ledger import ExportLedger
+from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
+from store_core.store.read.option_values import OffsetBound
+from store_core.store.read.read_plan import plan_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from store_core.answers.exporting.proof_job import Proved
+    from store_core.files.store_path import StorePaths
+    from store_core.store.export.export_ledger import ExportEntry
+    from store_core.store.parts import Engine
+    from store_core.store.read.read_options import ReadOptions
+
+__all__ = ["LakeProof"]
+
+_COLUMNS: Final = ("physical_offset", "store_size", "body", "body_crc", "magic_code")
+"""The body is read so that its checksum is compared with it."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeProof:
+    """A proof.
+
+    Attributes
+    ----------
+    root : str
+        The store root.
+    target : Path
+    entries : sequence of ExportEntry
+        One or more.
+    options : ReadOptions
+        As of the exports.
+    """
+
+    root: str
+    target: Path
+    entries: Sequence[ExportEntry]
+    options: ReadOptions
+
+    def run(self, engine: Engine, store: StorePaths) -> ProofReport:
+        """Read both sides again, and compare them with the ledger."""
+        ledger = totals_by_segment(segment for each in self.entries for segment in each.segments)
+        begin, end = self.entries[0].begin.physical_offset, self.entries[-1].end.physical_offset
+        bounds = OffsetBound(begin), OffsetBound(end)
+        options = replace(self.options, columns=_COLUMNS, starting_offsets=bounds[0], ending_offsets=bounds[1])
+        files = [LakePart(file.path, file.messages, tuple(ledger)) for each in self.entries for file in each.files]
+        proved = engine.run(ProofJob(self.target, tuple(files), plan_ranges(store, options).ranges, options))
+        kept = {each.start_offset for each in list_segments(store).segments}
+        lake = _totals(proved, is_lake=True)
+        rows = [_compared(each, lake, _totals(proved, is_lake=False), kept) for each in ledger.values()]
+        findings = [*self._of_files(proved), *_of_segments(rows), *_of_strangers(lake, ledger), *self._unknown_files()]
+        for row in rows:
+            row.pop("totals")
+        states = [row["state"] for row in rows]
+        facts = ProofFacts(
+            store=self.root,
+            into=str(self.target),
+            exports=len(self.entries),
+            begin=begin,
+            end=end,
+            messages=sum(each.messages for each in ledger.values()),
+            segments=len(ledger),
+            proved_segments=states.count("proved"),
+            expired_segments=states.count("expired"),
+            differences=len(findings),
+            digest=self.entries[-1].digest,
+        )
+        return ProofReport.of(facts, {"findings": findings, "segments": rows})
+
+    def _of_files(self, proved: Sequence[Proved]) -> Iterator[Row]:
+        for each in proved:
+            if each.problem:
+                yield {"what": "file", "where": each.path, "expected": "as exported", "found": each.problem}
+
+    def _unknown_files(self) -> Iterator[Row]:
+        """Yield files that readers of the lake would take for exported ones."""
+        entries = [*self.entries, *ExportLedger(self.target, OsFileSystem()).pending()]
+        known = {file.path for each in entries for file in each.files}
+        for path in sorted(self.target.glob("[!_.]*/**/*.parquet")):
+            name = path.relative_to(self.target).as_posix()
+            if name not in known:
+                yield {"what": "unknown_file", "where": name, "expected": "no file", "found": "a file"}
+
+
+def _totals(proved: Sequence[Proved], *, is_lake: bool) -> dict[int, SegmentTotals]:
+    return totals_by_segment(totals for each in proved if each.is_lake is is_lake for totals in each.totals)
+
+
+def _compared(
+    ledger: SegmentTotals, lake: Mapping[int, SegmentTotals], store: Mapping[int, SegmentTotals], kept: set[int]
+) -> Row:
+    nothing = SegmentTotals(ledger.segment)
+    sides = {"ledger": ledger, "lake": lake.get(ledger.segment, nothing), "store": store.get(ledger.segment, nothing)}
+    is_kept = ledger.segment in kept
+    if not is_kept:
+        del sides["store"]
+    is_equal = all(each == ledger for each in sides.values())
+    row: Row = {"segment": ledger.segment, "totals": sides}
+    row["state"] = ("proved" if is_kept else "expired") if is_equal else "differs"
+    for side, totals in sides.items():
+        row |= {f"{side}_messages": totals.messages, f"{side}_crc_total": totals.crc_total}
+    return row
+
+
+def _of_segments(rows: Sequence[Row]) -> Iterator[Row]:
+    for row in rows:
+        for side, totals in row["totals"].items():
+            if totals != row["totals"]["ledger"]:
+                expected, found = _shown(row["totals"]["ledger"]), f"{side}: {_shown(totals)}"
+                yield {"what": "segment", "where": str(row["segment"]), "expected": expected, "found": found}
+
+
+def _of_strangers(lake: Mapping[int, SegmentTotals], ledger: Mapping[int, SegmentTotals]) -> Iterator[Row]:
+    for segment, totals in lake.items():
+        if segment not in ledger:
+            found = f"lake: {_shown(totals)}"
+            yield {"what": "segment", "where": str(segment), "expected": "no messages", "found": found}
+
+
+def _shown(totals: SegmentTotals) -> str:
+    return (
+        f"{totals.messages} messages, {totals.bytes} bytes, checksums {totals.crc_total}, places {totals.place_total}"
+    )

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer `export`: messages as Parquet, exactly once, with a proof at any time."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from store_core.answers.exporting.export_job import ExportJob
+from store_core.answers.exporting.export_report import ExportFacts, ExportReport
+from store_core.answers.exporting.lake_proof import LakeProof
+from store_core.answers.local_engine import local_engine
+from store_core.answers.scanning.message_scan import PART_BYTES, ScanCounts
+from store_core.errors import ExpiredSegmentsError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.files.store_path import store_roots
+from store_core.store.export.export_ledger import ExportEntry, ExportLedger
+from store_core.store.export.segment_totals import totals_by_segment
+from store_core.store.outside import check_outside
+from store_core.store.read.follow.continuity import find_continuation
+from store_core.store.read.follow.log_follower import LogFollower
+from store_core.store.read.follow.log_segments import LogSegments
+from store_core.store.read.follow.read_limits import NO_LIMITS
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from store_core.answers.exporting.export_job import Exported
+    from store_core.answers.exporting.proof_report import ProofReport
+    from store_core.files.file_system import FileSystem
+    from store_core.files.store_path import StorePaths
+    from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.read.follow.log_position import LogPosition
+
+__all__ = ["export", "export_by", "prove", "prove_by"]
+
+_READ: Final = ReadOptions(mode=ReadMode.PERMISSIVE, max_partition_bytes=PART_BYTES, use_consume_queues="never")
+"""Bodies are read and compared with their checksums; ranges do not depend on the engine."""
+
+
+def export_by(  # noqa: PLR0913 -- as `export`
+    engine: Engine,
+    store: StorePaths,
+    into: str | os.PathLike[str],
+    topic: Sequence[str] | None = None,
+    *,
+    allow_loss: bool = False,
+    file_system: FileSystem | None = None,
+) -> ExportReport:
+    """Export on an engine, all of whose workers see the directory; see `export`."""
+    target = Path(into).resolve()
+    check_outside("into", target, store)
+    files = file_system or OsFileSystem()
+    with _locked(target, files) as ledger:
+        ledger.finish()
+        entries = ledger.entries()
+        topics = _topics(topic, entries)
+        options = replace(_READ, topic=topics)
+        follower = LogFollower(store, options)
+        known = entries[-1].end if entries else follower.initial()
+        begin, lost = _resumed(store, known, allow_loss=allow_loss)
+        end = follower.advance(begin, NO_LIMITS)
+        ranges = tuple(follower.ranges(begin, end))
+        if any(part.segment.entries is not None for part in ranges):
+            raise UnsupportedStoreError("a DLedger log can't be exported: what is not committed may be replaced")
+        number = len(entries) + 1
+        files.add_directories(ledger.staged)
+        exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
+        if not exported:
+            return _report(store, target, entries, None)
+        entry = _entry(number, (begin, end), topics, exported, lost, entries)
+        ledger.commit(entry)
+        return _report(store, target, (*entries, entry), entry)
+
+
+def export(  # noqa: PLR0913 -- the options of an export
+    store: StorePaths,
+    into: str | os.PathLike[str],
+    topic: Sequence[str] | None = None,
+    *,
+    allow_loss: bool = False,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
+) -> ExportReport:
+    """Export the messages that a log has and a directory has not, as Parquet partitioned by topic and day.
+
+    Each message is exported once, whenever a run is killed: files are staged, synced and renamed, and the ledger in the
+    directory has the entry last; the next run finishes what was begun, or begins it anew. It goes on where the last
+    export ended, if the log still has the record there; another log is refused. Bodies are as stored.
+
+    Parameters
+    ----------
+    store : path or sequence of paths
+        As of `store_core.read_messages`; it may be live.
+    into : path
+        A directory, outside of the store; it is made if it is not there.
+    topic : sequence of str, optional
+        The only topics that are exported; the same for all exports into a directory.
+    allow_loss : bool
+        Whether to go on if something is gone that was not exported yet, as by retention; the report says how much.
+    processes, on_progress
+        As of `store_core.answers.bill`.
+
+    Raises
+    ------
+    DataLossError
+        If the log is not the one that was exported, or has lost what was not exported yet.
+    StoreError
+        If there is nothing to read, or the ledger is damaged.
+    StoreLockedError
+        If another export into the directory is running.
+    OSError
+        If the directory can't be written.
+
+    Examples
+    --------
+    >>> from store_core.answers import export, prove
+    >>> export("/data/store", "/data/lake").found.messages  # doctest: +SKIP
+    >>> prove("/data/store", "/data/lake").verdict  # doctest: +SKIP
+    """
+    with local_engine(processes, on_progress) as engine:
+        return export_by(engine, store, into, topic, allow_loss=allow_loss)
+
+
+def prove_by(engine: Engine, store: StorePaths, into: str | os.PathLike[str]) -> ProofReport:
+    """Prove an export on an engine; see `prove`."""
+    target = Path(into).resolve()
+    ledger = ExportLedger(target, OsFileSystem())
+    entries = ledger.entries()
+    if not entries:
+        raise StoreNotFoundError(f"{ledger.directory} has no entry: nothing was exported to {target}")
+    options = replace(_READ, topic=entries[0].topics, fail_on_data_loss=False)
+    return LakeProof(str(store_roots(store)[0]), target, entries, options).run(engine, store)
+
+
+def prove(
+    store: StorePaths,
+    into: str | os.PathLike[str],
+    *,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
+) -> ProofReport:
+    """Compare what was exported with the log again: counts and totals of checksums, segment by segment.
+
+    Every file that the ledger names is read, with the checksums of the bodies that are really in it, and every segment
+    that the store still has. Nothing is written.
+
+    Parameters
+    ----------
+    store, into
+        As of `export`.
+    processes, on_progress
+        As of `store_core.answers.bill`.
+
+    Raises
+    ------
+    StoreError
+        If nothing was exported there, or the ledger is damaged.
+    """
+    with local_engine(processes, on_progress) as engine:
+        return prove_by(engine, store, into)
+
+
+@contextmanager
+def _locked(target: Path, files: FileSystem) -> Iterator[ExportLedger]:
+    ledger = ExportLedger(target, files)
+    with StoreLock(ledger.directory, files):
+        yield ledger
+
+
+def _topics(topic: Sequence[str] | None, entries: Sequence[ExportEntry]) -> tuple[str, ...]:
+    topics = tuple(sorted(topic or ()))
+    if entries and topic and topics != entries[0].topics:
+        shown = ", ".join(entries[0].topics) or "all"
+        raise InvalidOptionError(f"topic: this directory is for {shown}, found {', '.join(topics)}: use another one")
+    return entries[0].topics if entries else topics
+
+
+def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tuple[LogPosition, int]:
+    """Return where the export begins, and how many bytes before it are gone.
+
+    Raises
+    ------
+    DataLossError
+        If something is gone and that is not allowed, or the log is not the one that was exported.
+    """
+    position, loss = find_continuation(LogSegments.of(store), known, verify_crc=True)
+    if loss is None:
+        return known, 0
+    is_expired = isinstance(loss, ExpiredSegmentsError)
+    if is_expired and allow_loss:
+        return position, loss.end - loss.begin
+    advice = f"To go on at offset {loss.resume_offset}: --allow-loss" if is_expired else "Export into another directory"
+    raise type(loss)(loss.problem, loss.begin, loss.end, loss.resume_offset, advice)
+
+
+def _entry(  # noqa: PLR0913 -- what an entry is made of
+    number: int,
+    bounds: tuple[LogPosition, LogPosition],
+    topics: tuple[str, ...],
+    exported: Sequence[Exported],
+    lost: int,
+    before: Sequence[ExportEntry],
+) -> ExportEntry:
+    counts = sum((each.counts for each in exported), ScanCounts())
+    return ExportEntry(
+        number,
+        *bounds,
+        topics,
+        tuple(totals_by_segment(each.totals for each in exported).values()),
+        tuple(file for each in exported for file in each.files),
+        counts.damaged_ranges,
+        counts.damaged_bytes,
+        lost,
+        before[-1].digest if before else "",
+    )
+
+
+def _report(store: StorePaths, target: Path, entries: Sequence[ExportEntry], new: ExportEntry | None) -> ExportReport:
+    end = entries[-1].end.physical_offset if entries else 0
+    facts = ExportFacts(
+        store=str(store_roots(store)[0]),
+        into=str(target),
+        number=None if new is None else new.number,
+        begin=end if new is None else new.begin.physical_offset,
+        end=end,
+        messages=0 if new is None else sum(each.messages for each in new.segments),
+        bytes=0 if new is None else sum(each.bytes for each in new.segments),
+        files=0 if new is None else len(new.files),
+        all_messages=sum(segment.messages for each in entries for segment in each.segments),
+        digest=entries[-1].digest if entries else None,
+        lost_bytes=0 if new is None else new.lost_bytes,
+        damaged_ranges=0 if new is None else new.damaged_ranges,
+        damaged_bytes=0 if new is None else new.damaged_bytes,
+    )
+    rows = {
+        "segments": [] if new is None else [each.as_json() for each in new.segments],
+        "files": [] if new is None else [each._asdict() for each in new.files],
+    }
+    return ExportReport.of(facts, rows)

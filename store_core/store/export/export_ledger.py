@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger of exports into a directory: what is in it, and up to where the log was exported.
+
+An export becomes visible in these steps, each on disk before the next one begins:
+
+1. Files are staged and synced, under names of their own.
+2. The entry is written as ``NUMBER.pending``: from here on the export will be there, whatever happens.
+3. Each file is renamed to its partition.
+4. The entry is renamed to ``NUMBER.json``.
+
+A run that finds a pending entry finishes steps 3 and 4 before anything else; one that finds staged files without it
+deletes them. So after a crash at any moment each message is exported once, or will be by the next run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from store_core.errors import CorruptRecordError, StoreError
+from store_core.files.file_system import write_all
+from store_core.store.export.lake_files import LakeFile
+from store_core.store.export.segment_totals import SegmentTotals
+from store_core.store.read.follow.log_position import LogPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
+
+__all__ = ["LEDGER", "STAGED", "ExportEntry", "ExportLedger"]
+
+LEDGER: Final = "_ledger"
+STAGED: Final = "_staged"
+"""Directories below the target; readers of a lake ignore names that begin with an underscore."""
+
+_SCHEMA: Final = "commitlog-export-entry/1"
+_ENTRY: Final = re.compile(r"(\d{8})\.json")
+_PENDING: Final = ".pending"
+_LARGEST: Final = 1 << 30
+_SAFE_PATH: Final = re.compile(r"topic=[^/]+/day=[^/]+/[0-9-]+\.parquet")
+_SAFE_NAME: Final = re.compile(r"[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportEntry:
+    """One export.
+
+    Attributes
+    ----------
+    number : int
+        1 for the first one.
+    begin, end : LogPosition
+        What was exported.
+    topics : tuple of str
+        The only topics that are exported; empty for all.
+    segments : tuple of SegmentTotals
+    files : tuple of LakeFile
+    damaged_ranges, damaged_bytes : int
+        What is no message, and so is in no file.
+    lost_bytes : int
+        Bytes of the log between the export before and this one that were gone.
+    previous : str
+        SHA-256 of the entry before, in hexadecimal digits; empty for the first.
+    """
+
+    number: int
+    begin: LogPosition
+    end: LogPosition
+    topics: tuple[str, ...]
+    segments: tuple[SegmentTotals, ...]
+    files: tuple[LakeFile, ...]
+    damaged_ranges: int = 0
+    damaged_bytes: int = 0
+    lost_bytes: int = 0
+    previous: str = ""
+
+    @property
+    def text(self) -> str:
+        """The entry as JSON."""
+        values = {
+            "schema": _SCHEMA,
+            "number": self.number,
+            "begin": self.begin.as_json(),
+            "end": self.end.as_json(),
+            "topics": list(self.topics),
+            "segments": [each.as_json() for each in self.segments],
+            "files": [each._asdict() for each in self.files],
+            "damaged_ranges": self.damaged_ranges,
+            "damaged_bytes": self.damaged_bytes,
+            "lost_bytes": self.lost_bytes,
+            "previous": self.previous,
+        }
+        return json.dumps(values, indent=1) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text, in hexadecimal digits."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @classmethod
+    def parse(cls, text: str, path: Path) -> Self:
+        """Return the entry of a text.
+
+        Raises
+        ------
+        CorruptRecordError
+            If it is no entry of this version, or names a file outside of the target.
+        """
+        try:
+            return cls._of(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
+            raise _error(path, f"an entry of {_SCHEMA}", f"{type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _of(cls, values: dict[str, Any]) -> Self:
+        if values.pop("schema") != _SCHEMA:
+            raise ValueError("another schema")
+        files = tuple(LakeFile(**each) for each in values.pop("files"))
+        for each in files:
+            if not (_SAFE_PATH.fullmatch(each.path) and _SAFE_NAME.fullmatch(each.staged)):
+                raise ValueError(f"a file that no export makes: {each.path!r}")
+        return cls(
+            begin=LogPosition.from_json(values.pop("begin")),
+            end=LogPosition.from_json(values.pop("end")),
+            topics=tuple(map(str, values.pop("topics"))),
+            segments=tuple(SegmentTotals.from_json(each) for each in values.pop("segments")),
+            files=files,
+            **values,
+        )
+
+
+class ExportLedger:
+    """The entries of a target.
+
+    Parameters
+    ----------
+    target : Path
+    file_system : FileSystem
+    """
+
+    def __init__(self, target: Path, file_system: FileSystem) -> None:
+        self._target = target
+        self._files = file_system
+        self.directory = target / LEDGER
+        self.staged = target / STAGED
+
+    def entries(self) -> tuple[ExportEntry, ...]:
+        """Return all entries, in order.
+
+        Raises
+        ------
+        CorruptRecordError
+            If one is damaged or missing.
+        """
+        found: list[ExportEntry] = []
+        for name in self._files.names(self.directory):
+            if _ENTRY.fullmatch(name):
+                path = self.directory / name
+                entry = ExportEntry.parse(self._read(path), path)
+                expected = len(found) + 1, found[-1].digest if found else ""
+                if (entry.number, entry.previous) != expected:
+                    raise _error(path, f"entry {expected[0]} after {expected[1] or 'none'}", f"entry {entry.number}")
+                found.append(entry)
+        return tuple(found)
+
+    def pending(self) -> tuple[ExportEntry, ...]:
+        """Return what a run is making visible, or was when it died.
+
+        Raises
+        ------
+        CorruptRecordError
+            If an entry is damaged.
+        """
+        paths = [self.directory / name for name in self._files.names(self.directory) if name.endswith(_PENDING)]
+        return tuple(ExportEntry.parse(self._read(path), path) for path in paths)
+
+    def finish(self) -> None:
+        """Finish the export that was pending when a run died, and delete what no export needs.
+
+        Raises
+        ------
+        CorruptRecordError
+            If the pending entry is damaged, or a file of it is gone.
+        OSError
+            If a system call fails; the next run goes on.
+        """
+        for entry in self.pending():
+            self._publish(entry)
+        for name in self._files.names(self.staged):
+            self._files.remove(self.staged / name)
+        for name in self._files.names(self.directory):
+            if name.endswith(".new"):
+                self._files.remove(self.directory / name)
+
+    def commit(self, entry: ExportEntry) -> None:
+        """Make an export visible, whose files are staged and synced.
+
+        Raises
+        ------
+        OSError
+            If a system call fails; then the next run begins it anew, or finishes it.
+        """
+        self._files.sync_directory(self.staged)
+        pending = self._pending(entry.number)
+        new = pending.with_suffix(".new")
+        file = self._files.open(new, create=True)
+        try:
+            file.truncate(0)
+            write_all(file, memoryview(entry.text.encode()), 0)
+            file.sync()
+        finally:
+            file.close()
+        self._files.rename(new, pending)
+        self._files.sync_directory(self.directory)
+        self._publish(entry)
+
+    def _pending(self, number: int) -> Path:
+        return self.directory / f"{number:08d}{_PENDING}"
+
+    def _publish(self, entry: ExportEntry) -> None:
+        """Rename files to their partitions, then the entry."""
+        for each in entry.files:
+            staged, path = self.staged / each.staged, self._target / each.path
+            if self._files.status(staged) is not None:
+                self._files.make_directories(path.parent)
+                self._files.rename(staged, path)
+            elif self._files.status(path) is None:
+                raise _error(path, f"the file here, or {staged}", "neither")
+        self._sync(self._target / each.path for each in entry.files)
+        self._files.rename(self._pending(entry.number), self.directory / f"{entry.number:08d}.json")
+        self._files.sync_directory(self.directory)
+
+    def _sync(self, paths: Iterable[Path]) -> None:
+        for directory in dict.fromkeys(path.parent for path in paths):
+            self._files.sync_directory(directory)
+
+    def _read(self, path: Path) -> str:
+        file = self._files.open(path, writable=False)
+        try:
+            if file.size() > _LARGEST:
+                raise _error(path, f"at most {_LARGEST} bytes", f"{file.size()} bytes")
+            return file.read(file.size(), 0).decode()
+        except UnicodeDecodeError as error:
+            raise _error(path, "UTF-8", str(error)) from error
+        finally:
+            file.close()
+
+
+def _error(path: Path, expected: str, found: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        "the ledger of an export is damaged", str(path), 0, expected, found, b"",
+        "Restore it from a backup, or export into another directory.",
+    )  # fmt: skip

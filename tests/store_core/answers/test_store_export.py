@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An export has each message once, goes on where it ended, and its proof finds whatever differs."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from store_core import read_messages
+from store_core.answers import export, prove
+from store_core.answers.local_engine import local_engine
+from store_core.answers.store_export import export_by
+from store_core.answers.verdict import Verdict
+from store_core.errors import (
+    CorruptRecordError,
+    ExpiredSegmentsError,
+    InvalidOptionError,
+    ReplacedStoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+)
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.store.export import lake_files
+from store_core.store.export.export_ledger import ExportLedger
+from store_core.store.export.lake_files import partition_directory
+from tests.builders import SIZE_AT, LogBuilder, Record
+from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DAY: Final = 86_400_000
+_ROOT: Final = Path(__file__).parents[3]
+
+
+def fill(log: LogBuilder, count: int) -> None:
+    """Append messages of three topics and some days."""
+    for number in range(len(log.records), len(log.records) + count):
+        topic = ("orders", "%RETRY%billing", "mail")[number % 3]
+        log.append(
+            Record(b"body %d" % number * (number % 4), topic, {"KEYS": f"k{number}"}, queue_id=number % 2),
+            store_timestamp=1_700_000_000_000 + number // 8 * DAY,
+        )
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    made = LogBuilder(1024)
+    fill(made, 30)
+    return made
+
+
+def lake_rows(lake: Path) -> list[dict[str, Any]]:
+    """Return the rows as a reader of Hive partitions sees them, in log order."""
+    table = ds.dataset(lake, format="parquet", partitioning="hive").to_table()
+    rows: list[dict[str, Any]] = table.drop_columns(["day"]).sort_by("physical_offset").to_pylist()
+    return rows
+
+
+def log_rows(store: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_messages(store).read_all().to_pylist()
+    return rows
+
+
+def files_of(lake: Path) -> list[str]:
+    return sorted(path.relative_to(lake).as_posix() for path in lake.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_lake_has_the_messages_of_the_log(log: LogBuilder, tmp_path: Path, processes: int) -> None:
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    report = export(store, lake, processes=processes)
+
+    assert log_rows(store) == lake_rows(lake)
+    assert (1, 30, 30) == (report.found.number, report.found.messages, report.found.all_messages)
+    assert sum(record.size for record in log.records) == report.found.bytes
+    assert Verdict.CLEAN is report.verdict
+    assert {partition_directory("%RETRY%billing", 19675 + day) for day in range(4)} == {
+        str(path.relative_to(lake)) for path in lake.glob("topic=%25RETRY%25billing/*")
+    }
+    proof = prove(store, lake, processes=processes)
+    assert Verdict.CLEAN is proof.verdict
+    assert (proof.found.segments, 0) == (proof.found.proved_segments, proof.found.expired_segments)
+    assert proof.found.segments > 2
+    assert ["_ledger", "_staged"] == sorted(path.name for path in lake.iterdir() if path.name.startswith("_"))
+    assert not [*(lake / "_staged").iterdir()]
+
+
+def test_an_export_goes_on_where_the_last_one_ended(log: LogBuilder, tmp_path: Path) -> None:
+    lake, found = tmp_path / "lake", []
+    for count in (0, 0, 1, 25):
+        fill(log, count)
+        shutil.rmtree(tmp_path / "store", ignore_errors=True)
+        store = log.write(tmp_path / "store")
+        found.append(export(store, lake).found)
+        assert log_rows(store) == lake_rows(lake)
+        assert Verdict.CLEAN is prove(store, lake).verdict
+
+    assert [1, None, 2, 3] == [each.number for each in found]
+    assert [30, 0, 1, 25] == [each.messages for each in found]
+    assert found[0].digest == found[1].digest != found[2].digest
+
+
+def test_what_retention_deleted_after_its_export_is_compared_with_the_ledger(log: LogBuilder, tmp_path: Path) -> None:
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    export(store, lake)
+    next(iter(sorted((store / "commitlog").iterdir()))).unlink()
+    proof = prove(store, lake)
+
+    assert (Verdict.CLEAN, 1) == (proof.verdict, proof.found.expired_segments)
+    assert export(store, lake).found.number is None
+    fill(log, 60)
+    shutil.rmtree(store)
+    log.write(store)
+    for segment in sorted((store / "commitlog").iterdir())[:-2]:
+        segment.unlink()
+    with pytest.raises(ExpiredSegmentsError, match="--allow-loss"):
+        export(store, lake)
+    report = export(store, lake, allow_loss=True)
+    assert report.found.lost_bytes == report.found.begin - log.records[29].end > 0
+    assert Verdict.DAMAGED is report.verdict
+    assert Verdict.CLEAN is prove(store, lake).verdict
+
+
+def test_another_log_is_refused(log: LogBuilder, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    export(log.write(tmp_path / "store"), lake)
+    other = LogBuilder(2048)
+    other.append_all(*(b"other %d" % number for number in range(60)))
+
+    with pytest.raises(ReplacedStoreError, match="Export into another directory"):
+        export(other.write(tmp_path / "other"), lake, allow_loss=True)
+    assert Verdict.FINDINGS is prove(tmp_path / "other", lake).verdict
+
+
+def test_damage_is_left_out_and_counted(log: LogBuilder, tmp_path: Path) -> None:
+    damaged = log.records[7]
+    log.flip(damaged.physical_offset + SIZE_AT, 1)
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    report = export(store, lake)
+
+    assert (29, 1, damaged.size) == (report.found.messages, report.found.damaged_ranges, report.found.damaged_bytes)
+    assert Verdict.DAMAGED is report.verdict
+    assert "1 damaged range" in report.to_text()
+    assert Verdict.CLEAN is prove(store, lake).verdict
+
+
+def test_some_topics_can_be_exported(log: LogBuilder, tmp_path: Path) -> None:
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    assert 20 == export(store, lake, ["orders", "mail"]).found.messages
+    assert Verdict.CLEAN is prove(store, lake).verdict
+    with pytest.raises(InvalidOptionError, match="this directory is for mail, orders, found x"):
+        export(store, lake, ["x"])
+
+
+def changed(path: Path, **values: object) -> None:
+    """Write a file of the lake again, with other values in its first row."""
+    rows = pq.ParquetFile(path).read().to_pylist()
+    rows[0] |= values
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.from_pylist(rows, table.schema), path)
+
+
+@pytest.mark.parametrize("fault", ["body", "place", "missing", "twice", "rows", "ledger", "store"])
+def test_a_planted_difference_is_found(fault: str, log: LogBuilder, tmp_path: Path) -> None:
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    export(store, lake)
+    path = next(lake / name for name in files_of(lake) if pq.ParquetFile(lake / name).metadata.num_rows > 1)
+    if fault == "body":
+        changed(path, body=b"forged")
+    elif fault == "place":
+        changed(path, physical_offset=1)
+    elif fault == "missing":
+        path.unlink()
+    elif fault == "twice":
+        shutil.copy(path, path.with_name("copy.parquet"))
+    elif fault == "rows":
+        table = pq.ParquetFile(path).read()
+        pq.write_table(table.slice(1), path)
+    elif fault == "store":
+        log.flip(log.records[9].physical_offset + SIZE_AT, 1)
+        shutil.rmtree(store)
+        log.write(store)
+    else:
+        entry = lake / "_ledger" / "00000001.json"
+        entry.write_text(entry.read_text().replace('"messages": 2', '"messages": 3', 1))
+    proof = prove(store, lake)
+
+    assert Verdict.FINDINGS is proof.verdict
+    assert proof.found.differences == proof.tables["findings"].num_rows > 0
+    assert "difference" in proof.to_text()
+    assert "Messages that the lake has" in proof.to_html()
+
+
+def test_a_ledger_whose_entries_do_not_follow_is_damaged(log: LogBuilder, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    export(log.write(tmp_path / "store"), lake)
+    fill(log, 5)
+    export(log.write(tmp_path / "more"), lake)
+    entry = lake / "_ledger" / "00000001.json"
+    text = entry.read_text()
+    for wrong in (text.replace('"lost_bytes": 0', '"lost_bytes": 1'), "{}", text.replace("topic=", "../topic=")):
+        entry.write_text(wrong)
+        with pytest.raises(CorruptRecordError, match="the ledger of an export is damaged"):
+            prove(tmp_path / "more", lake)
+
+
+def test_what_can_not_be_done_is_refused(log: LogBuilder, tmp_path: Path) -> None:
+    store = log.write(tmp_path / "store")
+    with pytest.raises(InvalidOptionError, match="outside of the store"):
+        export(store, store / "lake")
+    with pytest.raises(StoreNotFoundError, match="nothing was exported"):
+        prove(store, tmp_path / "none")
+    with StoreLock(tmp_path / "lake" / "_ledger", OsFileSystem()), pytest.raises(StoreLockedError):
+        export(store, tmp_path / "lake")
+
+
+def test_many_partitions_at_once_need_no_more_files_than_may_be_open(
+    log: LogBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake_files, "_MOST_OPEN", 2)
+    monkeypatch.setattr(lake_files, "_GROUP_BYTES", 1)
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    export(store, lake)
+
+    assert log_rows(store) == lake_rows(lake)
+    assert Verdict.CLEAN is prove(store, lake).verdict
+
+
+# ---- deaths
+
+
+def check_next_run(store: Path, lake: Path) -> None:
+    """Check that the run after a death exports the rest once, and leaves nothing behind."""
+    export(store, lake)
+
+    assert log_rows(store) == lake_rows(lake)
+    assert Verdict.CLEAN is prove(store, lake).verdict
+    assert not [*(lake / "_staged").iterdir()]
+    names = {path.suffix for path in (lake / "_ledger").iterdir()}
+    assert {".json", ""} >= names
+
+
+@pytest.mark.parametrize("lost_power", [False, True])
+@pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_machine_that_dies_at_any_change_exports_each_message_once(
+    lost_power: bool, stride: int, log: LogBuilder, tmp_path: Path
+) -> None:
+    store, first = log.write(tmp_path / "store"), tmp_path / "first"
+    export(store, first)
+    fill(log, 12)
+    more = log.write(tmp_path / "more")
+    chance, deaths, seen = random.Random(19), 0, set()  # noqa: S311 -- no secret
+    for changes in range(0, 10_000, stride):
+        lake, disk = shutil.copytree(first, tmp_path / str(changes)), MortalFileSystem()
+        for path in lake.rglob("*"):
+            if path.is_file():
+                disk.note_synced(path)
+        disk.changes_left, disk.torn = changes, 0.5
+        try:
+            with local_engine(1) as engine:
+                export_by(engine, more, lake, file_system=disk)
+        except DeadDiskError:
+            deaths += 1
+        else:
+            break
+        disk.revive(lake, chance, lost_power=lost_power)
+        seen.add(len(ExportLedger(lake, OsFileSystem()).pending()))
+        check_next_run(more, lake)
+        shutil.rmtree(lake)
+
+    assert {0, 1} == seen
+    assert deaths * stride > 40
+
+
+def run_killed(store: Path, places: Sequence[str]) -> list[int]:
+    command = [sys.executable, "-m", "tests.store_core.answers.killed_export", str(store), *places]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=_ROOT)  # noqa: S603 -- our own
+    return [int(line) for line in done.stdout.split()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("points", [3, pytest.param(100, marks=pytest.mark.soak)])
+def test_a_process_that_is_killed_at_any_call_exports_each_message_once(
+    points: int, log: LogBuilder, tmp_path: Path
+) -> None:
+    store = log.write(tmp_path / "store")
+    (calls,) = run_killed(store, [f"{tmp_path / 'whole'}=0"])
+    chance = random.Random(19)  # noqa: S311 -- no secret
+    chosen = sorted(chance.sample(range(1, calls + 1), min(points, calls)))
+    lakes = {call: tmp_path / str(call) for call in chosen}
+
+    assert [] == run_killed(store, [f"{lake}={call}" for call, lake in lakes.items()])
+    for lake in lakes.values():
+        check_next_run(store, lake)
+    assert log_rows(store) == lake_rows(tmp_path / "whole")
+    assert len(chosen) >= min(points, 60)
