@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["FilledMemory"]
 
 _PAGE: Final = mmap.PAGESIZE
+_HUGE_PAGE: Final = 2 << 20
+"""Bytes from which on huge pages are asked for: filling small ones, one fault each, took longer than the download."""
 
 
 class FilledMemory:
@@ -34,7 +36,10 @@ class FilledMemory:
     """
 
     def __init__(self, size: int) -> None:
-        self._memory = mmap.mmap(-1, max(size, 1))
+        # Private: shared memory is kept, whatever is said of its pages.
+        self._memory = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if size >= _HUGE_PAGE:
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._bytes = np.frombuffer(self._memory, np.uint8)[:size]
         self.raw: npt.NDArray[np.uint8] = self._bytes.view()
         self.raw.flags.writeable = False

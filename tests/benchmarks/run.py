@@ -24,12 +24,25 @@ from tests.benchmarks.lookups import bench_lookups
 from tests.benchmarks.memory import bench_memory
 from tests.benchmarks.reading import bench_reading
 from tests.benchmarks.rebuild import bench_rebuild
+from tests.benchmarks.remote import bench_remote
 from tests.benchmarks.segments import make_store
 from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
 from tests.benchmarks.stream import bench_stream
 
-_PARTS: Final = ("core", "spark", "stream", "memory", "rebuild", "reading", "sink", "checksums", "lookups", "checking")
+_PARTS: Final = (
+    "core",
+    "spark",
+    "stream",
+    "memory",
+    "rebuild",
+    "reading",
+    "sink",
+    "checksums",
+    "lookups",
+    "checking",
+    "remote",
+)
 _OF_SEGMENTS: Final = frozenset({"core", "spark", "memory", "checksums"})
 _MEBIBYTE: Final = 1 << 20
 _MEANT_MEGABYTES: Final = 1024
@@ -85,6 +98,8 @@ def _bench_own_logs(options: argparse.Namespace) -> dict[str, object]:
         results["lookups"] = bench_lookups(options.folder, options.runs)
     if "checking" in options.parts:
         results["checking"] = bench_checking(options.folder, options.runs)
+    if "remote" in options.parts:
+        results["remote"] = bench_remote(options.folder, options.runs)
     return results
 
 

@@ -59,7 +59,7 @@ class RemoteBytes:
         self._memory = FilledMemory(file.size)
         self.raw = self._memory.raw
         self._is_loaded = np.zeros(-(-file.size // _BLOCK), np.bool_)
-        self._coming: dict[int, Future[bytes]] = {}
+        self._coming: dict[int, Future[None]] = {}
         self._pool: ThreadPoolExecutor | None = None
 
     def load(self, begin: int, end: int) -> None:
@@ -114,7 +114,7 @@ class RemoteBytes:
 
     def _load_little(self, begin: int, end: int) -> None:
         """Load less than a block, such as a segment's first record, without noting the block as loaded."""
-        self._memory.fill(begin, self._reader.read(begin, end))
+        self._fetch(begin, end)
 
     def _request(self, block: int) -> None:
         if self._is_loaded[block] or block in self._coming:
@@ -122,11 +122,14 @@ class RemoteBytes:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_REQUESTS, "remote-read")
         begin = block * _BLOCK
-        self._coming[block] = self._pool.submit(self._reader.read, begin, min(begin + _BLOCK, self._size))
+        self._coming[block] = self._pool.submit(self._fetch, begin, min(begin + _BLOCK, self._size))
+
+    def _fetch(self, begin: int, end: int) -> None:
+        self._memory.fill(begin, self._reader.read(begin, end))
 
     def _receive(self, block: int) -> None:
         coming = self._coming.pop(block, None)
         if coming is None:
             return
-        self._memory.fill(block * _BLOCK, coming.result())
+        coming.result()
         self._is_loaded[block] = True
