@@ -202,6 +202,7 @@ def test_records_that_prove_nothing_change_nothing(release: Release, fields: dic
     report = rebuild_here(log.write(tmp_path / "store"), tmp_path / "found", rules)
 
     assert -1 == report.light_record
+    assert ("INNER_MULTI_DISPATCH" in fields.get("properties", {})) == report.light.named == sum(report.light[1:])
     assert () == report.inferred_topics == report.told_topics
 
 

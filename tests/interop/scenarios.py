@@ -42,7 +42,7 @@ _SINCE_5_3: Final = ("5.3", "5.4", "5.5")
 _BATCH_TOPIC: Final = "BQ"
 _LIGHT: Final = {"enableLmq": True, "enableMultiDispatch": True}
 _SMALL_LIMIT: Final = 8192
-_LMQ_NAMES: Final = ("%LMQ%a", "%LMQ%b", "%LMQ%a,%LMQ%b", "%LMQ%c,%LMQ%a,%LMQ%b")
+_LMQ_NAMES: Final = ("%LMQ%a", "%LMQ%b", "%LMQ%$parent$lite", "%LMQ%a,%LMQ%b", "%LMQ%c,%LMQ%a,%LMQ%b")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from store_core.command.exit_code import ExitCode
 from tests.golden_stores import newer_store, unpack
 from tests.interop.handed import DERIVED, close_ours, derived_files, golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
-from tests.interop.scenarios import Scenario, each_release, known_to, random_scenario
+from tests.interop.scenarios import SCENARIOS, Scenario, each_release, known_to, random_scenario
 from tests.interop.test_recovered import settings_of
 from tests.interop.toolchain import RELEASES
 from tests.store_core.store.damaged_stores import config_of, read_conf
@@ -101,6 +102,34 @@ def test_rocketmq_takes_rebuilt_queues_of_all_kinds_for_its_own(judge: Judge, tm
 
     assert [] == [found for scenario in scenarios for found in _differences(judge, scenario, tmp_path)]
     assert len(scenarios) > 5
+
+
+@pytest.mark.parametrize("release", each_release())
+def test_light_queues_are_rebuilt_from_where_the_store_had_them(
+    release: str, judge_of: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    """RocketMQ puts messages with light queues off, then on; its queues are built again, byte by byte."""
+    judge, scenario = judge_of(release), next(each for each in SCENARIOS if each.name == "light-queues")
+    if release not in scenario.releases:
+        return
+    store, puts = tmp_path / "store", scenario.puts(release)
+    judge.put(store, puts).result()
+    judge.put(store, puts, **scenario.job_settings).result()
+    queues = {name: data for name, data in derived_files(store).items() if "index/" not in name}
+    light = [data for name, data in queues.items() if "%LMQ%" in name]
+    shutil.rmtree(store / "consumequeue")
+    report = tmp_path / "report.json"
+    code = _rebuild(store, release, "--consume-queue-file-size", "800", "--json", str(report))
+    found = json.loads(report.read_text())
+
+    assert _DONE == code
+    assert queues == {name: data for name, data in derived_files(store).items() if "index/" not in name}
+    assert len(light) > 2
+    named = sum(any(name == "INNER_MULTI_DISPATCH" for name, _ in put.properties) for put in puts)
+    kept_out = 0 if release == "4.9" else 4
+    expected = {"named": 2 * named, "unindexed": named - kept_out // 2, "unfit": 0, "kept_out": kept_out}
+    assert expected == found["light_records"]
+    assert any(f"{2 * named:,} records name light queues; " in note for note in found["notes"])
 
 
 @pytest.mark.interop

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store_core.queue.dispatch.lmq_units import is_light
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,7 +18,8 @@ __all__ = ["inference_notes"]
 
 def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
     """Return notes on what was inferred and why, and on what was assumed without evidence; one line each."""
-    of_queues = [*_light(plan, report), *_batch(report), *plan.assumptions] if plan.rules.has_queues else []
+    of_queues = [*_light(plan, report), *_light_counts(plan, report), *_batch(report), *plan.assumptions]
+    of_queues = of_queues if plan.rules.has_queues else []
     is_index_made = plan.rules.has_index and not plan.is_verified
     of_index = [plan.index_assumption] if is_index_made and plan.index_assumption else []
     return [*of_queues, *of_index, *_tags(report)]
@@ -44,6 +47,23 @@ def _light(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:
             f"light queues are rebuilt, although neither options nor directories name any: {witness}, which a store "
             f"writes only with light queues on. To leave them out, add --no-light"
         )
+
+
+def _light_counts(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:
+    """Say what of the records that name light queues is in one."""
+    light = report.light
+    if not light.named:
+        return
+    built = [queue.units for queue in report.queues if is_light(queue.topic)]
+    why = {
+        "have no INNER_MULTI_QUEUE_OFFSET: the store had light queues off when they were put": light.unindexed,
+        "have one that does not fit the names": light.unfit,
+        f"are of topics that have none by the rules of release {plan.rules.queue_rules.release}": light.kept_out,
+    }
+    left_out = [f"{count:,} of them {reason}" for reason, count in why.items() if count]
+    yield "; ".join(
+        [f"{light.named:,} records name light queues; {len(built):,} such queues have {sum(built):,} units", *left_out]
+    )
 
 
 def _batch(report: RebuildReport) -> Iterator[str]:

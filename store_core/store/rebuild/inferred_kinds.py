@@ -4,22 +4,55 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.property_string import INNER_BASE, INNER_NUM
+from store_core.format.property_string import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+)
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.queue.dispatch.lmq_units import UnfitListsError, lmq_units
+from store_core.queue.dispatch.lmq_units import UnfitListsError, has_lists, lmq_units
 
 if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch.dispatch_request import DispatchRequest
     from store_core.store.rebuild.rules import RebuildRules
 
-__all__ = ["ToldKinds"]
+__all__ = ["NO_LIGHT_RECORDS", "LightRecords", "ToldKinds"]
 
 _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
+
+
+class LightRecords(NamedTuple):
+    """How many records name light queues, and how many of them can be in none.
+
+    Attributes
+    ----------
+    named : int
+        Records with property INNER_MULTI_DISPATCH.
+    unindexed : int
+        Those without INNER_MULTI_QUEUE_OFFSET: nothing says which index they would have.
+    unfit : int
+        Those whose indexes do not match the names, or are not numbers.
+    kept_out : int
+        Those of a topic of which the release reads no such properties, such as a retry topic.
+    """
+
+    named: int = 0
+    unindexed: int = 0
+    unfit: int = 0
+    kept_out: int = 0
+
+    def plus(self, other: LightRecords) -> LightRecords:
+        """Return the sums."""
+        return LightRecords(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+NO_LIGHT_RECORDS: Final = LightRecords()
 
 
 class ToldKinds:
@@ -33,6 +66,7 @@ class ToldKinds:
     ----------
     light_record : int
         Physical offset of the first record that is in light queues; -1 if there is none.
+    light : LightRecords
     batch_topics : set of str
         Topics with an inner batch that are not batch topics by the rules.
 
@@ -46,24 +80,32 @@ class ToldKinds:
 
     def __init__(self, rules: RebuildRules) -> None:
         self.light_record = -1
+        self.light = NO_LIGHT_RECORDS
         self.batch_topics: set[str] = set()
         self._rules = rules
         self._with_light = replace(rules.queue_rules, is_multi_dispatch_enabled=True, is_lmq_enabled=True)
 
     def look_at(self, batch: DispatchBatch) -> None:
         """Examine the next records."""
-        features = self._rules.queue_rules.features
-        if features.has_light_queues and self.light_record < 0:
-            requests = map(batch.request, batch.multi_dispatch_rows.tolist())
-            self.light_record = next((found.physical_offset for found in requests if self._is_light(found)), -1)
-        if features.has_inner_batches:
+        for row in batch.multi_dispatch_rows.tolist():
+            self._look_at_light(batch.request(row))
+        if self._rules.queue_rules.features.has_inner_batches:
             self._look_for_inner_batches(batch)
 
-    def _is_light(self, request: DispatchRequest) -> bool:
+    def _look_at_light(self, request: DispatchRequest) -> None:
+        names, indexes = map(request.properties.get, (INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET))
+        if not (names or "").strip():
+            return
+        is_kept_out = not has_lists(request.topic, self._rules.queue_rules.features)
+        is_unindexed = not is_kept_out and not (indexes or "").strip()
+        is_unfit = False
         try:
-            return any(self._rules.wants(unit.topic, unit.queue_id) for unit in lmq_units(request, self._with_light))
+            units = lmq_units(request, self._with_light)
         except UnfitListsError:
-            return False
+            units, is_unfit = [], True
+        self.light = self.light.plus(LightRecords(1, is_unindexed, is_unfit, is_kept_out))
+        if self.light_record < 0 and any(self._rules.wants(unit.topic, unit.queue_id) for unit in units):
+            self.light_record = request.physical_offset
 
     def _look_for_inner_batches(self, batch: DispatchBatch) -> None:
         rows = np.flatnonzero(batch.sys_flag & _INNER_BATCH)

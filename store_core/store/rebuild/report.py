@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.format.iso_time import iso_time
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.found_end import FoundEnd
+from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 from store_core.store.rebuild.read_end import read_end
 
 if TYPE_CHECKING:
@@ -119,6 +121,11 @@ class RebuildReport:
         return sum(outcome.untagged_entries for outcome in self.outcomes)
 
     @property
+    def light(self) -> LightRecords:
+        """How many records name light queues, and how many of them can be in none."""
+        return reduce(LightRecords.plus, (outcome.light for outcome in self.outcomes), NO_LIGHT_RECORDS)
+
+    @property
     def light_record(self) -> int:
         """Physical offset of the first record in light queues; -1 if there is none."""
         return next((found.light_record for found in self.outcomes if found.light_record >= 0), -1)
@@ -199,6 +206,7 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "problems": [*report.problems, *_damage(report)],
         "notes": list(report.notes),
         "light_record": report.light_record if report.light_record >= 0 else None,
+        "light_records": report.light._asdict(),
         "inferred_batch_topics": list(report.inferred_topics),
         "damaged_ranges": [
             {"path": outcome.path, "begin_offset": lost.begin, "end_offset": lost.end, "reason": lost.reason}
@@ -233,7 +241,7 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
     values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # listed elsewhere
-    for name in ("passed_over", *_OF_CHECKS):
+    for name in ("passed_over", "light", *_OF_CHECKS):
         del values[name]
     return values
 

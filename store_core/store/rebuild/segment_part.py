@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.segment_source import open_segment
 from store_core.format.damage.candidates import CandidateFinder
+from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -100,6 +101,7 @@ class SegmentOutcome:
         that do not index tags may have written them.
     untagged_first : tuple of IndexDifference
         The first of these.
+    light : LightRecords
     """
 
     path: str
@@ -130,6 +132,7 @@ class SegmentOutcome:
     has_tags: bool = False
     untagged_entries: int = 0
     untagged_first: tuple[IndexDifference, ...] = ()
+    light: LightRecords = NO_LIGHT_RECORDS
 
     @property
     def is_damaged(self) -> bool:
@@ -248,4 +251,5 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         has_tags=first.has_tags or second.has_tags,
         untagged_entries=first.untagged_entries + second.untagged_entries,
         untagged_first=first.untagged_first + second.untagged_first,
+        light=first.light.plus(second.light),
     )

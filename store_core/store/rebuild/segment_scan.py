@@ -182,6 +182,7 @@ class SegmentScan:
             index.has_tags,
             index.untagged,
             index.untagged_first,
+            self._kinds.light,
         )
 
 
