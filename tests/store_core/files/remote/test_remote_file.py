@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of a remote file are read with a bounded number of attempts, and never of another file."""
+
+from __future__ import annotations
+
+import fsspec
+import pytest
+
+from store_core.errors import SegmentVanishedError, StoreAccessError
+from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote.storage import parse_url
+from store_core.files.remote.storage_settings import NO_SETTINGS
+
+
+class Pauses:
+    """A clock that only remembers for how long it was asked to sleep."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+    def wait(self, event: object, seconds: float | None) -> bool:
+        raise NotImplementedError
+
+
+class Stream:
+    """A file whose reads fail a few times, or are short."""
+
+    def __init__(self, data: bytes, failures: int, *, is_short: bool) -> None:
+        self.data, self.failures, self.is_short = data, failures, is_short
+
+    def read_at(self, count: int, position: int) -> bytes:
+        if not self.failures:
+            return self.data[position : position + count]
+        self.failures -= 1
+        if self.is_short:
+            return self.data[position : position + count - 1]
+        raise OSError("connection reset")
+
+
+def file(data: bytes, size: int | None = None) -> RemoteFile:
+    """Put a file into memory, and return it as it is listed."""
+    fsspec.filesystem("memory").pipe("/files/segment", data)
+    path = parse_url("memory://files/segment", NO_SETTINGS)
+    assert path is not None
+    return RemoteFile(path, len(data) if size is None else size, 0)
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_range_is_read_again_after_failures(is_short: bool) -> None:
+    clock = Pauses()
+    reader = RemoteReader(file(b"0123456789"), clock)
+    reader._open = Stream(b"0123456789", 3, is_short=is_short)
+    assert reader.read(2, 6) == b"2345"
+    assert clock.seconds == [0.2, 0.4, 0.8]
+
+
+def test_storage_that_keeps_failing_is_an_error_after_five_attempts() -> None:
+    clock = Pauses()
+    reader = RemoteReader(file(b"0123456789"), clock)
+    reader._open = Stream(b"0123456789", 99, is_short=True)
+    with pytest.raises(StoreAccessError, match=r"could not read 4 bytes at position 2, after 5 attempts: expected 4"):
+        reader.read(2, 6)
+    assert len(clock.seconds) == 4
+
+
+def test_file_of_another_size_is_not_read() -> None:
+    with pytest.raises(SegmentVanishedError, match="it has 10 bytes, not 9"):
+        RemoteReader(file(b"0123456789", 9))
+
+
+def test_file_that_is_gone_is_named_at_once() -> None:
+    listed = file(b"0123456789")
+    fsspec.filesystem("memory").rm("/files/segment")
+    clock = Pauses()
+    with pytest.raises(SegmentVanishedError, match="memory://files/segment"):
+        RemoteReader(listed, clock)
+    assert not clock.seconds
