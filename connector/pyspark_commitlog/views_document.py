@@ -191,6 +191,18 @@ FROM timerwheel WHERE is_pending AND state <> 'ok'""",
 +------+-------------------+------+-----+-----------+""",
         "/data/timers/store",
     ),
+    "rocksdbstore": _Example(
+        "For which messages is the outcome of a transaction missing, and how often was it asked for?",
+        """SELECT topic, unique_key AS transaction_id, physical_offset, check_times
+FROM rocksdbstore WHERE kind = 'half' ORDER BY check_times DESC""",
+        """+--------+--------------------------------+---------------+-----------+
+|topic   |transaction_id                  |physical_offset|check_times|
++--------+--------------------------------+---------------+-----------+
+|payments|0A010203000018B4AAC2000000000007|4096           |3          |
+|orders  |0A010203000018B4AAC2000000000008|4352           |0          |
++--------+--------------------------------+---------------+-----------+""",
+        "/data/timers/store",
+    ),
 }
 """By view; the tests of the documents execute them."""
 

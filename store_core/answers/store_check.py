@@ -27,6 +27,7 @@ from store_core.errors import CorruptRecordError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import list_segments
 from store_core.queue.index.index_files import INDEX_DIRECTORY
@@ -191,7 +192,8 @@ class _Check:
         tally.add_all(config.impossible(ends, is_open=is_open))
         reach = self._reach(compared, bounds, tally)
         tally.add_all(checkpoint_findings(store, rules.release, reach, is_open=is_open))
-        notes = (*compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
+        kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
+        notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
         certificates = list(judged.certificates())
         facts = CheckFacts(
             store=str(store),

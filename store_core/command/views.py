@@ -9,9 +9,11 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
+from store_core.command.notices import say
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
 from store_core.views.read_view import read_view
+from store_core.views.store_root import queue_notes
 from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ _FOR_PEOPLE: Final = {
 @with_output()
 def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List the segment files of a log: where their records end and why, how many they are, and since when."""
-    return _print(stores, "segments", read, output)
+    code = _print(stores, "segments", read, output)
+    for note in queue_notes(stores):
+        say(f"note: {note}")
+    return code
 
 
 @click.command(

@@ -111,7 +111,6 @@ class _Database:
         def raw() -> Options:
             options = Options(raw_mode=True)
             options.set_max_open_files(-1)  # tables that a broker deletes meanwhile stay readable
-            options.set_skip_stats_update_on_db_open(True)
             return options
 
         families = Rdict.list_cf(directory, raw())

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.layout import MAX_HEAD_SIZE, MESSAGE_HEAD, UNITS, field_position, head_dtype, unit_dtype
+from store_core.format.rocksdb_layout import STORED_UNITS
 from store_core.format.timer_layout import TIMER_UNITS
 
 if TYPE_CHECKING:
@@ -46,6 +47,6 @@ def markdown_document() -> str:
         "All integers are big-endian and signed. Positions and sizes are in bytes.",
         "",
     ]
-    for unit in (*UNITS, *TIMER_UNITS):
+    for unit in (*UNITS, *TIMER_UNITS, *STORED_UNITS):
         lines += _section(unit)
     return "\n".join(lines).rstrip() + "\n"

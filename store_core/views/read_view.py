@@ -34,7 +34,8 @@ def read_view(
         The store's root, its ``commitlog`` directory, or a segment file.
     view : str
         ``"consumequeue"``, ``"index"``, ``"segments"``, ``"topics"``, ``"consumer_offsets"``,
-        ``"subscription_groups"``, ``"delay_offsets"``, ``"checkpoint"``, ``"timerlog"`` or ``"timerwheel"``;
+        ``"subscription_groups"``, ``"delay_offsets"``, ``"checkpoint"``, ``"timerlog"``, ``"timerwheel"`` or
+        ``"rocksdbstore"``;
         ``"messages"`` is `read_messages`. The page on views has the columns of each.
     columns : str or sequence of str, optional
         Names in any case; only these are computed.

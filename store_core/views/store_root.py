@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
 
-__all__ = ["root_of", "whole_log"]
+__all__ = ["queue_notes", "root_of", "whole_log"]
 
 
 def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
@@ -49,6 +50,19 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
     check_is_root(roots[0], OsFileSystem())
     check_store_kind(roots[0], OsFileSystem(), use, reads_entries=True)
     return roots[0]
+
+
+def queue_notes(paths: StorePaths) -> tuple[str, ...]:
+    """Return notes on what is beside the log of a store, or of stores, and that listing the log does not tell."""
+    notes: list[str] = []
+    for root in dict.fromkeys(map(_root_at, places_of(paths))):
+        with suppress(OSError):  # who lists the log need not be allowed to look elsewhere
+            told, known = (
+                check_store_kind(root, OsFileSystem(), use, reads_entries=True)
+                for use in (StoreUse.READ_QUEUES, StoreUse.READ_LOG)
+            )
+            notes += [note for note in told if note not in known]
+    return tuple(notes)
 
 
 def _root_at(place: Path) -> Path:

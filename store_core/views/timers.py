@@ -207,8 +207,9 @@ def _files(root: Path, options: ViewOptions) -> tuple[Segment, ...]:
 def _nothing_at(path: Path) -> StoreNotFoundError:
     return StoreNotFoundError(
         f"{path} is missing: expected what a broker of RocketMQ 5.0 or later keeps there, unless its timers are in a "
-        f"RocksDB (timerRocksDBEnable). Timers are also messages of the topic rmq_sys_wheel_timer, with their time in "
-        f"the property TIMER_OUT_MS. With fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
+        f"RocksDB (timerRocksDBEnable), which the view rocksdbstore shows. Timers are also messages of the topic "
+        f"rmq_sys_wheel_timer, with their time in the property TIMER_OUT_MS. With fail_on_data_loss=false "
+        f"(failOnDataLoss in Spark) there are no rows"
     )
 
 

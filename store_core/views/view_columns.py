@@ -242,7 +242,7 @@ _SUBSCRIPTION_GROUPS: Final = View(
 _TIMER_LOG: Final = View(
     "timerlog",
     "A row is a unit of `timerlog/`: a timer of RocketMQ 5, whose message is in the topic `rmq_sys_wheel_timer` until "
-    "it is due. Timers in a RocksDB (`timerRocksDBEnable`) have none.",
+    "it is due. Timers in a RocksDB (`timerRocksDBEnable`) are in the view `rocksdbstore`.",
     (
         _sure("due_timestamp", TIMESTAMP_TYPE, "time of its slot: when it is delivered, or put again if rolled"),
         _maybe(
@@ -284,6 +284,29 @@ _TIMER_WHEEL: Final = View(
     ),
 )
 
+_ROCKSDB_STORE: Final = View(
+    "rocksdbstore",
+    "A row is an entry of `rocksdbstore/`, where RocketMQ 5.4 and later may keep the key index, pending timers and "
+    "open half messages. Needs the extra `rocksdb`. What a kind of entry does not have is null.",
+    (
+        _sure(
+            "kind",
+            _TEXT,
+            "`index` (`indexRocksDBEnable`); `timer` (`timerRocksDBEnable`); `half`, of a transaction that is neither "
+            "committed nor rolled back (`transRocksDBEnable`)",
+        ),
+        _sure("physical_offset", _LONG, "position of the record in the log"),
+        _maybe("topic", _TEXT, "of an index entry; of a half message the topic that it will be in"),
+        _maybe("key_type", _TEXT, "of an index entry: `KEYS`, `TAGS` or `UNIQ_KEY`"),
+        _maybe("key", _TEXT, "of an index entry: the key, or all tags; null if it is for the UNIQ_KEY alone"),
+        _sure("unique_key", _TEXT, "UNIQ_KEY of the message; of a half message the id of its transaction"),
+        _maybe("due_timestamp", TIMESTAMP_TYPE, "when a timer is due"),
+        _maybe("store_timestamp", TIMESTAMP_TYPE, "of an index entry: store time of the record"),
+        _maybe("store_size", _INT, "of a timer and of a half message: bytes of the record"),
+        _maybe("check_times", _INT, "of a half message: how often its producer was asked for the outcome"),
+    ),
+)
+
 VIEWS: Final = {
     view.name: view
     for view in (
@@ -297,6 +320,7 @@ VIEWS: Final = {
         _CHECKPOINT,
         _TIMER_LOG,
         _TIMER_WHEEL,
+        _ROCKSDB_STORE,
     )
 }
 """All views but `MESSAGES`, by name."""

@@ -35,6 +35,7 @@ _PLANNERS: Final[Mapping[str, str]] = {
     "checkpoint": "store_core.views.small_tables:plan_checkpoint",
     "timerlog": "store_core.views.timers:plan_log",
     "timerwheel": "store_core.views.timers:plan_wheel",
+    "rocksdbstore": "store_core.views.rocksdb_store:plan",
 }
 """Imported when a view is read: those of configuration files import the broker, which the others do not need."""
 

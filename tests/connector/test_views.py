@@ -13,6 +13,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark_commitlog import CommitLogDataSource
 from store_core import InvalidOptionError, StoreError, read_view
 from store_core.views.view_columns import VIEWS
+from tests.store_core.files.rocksdbs import make_rocksdb
+from tests.stored_entries import timer
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
@@ -34,12 +36,15 @@ QUESTIONS = {
     "checkpoint": ("SELECT count(*), min(value) >= 0 FROM checkpoint", (6, True)),
     "timerlog": ("SELECT count(*), count_if(is_pending AND NOT is_cancelling) FROM timerlog", (30, 20)),
     "timerwheel": ("SELECT sum(units), count_if(state = 'ok') FROM timerwheel", (30, 3)),
+    "rocksdbstore": ("SELECT count(*), max(unix_millis(due_timestamp)) FROM rocksdbstore", (2, 6_000)),
 }
 
 
 @pytest.fixture(scope="module")
 def viewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
+    root = make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
+    make_rocksdb(root / "rocksdbstore", {"timer": dict([timer(5_000, "A", 0), timer(6_000, "B", 100)])})
+    return root
 
 
 def source(path: Path, **options: str) -> CommitLogDataSource:

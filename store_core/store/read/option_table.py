@@ -28,7 +28,8 @@ READ_OPTIONS: Final = (
         "messages",
         "what",
         "what a row is: a message, or what is beside the log: `consumequeue`, `index`, `segments`, `topics`, "
-        "`consumer_offsets`, `subscription_groups`, `delay_offsets`, `checkpoint`, `timerlog` or `timerwheel`. "
+        "`consumer_offsets`, `subscription_groups`, `delay_offsets`, `checkpoint`, `timerlog`, `timerwheel` or "
+        "`rocksdbstore`. "
         "[Views](views.md) have their own "
         "columns, and take some of these options",
     ),

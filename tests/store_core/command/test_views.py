@@ -11,6 +11,7 @@ from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_vi
 from store_core.command.exit_code import ExitCode
 from store_core.views.view_columns import VIEWS
 from tests.store_core.command.calls import call
+from tests.store_core.files.rocksdbs import make_rocksdb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,3 +55,11 @@ def test_an_option_that_a_view_does_not_take_is_wrong_usage_and_named(closed: Pa
 
     assert ExitCode.USAGE == called.code
     assert "option tag does not apply to view 'segments'" in called.errors
+
+
+def test_what_else_is_in_a_store_is_noted(closed: Path) -> None:
+    make_rocksdb(closed / "rocksdbstore", {"timer": {b"x" * 12: bytes(12)}})
+
+    assert "commitlog: note: " in (errors := call("ls", closed).errors)
+    assert "rocksdbstore holds data" in errors
+    assert "rocksdbstore holds data" in " ".join(call("check", closed).text.split())

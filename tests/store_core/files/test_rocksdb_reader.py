@@ -7,7 +7,8 @@ import os
 import pickle
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,6 @@ from store_core.files import rocksdb_process, rocksdb_reader
 from store_core.files.rocksdb_reader import RocksdbReader
 from tests.budgets import budget
 from tests.store_core.files.rocksdbs import make_rocksdb
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENTRIES = {b"key %02d" % number: b"value" * number for number in range(30)}
 
@@ -161,6 +159,32 @@ def test_an_abort_of_the_library_is_an_error(database: Path) -> None:
 
         with pytest.raises(CorruptDatabaseError, match="ended by signal 6"):
             list(reader.entries("default"))
+
+
+def test_a_process_that_hangs_is_an_error(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RocksdbReader.open(database) as reader:
+        monkeypatch.setattr(rocksdb_reader, "_SILENCE", 0.05)
+        os.kill(reader._process.pid, signal.SIGSTOP)
+
+        with pytest.raises(CorruptDatabaseError, match=r"silent for 0\.05 seconds"):
+            list(reader.entries("default"))
+        with pytest.raises(CorruptDatabaseError, match="ended by signal 9"):
+            list(reader.entries("default"))
+
+
+def test_the_process_may_take_no_more_memory_than_a_sound_database_needs(database: Path) -> None:
+    linked = (path for path in database.iterdir() if rocksdb_reader._LINKED.fullmatch(path.name))
+    files = sum(path.stat().st_size for path in (*linked, database / "CURRENT"))
+    with RocksdbReader.open(database) as reader:
+        limits = Path(f"/proc/{reader._process.pid}/limits").read_text()
+
+    most = next(line.split()[3] for line in limits.splitlines() if line.startswith("Max address space"))
+    assert int(most) == rocksdb_process._MOST_MEMORY + 2 * files
+
+
+def test_about_how_many_entries_there_are_is_known(database: Path) -> None:
+    with RocksdbReader.open(database) as reader:
+        assert {"default": len(ENTRIES), "offset": 1} == reader.estimates
 
 
 def test_a_named_pipe_among_the_files_is_not_waited_for(database: Path) -> None:
