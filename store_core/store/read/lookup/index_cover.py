@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.store.read.lookup.survey import digest
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -63,9 +65,16 @@ def left_out(
         return np.empty(0, np.int64)
     if span[1] - span[0] > _LARGEST_SEGMENT:
         return None
-    units = tiling.starts_in(segment, data_end)
-    named = (offsets for survey in surveys for offsets in survey.named(span))
-    return unnamed_starts((*units, unqueued), named, (span[0], data_end))
+
+    def find() -> npt.NDArray[np.int64] | None:
+        units = tiling.starts_in(segment, data_end)
+        named = (offsets for survey in surveys for offsets in survey.named(span))
+        return unnamed_starts((*units, unqueued), named, (span[0], data_end))
+
+    stretches = (survey.stretches.get(span) for survey in surveys)
+    entries = tuple((each.first, each.last, each.digest) for each in stretches if each is not None)
+    sums = "left out", span, data_end, tiling.starts_digest(segment), digest(unqueued), entries
+    return tiling.proofs.following(sums, find)
 
 
 def _is_path(stretch: Stretch | None, path: PathEnd, starts: int) -> bool:

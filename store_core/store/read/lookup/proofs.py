@@ -15,12 +15,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from store_core.files.clock import SystemClock
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from store_core.files.clock import Clock
     from store_core.store.read.read_options import ReadOptions
@@ -30,8 +34,13 @@ __all__ = ["PROOFS", "FileState", "Proofs", "ProofsOfStore", "proofs_of"]
 _REST_NS: Final = 120 * 10**9
 """How long a file has to be unchanged. Linux writes changed pages to the disk after 35 seconds, by default."""
 
+_LARGEST: Final = 2 << 20
+"""Bytes of numbers that are kept at once."""
+
 _NS_PER_MS: Final = 10**6
-_MOST: Final = 1 << 14
+_MOST: Final = 64 << 20
+_FILE_SIZE: Final = 2 << 10
+"""Bytes that what is kept of a file takes, about, whatever is in the file."""
 
 
 class FileState(NamedTuple):
@@ -53,11 +62,12 @@ T = TypeVar("T")
 
 
 class _Kept(NamedTuple, Generic[T]):
-    """What was found in a file, in which state it was, and the state of the store's lock file if that matters."""
+    """What was found, in which state file and lock file were, and about how many bytes it takes."""
 
-    state: FileState
-    lock: FileState | None
     found: T
+    state: FileState | None = None
+    lock: FileState | None = None
+    size: int = _FILE_SIZE
 
 
 class Proofs:
@@ -67,12 +77,13 @@ class Proofs:
     ----------
     clock : Clock
     most : int
-        How many files; when there are as many, it begins anew.
+        How many bytes, about; when it has as many, it begins anew.
     """
 
     def __init__(self, clock: Clock, most: int = _MOST) -> None:
         self.clock = clock
         self._most = most
+        self._size = 0
         self._kept: dict[Hashable, _Kept[object]] = {}
 
     def get(self, name: Hashable) -> _Kept[object] | None:
@@ -81,13 +92,16 @@ class Proofs:
 
     def put(self, name: Hashable, kept: _Kept[object]) -> None:
         """Keep it, in place of what is kept under that name."""
-        if len(self._kept) >= self._most and name not in self._kept:
-            self._kept = {}
+        before = self._kept.get(name)
+        self._size += kept.size - (0 if before is None else before.size)
+        if self._size > self._most:
+            self.forget()
+            self._size = kept.size
         self._kept[name] = kept
 
     def forget(self) -> None:
         """Forget everything."""
-        self._kept = {}
+        self._kept, self._size = {}, 0
 
 
 PROOFS: Final = Proofs(SystemClock())
@@ -135,7 +149,29 @@ class ProofsOfStore:
     def keep(self, name: Hashable, state: FileState, found: object, *, is_last: bool) -> None:
         """Keep what was found in a file whose state was looked at before it was read; parameters as of `recall`."""
         if self._proofs is not None and self._is_at_rest(state, is_last=is_last):
-            self._proofs.put(name, _Kept(state, self._lock, found))
+            self._proofs.put(name, _Kept(found, state, self._lock))
+
+    def following(
+        self, sums: Hashable, find: Callable[[], npt.NDArray[np.int64] | None]
+    ) -> npt.NDArray[np.int64] | None:
+        """Return what follows from sets of numbers whose sums are known, and keep it unless it is None or large.
+
+        It is the same wherever the sums are, so that the state of files does not matter.
+
+        Parameters
+        ----------
+        sums : hashable
+            What follows, and the sums over a mixing function of all that it depends on.
+        find : callable
+            Finds it.
+        """
+        kept = None if self._proofs is None else self._proofs.get(sums)
+        if kept is not None and isinstance(kept.found, np.ndarray):
+            return kept.found
+        found = find()
+        if self._proofs is not None and found is not None and found.nbytes <= _LARGEST:
+            self._proofs.put(sums, _Kept(found, size=found.nbytes + _FILE_SIZE))
+        return found
 
     def _is_at_rest(self, state: FileState, *, is_last: bool) -> bool:
         return max(state.modified_ns, state.changed_ns) <= self._latest and not (is_last and self._is_live)

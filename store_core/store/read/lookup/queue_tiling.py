@@ -92,6 +92,7 @@ class QueueTiling:
     Attributes
     ----------
     segments : sequence of Segment
+    proofs : ProofsOfStore
     surveys : list of Survey
         Of the queues that are trusted.
     notes : list of str
@@ -108,6 +109,7 @@ class QueueTiling:
         most_asked: int = 0,
     ) -> None:
         self.segments = segments
+        self.proofs = proofs
         self._costs = costs
         self._spans: list[Span] = [
             (segment.start_offset, segment.end_offset if after is None else min(segment.end_offset, after.start_offset))
@@ -210,8 +212,18 @@ class QueueTiling:
         if path is not None and (data_end is None or path.offset <= data_end):
             holes = [] if data_end is None else [(path.offset, data_end)]
         else:
-            holes = list(self._holes(segment, data_end))
+            holes = self._known_holes(segment, data_end)
         return self._in_holes(segment, [(begin, end) for begin, end in holes if begin < end])
+
+    def _known_holes(self, segment: Segment, data_end: int | None) -> list[Span]:
+        """Return `_holes`, which follow from where all units start and end."""
+        span = self.span_of(segment)
+        share = self._shares[span]
+        sums = "holes", span, data_end, segment.framing.lead, share.balance, share.starts, share.last_end
+        found = self.proofs.following(
+            sums, lambda: np.array([*self._holes(segment, data_end)], np.int64).reshape(-1, 2)
+        )
+        return [] if found is None else [(begin, end) for begin, end in found.tolist()]
 
     def _holes(self, segment: Segment, data_end: int | None) -> Iterator[Span]:
         """Yield the bytes before, between and after the frames of all units of a segment."""

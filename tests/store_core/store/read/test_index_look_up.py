@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import ReadOptions, explain, plan_ranges, read_messages
-from store_core.store.read.lookup import index_survey
+from store_core.store.read.lookup import index_cover, index_survey
 from store_core.store.read.lookup.index_cover import unnamed_starts
 from tests.budgets import budget
 from tests.builders import LogBuilder
@@ -280,12 +280,20 @@ def test_an_index_that_is_known_is_not_read_again(
         read.append(stored)
         return whole(stored, spans)
 
+    marks: list[object] = []
+
+    def marking(*asked: Any) -> object:  # noqa: ANN401 -- passed on
+        marks.append(asked)
+        return unnamed_starts(*asked)
+
     monkeypatch.setattr(index_survey, "_read", reading)
+    monkeypatch.setattr(index_cover, "unnamed_starts", marking)
     with remembering():
         first = [same_as_scan(root, **options).explanation for options in questions(log)[::3]]
         assert len(read) == len(_files(root))
         assert [same_as_scan(root, **options).explanation for options in questions(log)[::3]] == first
         assert len(read) == len(_files(root))
+        assert len(marks) == len(list((root / "commitlog").iterdir()))
         same_as_scan(root, key="k11", remember_proofs="never")
         assert len(read) == 2 * len(_files(root))
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
 from store_core.store.read.lookup import survey
 from store_core.store.read.lookup.proofs import PROOFS
+from store_core.store.read.lookup.queue_tiling import QueueTiling
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.store_core.store.read.lookup_stores import (
@@ -30,10 +31,12 @@ from tests.store_core.store.read.lookup_stores import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from store_core.files.segment_source import Segment
     from store_core.store.read.lookup.queue_files import FileUnits
-    from store_core.store.read.lookup.survey import FileSurvey
+    from store_core.store.read.lookup.survey import FileSurvey, Span
     from tests.golden_stores import UnpackedStore
 
 
@@ -215,7 +218,14 @@ def test_what_is_known_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         read.append(units._file.path)
         return whole(units, *rest)
 
+    holes = QueueTiling._holes
+
+    def looking(tiling: QueueTiling, segment: Segment, data_end: int | None) -> Iterator[Span]:
+        read.append(segment.path)
+        return holes(tiling, segment, data_end)
+
     monkeypatch.setattr(survey, "_survey_file", reading)
+    monkeypatch.setattr(QueueTiling, "_holes", looking)
     with remembering():
         first = same_as_scan(tmp_path, topic="t0")
         read.clear()

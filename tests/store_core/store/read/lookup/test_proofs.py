@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pytest
 
 from store_core.files.file_system import OsFileSystem
@@ -95,10 +96,31 @@ def test_a_broker_that_ran_in_between_is_noticed(
 
 
 def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
-    proofs = Proofs(FakeClock(_NOW_MS), most=3)
+    proofs = Proofs(FakeClock(_NOW_MS), most=3 * 2048)
     store = ProofsOfStore(tmp_path, proofs)
     for number in range(8):
         store.keep(number, _OLD, str(number), is_last=True)
         store.keep(number, _OLD, str(number), is_last=True)
         assert store.recall(str, number, _OLD, is_last=True) == str(number)
         assert sum(store.recall(str, other, _OLD, is_last=True) is not None for other in range(8)) <= 3
+
+
+def test_what_follows_from_sums_is_found_once(proofs: Proofs, tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def find(count: int | None) -> Callable[[], np.ndarray | None]:
+        def found() -> np.ndarray | None:
+            calls.append(0)
+            return None if count is None else np.arange(count)
+
+        return found
+
+    for store in (ProofsOfStore(tmp_path, proofs), ProofsOfStore(tmp_path / "other", proofs)):
+        assert store.following(("few", 7), find(3)).tolist() == [0, 1, 2]  # type: ignore[union-attr]
+    assert len(calls) == 1
+    for store in (ProofsOfStore(tmp_path, proofs), ProofsOfStore(tmp_path, None)):
+        for count in (None, 1 << 19):
+            store.following(("few", count), find(count))
+            store.following(("few", count), find(count))
+    assert len(calls) == 9
+    assert ProofsOfStore(tmp_path, proofs).following(("few", 8), find(0)).size == 0  # type: ignore[union-attr]
