@@ -40,6 +40,7 @@ JOBS: Final = {
     "salvage.py": "pyspark-commitlog-salvage.py",
     "trace.py": "pyspark-commitlog-trace.py",
     "transactions.py": "pyspark-commitlog-transactions.py",
+    "deadletters.py": "pyspark-commitlog-deadletters.py",
     "delays.py": "pyspark-commitlog-delays.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})

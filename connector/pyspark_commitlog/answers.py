@@ -26,6 +26,7 @@ from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_b
 from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
+from store_core.answers.store_dead_letters import dead_letters_by
 from store_core.answers.store_delays import delays_by
 from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lagging.lag_options import LagOptions
     from store_core.answers.lagging.lag_report import LagReport
+    from store_core.answers.life.dead_letter_report import DeadLettersReport
     from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
+    from store_core.answers.store_dead_letters import DeadLettersOptions
     from store_core.answers.store_delays import DelaysOptions
     from store_core.answers.store_transactions import TransactionsOptions
     from store_core.answers.verdict import Verdict
@@ -74,6 +77,7 @@ __all__ = [
     "Answer",
     "bill",
     "check",
+    "dead_letters",
     "delays",
     "diff",
     "export",
@@ -247,6 +251,14 @@ def trace(
     """Tell what happened to a message; see `store_core.answers.trace`."""
     with _engine(spark, "trace") as engine:
         return Answer(spark, trace_by(engine, paths, what, options))
+
+
+def dead_letters(
+    spark: SparkSession, paths: StorePaths, options: DeadLettersOptions | None = None
+) -> Answer[DeadLettersReport]:
+    """Tell which messages consumers gave up; see `store_core.answers.dead_letters`."""
+    with _engine(spark, "dead letters") as engine:
+        return Answer(spark, dead_letters_by(engine, paths, options))
 
 
 def rebuild_consume_queue(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/trace.py``, ``transactions.py`` and ``delays.py``: what became of messages, on Spark."""
+"""The command lines of ``jobs/trace.py``, ``transactions.py``, ``delays.py``, ``deadletters.py``: messages' lives."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
 from store_core.answers.message_trace import TraceOptions, trace_by
+from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["delays", "trace", "transactions"]
+__all__ = ["deadletters", "delays", "trace", "transactions"]
 
+_DEAD_LETTERS_REMARK: Final = "With 1 there are dead letters."
 _TRACE_REMARK: Final = "With 1 the message was sent twice or is a dead letter, and with 2 there is none."
 _TRANSACTIONS_REMARK: Final = "With 1 a transaction will not end by itself, or is pending for too long."
 _DELAYS_REMARK: Final = "With 1 messages are late, or no broker will deliver them."
@@ -69,12 +71,29 @@ def delays(arguments: Sequence[str] | None = None) -> int:
     return run_answer(parser.prog, given, lambda engine: delays_by(engine, given.store, options))
 
 
+def deadletters(arguments: Sequence[str] | None = None) -> int:
+    """Run ``deadletters.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Tells which messages consumers gave up, why, and where their first messages are."
+    parser = answer_parser("commitlog-deadletters", about, _DEAD_LETTERS_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument("--group", action="append", default=[], help="only of this group; can be repeated")
+    _add_most_rows(parser)
+    _add_release(parser)
+    given = parser.parse_args(arguments)
+    options = DeadLettersOptions(group=tuple(given.group), most_rows=given.most_rows, release=given.release)
+    return run_answer(parser.prog, given, lambda engine: dead_letters_by(engine, given.store, options))
+
+
 def _add_judging(parser: argparse.ArgumentParser) -> None:
     """Add what says what is listed, as of when, and by which release."""
     parser.add_argument("--at", type=_time, metavar="TIME", help="as of this time (default now)")
     parser.add_argument("--all", dest="lists_all", action="store_true", help="list those that are in order, too")
-    parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
+    _add_most_rows(parser)
     _add_release(parser)
+
+
+def _add_most_rows(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
 
 
 def _add_release(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lagging.lag_options import LagOptions
     from store_core.answers.lagging.lag_report import LagReport
+    from store_core.answers.life.dead_letter_report import DeadLettersReport
     from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_bill import bill
     from store_core.answers.store_check import check
+    from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters
     from store_core.answers.store_delays import DelaysOptions, delays
     from store_core.answers.store_export import export, prove
     from store_core.answers.store_lag import lag
@@ -45,6 +47,8 @@ __all__ = [
     "BillReport",
     "CheckOptions",
     "CheckReport",
+    "DeadLettersOptions",
+    "DeadLettersReport",
     "DelaysOptions",
     "DelaysReport",
     "DiffBy",
@@ -65,6 +69,7 @@ __all__ = [
     "TransactionsReport",
     "bill",
     "check",
+    "dead_letters",
     "delays",
     "diff",
     "export",
@@ -83,16 +88,18 @@ _HOMES: Final = {
     "BillReport": "store_core.answers.billing.bill_report",
     "CheckOptions": "store_core.answers.checking.check_options",
     "CheckReport": "store_core.answers.checking.check_report",
+    "DeadLettersOptions": "store_core.answers.store_dead_letters",
+    "DeadLettersReport": "store_core.answers.life.dead_letter_report",
     "DelaysOptions": "store_core.answers.store_delays",
     "DelaysReport": "store_core.answers.life.delay_report",
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
     "ExportReport": "store_core.answers.exporting.export_report",
-    "ProofReport": "store_core.answers.exporting.proof_report",
-    "ProducersReport": "store_core.answers.producing.producers_report",
     "LagOptions": "store_core.answers.lagging.lag_options",
     "LagReport": "store_core.answers.lagging.lag_report",
+    "ProducersReport": "store_core.answers.producing.producers_report",
+    "ProofReport": "store_core.answers.exporting.proof_report",
     "RecoverReport": "store_core.answers.recover_report",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
@@ -103,13 +110,14 @@ _HOMES: Final = {
     "TransactionsReport": "store_core.answers.life.transaction_report",
     "bill": "store_core.answers.store_bill",
     "check": "store_core.answers.store_check",
+    "dead_letters": "store_core.answers.store_dead_letters",
     "delays": "store_core.answers.store_delays",
     "diff": "store_core.answers.log_diff",
+    "export": "store_core.answers.store_export",
     "lag": "store_core.answers.store_lag",
     "plan_repair": "store_core.answers.store_repair",
-    "export": "store_core.answers.store_export",
-    "prove": "store_core.answers.store_export",
     "producers": "store_core.answers.store_producers",
+    "prove": "store_core.answers.store_export",
     "recover": "store_core.answers.store_recover",
     "repair": "store_core.answers.store_repair",
     "salvage": "store_core.answers.log_salvage",

@@ -11,6 +11,7 @@ from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.exporting.export_report import EXPORT_SCHEMA
 from store_core.answers.exporting.proof_report import PROOF_SCHEMA
 from store_core.answers.lagging.lag_report import LAG_SCHEMA
+from store_core.answers.life.dead_letter_report import DEAD_LETTERS_SCHEMA
 from store_core.answers.life.delay_report import DELAYS_SCHEMA
 from store_core.answers.life.trace_report import TRACE_SCHEMA
 from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
@@ -37,6 +38,7 @@ _SCHEMAS: Final = (
     TRANSACTIONS_SCHEMA,
     DELAYS_SCHEMA,
     TRACE_SCHEMA,
+    DEAD_LETTERS_SCHEMA,
 )
 _INTRODUCTION: Final = (
     "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",

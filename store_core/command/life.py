@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that tell what became of messages: trace, transactions and delays."""
+"""The commands that tell what became of messages: trace, transactions, delays and deadletters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.answers.message_trace import TraceOptions, trace_by
+from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.command.examples import examples
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from store_core.command.report_output import ReportOutput
     from store_core.format.releases.release import Release
 
-__all__ = ["delays", "trace", "transactions"]
+__all__ = ["deadletters", "delays", "trace", "transactions"]
 
 
 _with_release: Final = click.option(
@@ -34,12 +35,17 @@ _with_release: Final = click.option(
 )
 
 
+_with_most_rows: Final = click.option(
+    "--most-rows", type=click.IntRange(0), default=1000, metavar="N", help="Rows that are listed; all are counted."
+)
+
+
 def _with_judging(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say what is listed, as of when, and by which release."""
     for option in (
         click.option("--at", metavar="TIME", help="As of this time: ISO 8601 or ms since 1970.  [default: now]"),
         click.option("--all", "lists_all", is_flag=True, help="List those that are as they should be, too."),
-        click.option("--most-rows", type=click.IntRange(0), default=1000, metavar="N", help="Rows; all are counted."),
+        _with_most_rows,
         _with_release,
     ):
         command = option(command)
@@ -145,4 +151,28 @@ def delays(store: str, at: str | None, processes: int, output: ReportOutput, **j
     options = DelaysOptions(at=_time_of(at), **judging)
     with shown_engine(processes) as engine:
         report = delays_by(engine, store, options)
+    return output.put(report)
+
+
+@click.command(
+    epilog=examples(
+        "commitlog deadletters /data/store",
+        "commitlog deadletters /data/store --group billing --json",
+        "commitlog deadletters /data/store --html report.html",
+    )
+)
+@click.argument("store", metavar="STORE")
+@click.option("--group", multiple=True, metavar="GROUP", help="Only of this consumer group; can be repeated.")
+@_with_most_rows
+@_with_release
+@with_processes
+@with_report
+def deadletters(store: str, group: tuple[str, ...], processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- as above
+    """Tell which messages consumers gave up, by group and topic, why, and where their first messages are.
+
+    Only the topics of dead letters are read, and the records that they name. The exit code is 1 if there are any.
+    """
+    options = DeadLettersOptions(group=group, **judging)
+    with shown_engine(processes) as engine:
+        report = dead_letters_by(engine, store, options)
     return output.put(report)

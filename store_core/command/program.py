@@ -48,6 +48,7 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "trace", "life", "tell what happened to a message, in order"),
     _Entry(_MESSAGES, "transactions", "life", "tell how transactions ended, and which did not"),
     _Entry(_MESSAGES, "delays", "life", "tell when delayed messages are due, and which are late"),
+    _Entry(_MESSAGES, "deadletters", "life", "tell what consumers gave up, and why"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
     _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
     _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),

@@ -55,6 +55,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
             core.transactions(sound, core.TransactionsOptions(at=0)),
         ),
         (answers.trace(spark, sound, "orders/0/3"), core.trace(sound, "orders/0/3")),
+        (answers.dead_letters(spark, sound), core.dead_letters(sound)),
         (answers.delays(spark, sound, core.DelaysOptions(at=0)), core.delays(sound, core.DelaysOptions(at=0))),
         (answers.lag(spark, consumed, LAGGING), core.lag(consumed, LAGGING)),
     ]

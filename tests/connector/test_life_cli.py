@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.life_cli import delays, trace, transactions
+from pyspark_commitlog.life_cli import deadletters, delays, trace, transactions
 from tests.life_logs import BEGIN, LifeLog
 
 if TYPE_CHECKING:
@@ -36,4 +36,5 @@ def test_transactions_and_delays_end_with_1_where_something_is_stuck(
     assert 1 == delays([store])
     assert 0 == trace([store, "a"])
     assert "a: 1 message, 1 record" in capsys.readouterr().out
+    assert 0 == deadletters([store])
     assert 2 == trace([store, "c"])

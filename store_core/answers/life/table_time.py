@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from store_core.store.diff.record_rows import in_microseconds
 
 __all__ = ["table_time"]
 
-_LARGEST: Final = (2**63 - 1) // 1000
-_MICROSECONDS: Final = 1000
-
 
 def table_time(milliseconds: int | None) -> int | None:
-    """Return a time as the microseconds that a table holds; None for one that it can't hold.
+    """Return a time as the microseconds that a table holds; None if there is none.
 
     Examples
     --------
-    >>> table_time(1_700_000_299_500), table_time(2**62)
+    >>> table_time(1_700_000_299_500), table_time(None)
     (1700000299500000, None)
     """
-    if milliseconds is None or abs(milliseconds) > _LARGEST:
-        return None
-    return milliseconds * _MICROSECONDS
+    return None if milliseconds is None else in_microseconds(milliseconds)

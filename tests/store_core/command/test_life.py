@@ -37,6 +37,20 @@ def test_trace_ends_with_1_for_a_dead_letter_and_with_2_for_nothing(tmp_path: Pa
     assert ExitCode.USAGE == call("trace", store, "c").code
 
 
+def test_deadletters_ends_with_1_if_there_are_any(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.dead(log.send("a"), "a", "billing")
+    store = log.write(tmp_path)
+    found = call("deadletters", store, "--json")
+
+    assert (ExitCode.FINDINGS, "commitlog-deadletters/1", 1) == (
+        found.code,
+        found.rows[0]["schema"],
+        found.rows[0]["here"],
+    )
+    assert ExitCode.DONE == call("deadletters", store, "--group", "none").code
+
+
 def test_delays_ends_with_1_once_messages_are_late(tmp_path: Path) -> None:
     log = LifeLog()
     log.delayed("a", 3)
