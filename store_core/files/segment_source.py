@@ -95,8 +95,9 @@ class Segment:
         """What the file is made of."""
         return Framing.RECORDS if self.entries is None else Framing.ENTRIES
 
-    def view(self, opened: SegmentBytes, pages: Pages = ALL_THERE) -> SegmentView:
-        """Return the view of this segment that walks work on; with pages if those who walk load what they read."""
+    def view(self, opened: SegmentBytes) -> SegmentView:
+        """Return the view of this segment that walks work on; with pages if the file is not mapped."""
+        pages: Pages = opened if isinstance(opened, RemoteBytes | CompressedBytes) else ALL_THERE
         return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing, pages)
 
 

@@ -126,6 +126,24 @@ class Chain:
         window = _KNOWN_WINDOW if self.begin.position else None
         return replace(self, kept=tuple(self.runs(self.begin.position, window=window)))
 
+    def followed_sound(self) -> Self:
+        """Return the chain with all runs kept up to the first record that is not sound.
+
+        That is the sound part of `followed`, found in one pass that needs no byte twice, for segments with pages.
+        """
+        segment, pages = self.segment, self.segment.pages
+        kept: list[Run] = []
+        previous = self.begin.last_sound
+        for run in self.runs(self.begin.position):
+            count = count_sound(segment.raw, run.starts, segment.start_offset, segment.framing, previous=previous)
+            sound = run if count == run.starts.size else run.between(0, int(run.starts[count]))
+            kept += [sound] if sound is not None else []
+            if sound is not run:
+                break
+            previous = run.place.last_sound
+            pages.drop(previous)
+        return replace(self, kept=tuple(kept))
+
     def starts_before(self, end: int) -> npt.NDArray[np.int64]:
         """Return the starts in the kept part before a position."""
         runs = takewhile(lambda run: run.starts[0] < end, self.kept)
@@ -154,6 +172,7 @@ class Chain:
         pages, longest = self.segment.pages, min(_WINDOW, self.segment.pages.step)
         position, length = begin, min(window or _WINDOW, longest)
         for run in self._kept_from(begin, limit):
+            pages.load(int(run.starts[0]), run.stop)
             yield run
             position = run.stop
         while position < limit:

@@ -12,8 +12,9 @@ import numpy as np
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound
 from store_core.format.damage.salvage import Damage, Salvage
-from store_core.format.record.framing import check_frame
+from store_core.format.record.framing import check_frame, frame_size
 from store_core.format.record.scan import RecordCheck, StopReason
+from store_core.format.segment_view import AllThere
 
 if TYPE_CHECKING:
     from store_core.format.segment_view import SegmentView
@@ -27,6 +28,9 @@ _STRETCHES: Final = 64
 
 _TAIL_CHUNK: Final = 1 << 20
 """Bytes per step in the search for the end of a torn tail."""
+
+_HEAD: Final = 4 << 10
+"""Bytes in which a record tells its size."""
 
 _LAST_RECORDS: Final = 1 << 16
 """How many of the last records are measured to see if the end can be trusted: more than fit into a 4 MiB body."""
@@ -76,9 +80,11 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     RocketMQ 5.3.3 (``CommitLog.recoverNormally``, ``recoverAbnormally``) ends the log at the first record that fails,
     whatever follows, and truncates the rest.
     """
-    chain = Chain(segment, begin=after).followed()
+    chain = Chain(segment, begin=after)
+    has_pages = not isinstance(segment.pages, AllThere)
+    chain = chain.followed_sound() if has_pages else chain.followed()
     rest = _Rest(chain)
-    if not (rest.is_clean and _ends_sound(chain)):
+    if not has_pages and not (rest.is_clean and _ends_sound(chain)):
         sound = chain.sound_part()
         rest = rest if sound is chain else _Rest(sound)
         chain = sound
@@ -103,6 +109,7 @@ class _Rest:
         salvage = Salvage(chain.segment, only_newer=True, is_growing=True)
         self.parts: deque[Run | Damage] = deque(maxlen=_STRETCHES)
         is_damaged = False
+        chain.segment.pages.load(max(chain.place.last_sound, 0), chain.segment.size)
         for part in salvage.parts(chain.place):
             if isinstance(part, Run) or part.is_followed:
                 self.parts.append(part)
@@ -164,4 +171,6 @@ def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, St
 
 
 def _check_body(segment: SegmentView, start: int) -> RecordCheck:
+    segment.pages.load(start, start + _HEAD)
+    segment.pages.load(start, start + frame_size(segment.raw.data, start, segment.framing))
     return check_frame(segment.raw.data, start, None, segment.framing, verify_crc=True)

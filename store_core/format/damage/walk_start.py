@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store_core.format.columnar.lockstep import count_sound
+from store_core.format.segment_view import AllThere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,9 @@ def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
     """
     starts = chain.starts_before(max(begins, default=0))
     segment = chain.segment
-    sound = count_sound(segment.raw, starts, segment.start_offset, segment.framing, previous=chain.begin.last_sound)
+    sound = starts.size
+    if isinstance(segment.pages, AllThere):  # with pages, only sound records were kept, and their bytes may be gone
+        sound = count_sound(segment.raw, starts, segment.start_offset, segment.framing, previous=chain.begin.last_sound)
     end = int(starts[sound]) if sound < starts.size else chain.stop
     numbers = np.searchsorted(starts, begins).tolist()
     return [

@@ -210,6 +210,7 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
 
 def _is_foreign(segment: SegmentView) -> bool:
     """Return whether a file without any readable record is not this segment: another kind of file, or renamed."""
+    segment.pages.load(0, segment.size)
     check = check_frame(segment.raw.data, 0, segment.start_offset, segment.framing)
     if check.reason is StopReason.BAD_MAGIC:
         return bool(segment.raw[_MAGIC_CODES[segment.framing]].any())

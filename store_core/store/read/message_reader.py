@@ -91,7 +91,9 @@ def read_range(
 def _chain(segment: Segment, opened: PagedBytes, known: Chain | None) -> Chain:
     """Return the segment's chain, reusing the one that planning followed, and its mapping, if any."""
     if known is None:
-        return Chain(segment.view(opened, opened))
+        return Chain(segment.view(opened))
+    if not segment.is_mapped:
+        return replace(known, segment=segment.view(opened))
     return replace(known, segment=replace(known.segment, next_data=opened.next_data))
 
 

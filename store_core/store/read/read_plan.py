@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import SegmentVanishedError
 from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.segment_source import open_segment, size_on_disk
+from store_core.files.segment_source import open_pages, open_segment, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import layout_problems, list_segments, usual_size
 from store_core.format.columnar.chain import Place
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from store_core.files.remote.storage_settings import StorageSettings
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.store.read.found_end import SegmentEnd
@@ -256,7 +256,7 @@ class _Planner:
                 verify_crc=self._options.verify_crc,
                 has_tail=self._options.is_permissive,
                 after=self._look_up.known_end(last.segment),
-                open_bytes=open_segment,
+                open_bytes=open_segment if last.segment.is_mapped else _open_ahead,
             )
             self._ends.append(end)
             part = self._up_to(last, end)
@@ -365,6 +365,10 @@ class _Planner:
         timed = zip_longest(parts, times, times[1:])
         placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
         return [part for part in placed if part.may_hold(self._options)]
+
+
+def _open_ahead(segment: Segment) -> SegmentBytes:
+    return open_pages(segment, segment.size)
 
 
 def _root_of(segment: Segment) -> Path:
