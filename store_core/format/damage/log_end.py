@@ -48,6 +48,8 @@ class LogEnd:
         Why there is no record at `position`.
     stale : int
         Position of the first sound record after it that is older, and so stale; -1 without any.
+    is_unfinished : bool
+        Whether a batch of records is at `position` whose writer has not finished it, or died before it could.
     chain : Chain or None
         The segment's chain, as far as it was followed, for the next reader of the same bytes.
     """
@@ -55,6 +57,7 @@ class LogEnd:
     position: int
     reason: StopReason
     stale: int = -1
+    is_unfinished: bool = False
     chain: Chain | None = field(default=None, compare=False, repr=False)
 
 
@@ -89,7 +92,8 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
         rest = rest if sound is chain else _Rest(sound)
         chain = sound
     torn = _torn_tail(segment, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
-    return LogEnd(*(torn or (rest.stop, rest.reason)), rest.stale, chain)
+    is_unfinished = rest.is_unfinished and torn is None
+    return LogEnd(*(torn or (rest.stop, rest.reason)), rest.stale, is_unfinished, chain)
 
 
 class _Rest:
@@ -101,7 +105,7 @@ class _Rest:
         The last stretches, without the damage at the segment's end.
     is_clean : bool
         Whether no damage was found.
-    stop, reason, stale
+    stop, reason, stale, is_unfinished
         As in `Salvage`.
     """
 
@@ -115,6 +119,7 @@ class _Rest:
                 self.parts.append(part)
             is_damaged |= isinstance(part, Damage) and part.is_followed
         self.stop, self.reason, self.stale = salvage.stop, salvage.reason, salvage.stale
+        self.is_unfinished = salvage.is_unfinished
         self.is_clean = not (is_damaged or salvage.reason.is_damage)
 
 

@@ -102,12 +102,15 @@ class Salvage:
         Why it ended there.
     stale : int
         Position of the first sound record that was skipped because it is older; -1 without any.
+    is_unfinished : bool
+        Whether the walk ended before a batch of records whose first one has no size yet, see `_is_unfinished`.
     """
 
     def __init__(self, segment: SegmentView, *, only_newer: bool = False, is_growing: bool = False) -> None:
         self.stop = 0
         self.reason = StopReason.LIMIT
         self.stale = -1
+        self.is_unfinished = False
         self._raw = segment.raw
         self._data = segment.raw.data
         self._start_offset = segment.start_offset
@@ -144,6 +147,9 @@ class Salvage:
                 continue
             if self._is_end(found):
                 return
+            if self._only_newer and self._is_unfinished(found.stop):
+                self.is_unfinished = True
+                return
             damage = self._damage(found.stop)
             if damage is None:
                 continue
@@ -168,11 +174,35 @@ class Salvage:
             return self._closes(found.stop) or self._search(found.stop + BLANK_SIZE, only_newer=True) is None
         return found.reason is StopReason.UNWRITTEN and room < self._framing.least and not self._raw[found.stop :].any()
 
+    def _is_unfinished(self, begin: int) -> bool:
+        """Return whether the log ends at `begin`, because its writer has not finished a batch there.
+
+        Many records that are put at once have one store time, and the size of the first one is written last: until
+        then the records after it do not count, as for RocketMQ. So if that size is all that is missing of the record,
+        and the log has no record of a later time, they are its batch. The size is looked at again at the end: a writer
+        that finished the batch meanwhile may have put others since.
+        """
+        if self._lead or not self._head_end(begin) or frame_size(self._data, begin, self._framing):
+            return False
+        position = self._measured_end(begin)
+        time, window = self._time(begin), _SHORTEST_WINDOW
+        is_followed = False
+        while begin < position < self._raw.size:
+            found = self._scan(position, min(position + window, self._raw.size))
+            if (store_timestamps(self._raw, found.starts) != time).any():
+                return False
+            is_followed |= bool(found.starts.size)
+            position, window = found.stop, min(2 * window, _LONGEST_WINDOW)
+            if found.reason is not StopReason.LIMIT:
+                break
+        is_last = is_followed and self._search(position + 1, only_newer=True) is None
+        return is_last and frame_size(self._data, begin, self._framing) == 0
+
     def _damage(self, begin: int) -> Damage | None:
         """Measure the damage at `begin`; None if a writer has completed the record meanwhile.
 
-        A record found after `begin` was written later than the one at `begin`. So if that one is still broken when the
-        other exists, it stays broken.
+        A record found after `begin` was written later than the one at `begin`, or with it, see `_is_unfinished`. So if
+        that one is still broken when the other exists, it stays broken.
         """
         check = self._check(begin, previous=self._last_sound)
         end = self._resume(begin)

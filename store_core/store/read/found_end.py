@@ -202,7 +202,8 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
     with open_bytes(segment) as opened:
         view = segment.view(opened)
         found = find_log_end(view, verify_crc=verify_crc, after=after)
-        is_looked_for = found.reason.is_damage or (has_tail and found.reason is StopReason.UNWRITTEN)
+        is_unwritten = has_tail and found.reason is StopReason.UNWRITTEN
+        is_looked_for = found.reason.is_damage or found.is_unfinished or is_unwritten
         tail_end = find_tail_end(view, found) if is_looked_for else found.position
         is_foreign = is_first and not found.position and _is_foreign(view)
     return SegmentEnd(segment, found, tail_end, is_foreign)

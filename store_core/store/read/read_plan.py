@@ -316,6 +316,8 @@ class _Planner:
             reason = (
                 f"{end.tail.size} bytes there are not a record" if not found.reason.is_damage else found.reason.value
             )
+            if found.is_unfinished:
+                reason = f"the {end.tail.size} bytes of a batch there do not count, as its writer did not finish it"
             self._note(f"the log ends {where}: {reason}; no newer record follows.")
         if found.stale >= 0:
             stale = end.segment.start_offset + found.stale

@@ -50,6 +50,27 @@ def test_a_log_ends_where_zeros_begin(log: LogBuilder) -> None:
     assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
 
 
+def test_a_log_ends_before_a_batch_whose_first_record_has_no_size_yet(log: LogBuilder) -> None:
+    batch = log.append_all(
+        *(b"put at once %d" % number for number in range(5)), store_timestamp=log.records[-1].store_timestamp + 9
+    )
+    log.patch(batch[0].physical_offset, bytes(4))
+    end = batch[0].physical_offset - START
+
+    assert log_end(log) == LogEnd(end, StopReason.BAD_SIZE, is_unfinished=True)
+    log.truncate(batch[3].physical_offset + 30)  # a kill between two pages
+    assert log_end(log) == LogEnd(end, StopReason.BAD_SIZE, is_unfinished=True)
+
+
+@pytest.mark.parametrize("later", [1, 60_000])
+def test_a_record_without_size_before_later_ones_is_damage(log: LogBuilder, later: int) -> None:
+    batch = log.append_all(b"one", b"two", store_timestamp=log.records[-1].store_timestamp + 9)
+    log.append(b"later", store_timestamp=batch[0].store_timestamp + later)
+    log.patch(batch[0].physical_offset, bytes(4))
+
+    assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
+
+
 @pytest.mark.parametrize("known", range(7))
 @pytest.mark.parametrize("damage", [lambda _: None, lambda log: log.roll(), lambda log: break_body(log, 6, 7)])
 def test_a_search_from_an_earlier_end_finds_the_same(
