@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store_core.answers.local_engine import local_engine
 from store_core.broker.topic_config import TopicConfigManager
+from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import rules_of
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
@@ -51,7 +52,8 @@ def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = 
     StoreError
         As for `rebuild_consume_queue`, as far as it can be known without reading the log.
     """
-    return RebuildPlan.of(path, options or RebuildOptions(), configured_batch_topics)
+    with explained_access(Path(path)):
+        return RebuildPlan.of(path, options or RebuildOptions(), configured_batch_topics)
 
 
 def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many processes, and who is informed

@@ -25,6 +25,7 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.rebuild import configured_batch_topics
 from store_core.errors import CorruptRecordError
 from store_core.files.abort_file import ABORT_FILE
+from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
@@ -123,10 +124,11 @@ def checked_by(
     """
     engine.expect(RebuildJob, ChainJob)
     options = options or CheckOptions()
-    plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
-    plan = replace(plan, rules=replace(plan.rules, is_proven=True))
-    is_live = not is_ours and is_lock_held(plan.store)
-    return _Check(engine, plan, options, clock or SystemClock(), is_live).run()
+    with explained_access(Path(path)):
+        plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
+        plan = replace(plan, rules=replace(plan.rules, is_proven=True))
+        is_live = not is_ours and is_lock_held(plan.store)
+        return _Check(engine, plan, options, clock or SystemClock(), is_live).run()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from store_core.answers.repairing.replacement import REPAIRED, Replacement
 from store_core.answers.repairing.signed_plan import SignedPlan
 from store_core.answers.store_check import checked_by
 from store_core.errors import RepairRefusedError, StoreLockedError
+from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
@@ -158,7 +159,7 @@ def repair_by(
     """Carry out a plan as `repair` does, with an engine that runs the parts, all of whose workers see the store."""
     store, signed = Path(path).absolute(), SignedPlan.read(plan)
     files, clock = file_system or OsFileSystem(), clock or SystemClock()
-    with locked_for_swap(store, files) as resumed:
+    with explained_access(store), locked_for_swap(store, files) as resumed:
         checked, deeds, now = _planned(engine, store, signed.options, clock, is_ours=True)
         swap = None
         if deeds.queues or deeds.index:

@@ -15,7 +15,7 @@ from store_core.errors import StoreAccessError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["explained_access", "in_words", "kind_of_file"]
+__all__ = ["access_error", "explained_access", "in_words", "kind_of_file"]
 
 _KINDS: Final = (
     (stat.S_ISREG, "a file"),
@@ -66,9 +66,9 @@ def explained_access(root: Path) -> Iterator[None]:
     except StoreError:
         raise
     except OSError as error:
-        if not _is_explained(error):
+        if not _isaccess_error(error):
             raise
-        raise _explained(root, error) from error
+        raise access_error(root, error) from error
 
 
 def in_words(error: OSError, path: Path) -> str:
@@ -80,14 +80,15 @@ def in_words(error: OSError, path: Path) -> str:
     path : Path
         Named if the system names no path.
     """
-    return str(_explained(path, error) if _is_explained(error) and not isinstance(error, StoreError) else error)
+    return str(access_error(path, error) if _isaccess_error(error) and not isinstance(error, StoreError) else error)
 
 
-def _is_explained(error: OSError) -> bool:
+def _isaccess_error(error: OSError) -> bool:
     return error.errno in _DENIED or error.errno in _EXPECTED
 
 
-def _explained(root: Path, error: OSError) -> StoreAccessError:
+def access_error(root: Path, error: OSError) -> StoreAccessError:
+    """Return the error that explains one of the system about a path of the wrong kind, or that may not be used."""
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
     if error.errno in _DENIED:
         return StoreAccessError(

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
-from store_core.files.file_system import names_in
+from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.columnar.entries import EntryLog
 
@@ -78,10 +78,11 @@ def entry_log_of(data: Path, notes: list[str]) -> EntryLog:
     """
     path = data.parent / _CHECKPOINT
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES).decode("ascii", "replace")
+        file = OsFileSystem().open(path, writable=False)
+        text = file.read(_MOST_BYTES, 0).decode("ascii", "replace")
+        file.close()
     except OSError as error:
-        problem = f"it can't be read ({error.strerror})"
+        problem = f"it can't be read ({error.strerror or error})"
     else:
         found = _COMMITTED.search(text)
         index = -2 if found is None else int(found[1])

@@ -107,6 +107,16 @@ class MappedFile(ReferenceResource):
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, wrote={self.wrote_position}, flushed={self.flushed_position})"
 
+    def check_opens(self) -> None:
+        """Open the file, and close it again.
+
+        Raises
+        ------
+        OSError
+            As the system reports.
+        """
+        self._file.check_opens()
+
     @property
     def is_new(self) -> bool:
         """Whether the file was created here, not found."""

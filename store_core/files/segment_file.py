@@ -210,6 +210,18 @@ class SegmentFile:
                 mapping = self._mapping = self._mapping or file.map(self.size)
         return mapping
 
+    def check_opens(self) -> None:
+        """Open the file, and close it again.
+
+        Raises
+        ------
+        OSError
+            As the system reports.
+        """
+        file = self._file_system.open(self.path, writable=self._writable)
+        file.next_data(0)  # without this an overlay opens nothing, and reading would fetch a page from the disk
+        file.close()
+
     def _open(self) -> OpenFile:
         file = self._file
         if file is None:

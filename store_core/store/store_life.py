@@ -59,7 +59,8 @@ class StoreLife:
         if self.setup.is_read_only:
             self._load()
             return
-        self._lock.acquire()
+        with explained_access(self.setup.path):
+            self._lock.acquire()
         try:
             self._load()
             self.services.start()

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from store_core.errors import StoreNotFoundError
+from store_core.files.access import access_error, explained_access
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.local_listing import segments_in
 from store_core.files.store_kind import queue_database
@@ -176,8 +177,12 @@ def list_queues(root: Path, wanted: TopicFilter, known: Collection[str] = ()) ->
 def _in_files(root: Path, wanted: TopicFilter) -> Iterator[tuple[str, ListedQueue | None]]:
     """Yield the requested queues, and None for other queues of a requested topic."""
     for kind, name in _DIRECTORIES.items():
-        for topic in _topics(root / name, wanted):
-            for queue_id in sorted(_queue_ids(root / name / topic)):
+        with explained_access(root):
+            topics = _topics(root / name, wanted)
+        for topic in topics:
+            with explained_access(root):
+                queue_ids = sorted(_queue_ids(root / name / topic))
+            for queue_id in queue_ids:
                 directory = root / name / topic / str(queue_id)
                 is_wanted = wanted.takes(topic, queue_id)
                 yield topic, ListedQueue(topic, queue_id, kind, queue_files(directory)) if is_wanted else None
@@ -227,6 +232,8 @@ def queue_files(directory: Path) -> tuple[Segment, ...]:
         found = tuple(file for file in segments_in(directory, notes) if file.size)
     except (FileNotFoundError, NotADirectoryError):
         return ()
+    except PermissionError as error:
+        raise access_error(directory, error) from error
     for note in notes:
         _log.warning("%s", note)
     return tuple(sorted(found, key=lambda file: file.start_offset))

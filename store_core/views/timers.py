@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError, UnsafeSizeError
 from store_core.files.access import explained_access
+from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import segments_in
 from store_core.files.segment_source import Segment, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
@@ -228,8 +229,9 @@ def timer_check(root: Path) -> tuple[int | None, int]:
         The queue offset of the first timer that was not in the wheel then.
     """
     try:
-        with (root / "config" / "timercheck").open("rb") as file:
-            data = file.read(_CHECKED * _LONG.itemsize)
+        file = OsFileSystem().open(root / "config" / "timercheck", writable=False)
+        data = file.read(_CHECKED * _LONG.itemsize, 0)
+        file.close()
     except OSError:
         return None, 0
     numbers: list[int] = np.frombuffer(data[: len(data) // _LONG.itemsize * _LONG.itemsize], _LONG).tolist()

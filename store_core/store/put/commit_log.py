@@ -139,8 +139,14 @@ class CommitLog:
     # ---- life
 
     def load(self) -> tuple[str, ...]:
-        """Load the existing files; errors and notes are those of `MappedFileQueue.load`."""
-        return self.mapped_file_queue.load(self.config.release)
+        """Load the existing files; errors and notes are those of `MappedFileQueue.load`.
+
+        As RocketMQ maps each of them, none may be one that can't be opened.
+        """
+        notes = self.mapped_file_queue.load(self.config.release)
+        for file in self.mapped_file_queue.mapped_files:
+            file.check_opens()
+        return notes
 
     def start(self) -> None:
         """Start the flush services."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.files.file_system import OsFileSystem
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import remote_paths, store_roots
 from store_core.format.near_name import did_you_mean, known_names
@@ -64,9 +65,12 @@ def _directories(directory: Path) -> list[str]:
 def _configured(path: Path) -> list[str]:
     """Return the topics of a broker's topic table (RocketMQ: ``TopicConfigManager.configFilePath``)."""
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            return []
-        table = json.loads(path.read_bytes())["topicConfigTable"]
+        file = OsFileSystem().open(path, writable=False)  # refuses a named pipe, which would wait for its other end
+        try:
+            text = file.read(file.size(), 0) if file.size() <= _LARGEST_FILE else b""
+        finally:
+            file.close()
+        table = json.loads(text)["topicConfigTable"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
     return list(table) if isinstance(table, dict) else []

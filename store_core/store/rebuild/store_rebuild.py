@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
+from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
@@ -85,7 +86,8 @@ class StoreRebuild:
             If something is refused or fails; the engine may raise others. The files of the store are then unchanged,
             unless the replacement had begun, which the next run finishes.
         """
-        outcome, report = self._run()
+        with explained_access(self.plan.store):
+            outcome, report = self._run()
         is_comparison = self.plan.is_verified or self.plan.is_discarded
         return RebuildResult(outcome, report, tuple(self._actions), is_comparison)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +14,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core import DefaultMessageStore, Message, MessageStoreConfig, StoreAccessError, read_messages
+from store_core import (
+    DefaultMessageStore,
+    Message,
+    MessageStoreConfig,
+    RebuildOptions,
+    StoreAccessError,
+    read_messages,
+    read_view,
+    rebuild_consume_queue,
+)
+from store_core.answers import check, plan_repair
 from store_core.files.access import explained_access
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import OsFileSystem, OsOpenFile
 from store_core.queue.consume_queue import consume_queue
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.files.store_kinds import every_file, ordinary_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -132,3 +143,71 @@ def test_a_file_in_the_place_of_a_queue_is_named_once_with_what_to_do(
     assert len(named) == 1
     assert f"{topic}: expected a directory, found a file. Move what is there elsewhere" in named[0]
     assert "the store takes no more messages. Remove the cause" in caplog.text
+
+
+# ---- everything that looks at a store
+
+
+def _answers(root: Path) -> Iterator[Callable[[], object]]:
+    yield lambda: check(root)
+    yield lambda: plan_repair(root)
+    yield lambda: rebuild_consume_queue(root, RebuildOptions(verify=True, with_index=True))
+
+
+def test_a_loop_of_links_is_named_by_all_that_look_at_a_whole_store(root: Path) -> None:
+    shutil.rmtree(root / "index", ignore_errors=True)
+    (root / "index").symlink_to("index")
+    for answer in _answers(root):
+        with pytest.raises(StoreAccessError, match=f"{root}/index: expected a path without a loop"):
+            answer()
+
+
+def test_a_directory_that_may_not_be_listed_is_named_by_all_that_look_at_a_whole_store(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = next(path for path in root.glob("consumequeue/*/*"))
+    listed = Path.iterdir
+
+    def refusing(path: Path) -> Iterator[Path]:
+        if path == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refusing)
+    for answer in _answers(root):
+        with pytest.raises(StoreAccessError, match=f"{closed}: expected permission"):
+            answer()
+
+
+def test_a_directory_in_the_place_of_the_lock_is_named(root: Path) -> None:
+    (root / "lock").unlink(missing_ok=True)
+    (root / "lock").mkdir()
+
+    with pytest.raises(StoreAccessError, match=f"{root}/lock: expected a file, found a directory"):
+        DefaultMessageStore.open(root)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_segment_that_may_not_be_opened_is_named_when_the_store_is_opened(root: Path, read_only: bool) -> None:
+    class Closed(OsFileSystem):
+        def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+            if path.parent.name == "commitlog":
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return super().open(path, create=create, writable=writable)
+
+    with pytest.raises(StoreAccessError, match=f"{root}/commitlog/0.*: expected permission"):
+        DefaultMessageStore.open(root, read_only=read_only, file_system=Closed())
+    assert "expected permission" in DefaultMessageStore.dry_run(root, file_system=Closed()).refusal
+
+
+@pytest.mark.timeout(60)
+def test_a_named_pipe_in_the_place_of_the_topics_is_not_waited_for(root: Path) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").unlink(missing_ok=True)
+    os.mkfifo(root / "config" / "topics.json")
+
+    assert read_messages(root, topic="orders").read_all() is not None
+    with pytest.raises(StoreAccessError, match="found a named pipe"):
+        read_view(root, "topics").read_all()
+    with pytest.raises(StoreAccessError, match="found a named pipe"):
+        check(root)
