@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -42,6 +42,7 @@ __all__ = [
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
 _WORD: Final = 2**64
+_BEGIN: Final = itemgetter(0)
 _END: Final = itemgetter(1)
 
 Span = tuple[int, int]
@@ -133,8 +134,8 @@ class LogSpans:
 
     def of(self, begin: int, end: int) -> tuple[tuple[Span, int], ...]:
         """Return the segments that have bytes of a range, with their leads."""
-        mine = set(overlapping(self.spans, begin, end))
-        return tuple((span, lead) for span, lead in zip(self.spans, self.leads, strict=True) if span in mine)
+        mine = _overlap(self.spans, begin, end)
+        return tuple(zip(self.spans[mine], self.leads[mine], strict=True))
 
 
 @dataclass(slots=True)
@@ -244,7 +245,11 @@ class Survey:
 
 def overlapping(spans: Sequence[Span], begin: int, end: int) -> tuple[Span, ...]:
     """Return the segments that have bytes of a range of the log."""
-    return tuple(span for span in spans if span[0] < end and begin < span[1])
+    return tuple(spans[_overlap(spans, begin, end)])
+
+
+def _overlap(spans: Sequence[Span], begin: int, end: int) -> slice:
+    return slice(bisect_right(spans, begin, key=_END), bisect_left(spans, end, key=_BEGIN))
 
 
 def recalled_survey(queue: QueueUnits, log: LogSpans, proofs: ProofsOfStore) -> Survey | None:

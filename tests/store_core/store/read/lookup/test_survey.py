@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.store.read.lookup.survey import balance_of
+from store_core.store.read.lookup.survey import LogSpans, balance_of, overlapping
 from store_core.store.read.lookup.unit_block import UnitBlock
 
 EDGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), max_size=12)
@@ -60,3 +60,14 @@ def test_a_part_of_a_block_stands_for_its_own_queue_offsets(batches: np.ndarray 
     assert block.between(401, 500) is None
     assert block.within(indexes[1], indexes[3]).indexes.tolist() == indexes[1:3]  # type: ignore[union-attr]
     assert block.within(indexes[3] + 1, 99) is None
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 45), st.integers(0, 45))
+def test_the_segments_of_a_range_are_those_that_have_bytes_of_it(sizes: list[int], begin: int, end: int) -> None:
+    ends = np.cumsum(sizes).tolist()
+    spans = tuple(zip([0, *ends], ends, strict=False))
+    expected = tuple(span for span in spans if span[0] < end and begin < span[1])
+
+    assert overlapping(spans, begin, end) == expected
+    leads = tuple(range(len(spans)))
+    assert [span for span, _ in LogSpans(spans, leads).of(begin, end)] == list(expected)
