@@ -36,6 +36,7 @@ JOBS: Final = {
     "recover.py": "pyspark-commitlog-recover.py",
     "export.py": "pyspark-commitlog-export.py",
     "producers.py": "pyspark-commitlog-producers.py",
+    "redact.py": "pyspark-commitlog-redact.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
     "trace.py": "pyspark-commitlog-trace.py",

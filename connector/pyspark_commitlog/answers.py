@@ -23,6 +23,7 @@ from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.message_trace import trace_by
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
+from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.report import Report
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_check import check_by
@@ -32,6 +33,7 @@ from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
 from store_core.answers.store_producers import producers_by
 from store_core.answers.store_recover import MOST_MESSAGES, recover_by
+from store_core.answers.store_redact import redact_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.answers.store_transactions import transactions_by
 from store_core.errors import InvalidOptionError
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from store_core.answers.message_trace import TraceOptions
     from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
+    from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
@@ -88,6 +91,7 @@ __all__ = [
     "rebuild_consume_queue",
     "rebuild_index",
     "recover",
+    "redact",
     "repair",
     "salvage",
     "trace",
@@ -191,6 +195,22 @@ def prove(spark: SparkSession, store: StorePaths, into: str | os.PathLike[str]) 
     """Compare what was exported with the log again; see `store_core.answers.prove`."""
     with _engine(spark, "prove") as engine:
         return Answer(spark, prove_by(engine, store, into))
+
+
+def redact(  # noqa: PLR0913 -- as `store_core.answers.redact`
+    spark: SparkSession,
+    store: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    pattern: str | bytes | None = None,
+    text: str | None = None,
+    key: str | None = None,
+    topic: Sequence[str] | None = None,
+) -> Answer[RedactReport]:
+    """Copy a store without what must not be in it; see `store_core.answers.redact`. Every worker must see the copy."""
+    redaction = Redaction.of(pattern, text, key, topic)
+    with _engine(spark, "redact") as engine:
+        return Answer(spark, redact_by(engine, store, into, redaction))
 
 
 def plan_repair(

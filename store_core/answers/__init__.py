@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from store_core.answers.message_trace import TraceOptions, trace
     from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
+    from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.salvage_report import SalvageReport
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_lag import lag
     from store_core.answers.store_producers import producers
     from store_core.answers.store_recover import recover
+    from store_core.answers.store_redact import redact
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.answers.store_transactions import TransactionsOptions, transactions
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
@@ -60,6 +62,7 @@ __all__ = [
     "ProducersReport",
     "ProofReport",
     "RecoverReport",
+    "RedactReport",
     "RepairPlan",
     "RepairReport",
     "SalvageReport",
@@ -78,6 +81,7 @@ __all__ = [
     "producers",
     "prove",
     "recover",
+    "redact",
     "repair",
     "salvage",
     "trace",
@@ -101,6 +105,7 @@ _HOMES: Final = {
     "ProducersReport": "store_core.answers.producing.producers_report",
     "ProofReport": "store_core.answers.exporting.proof_report",
     "RecoverReport": "store_core.answers.recover_report",
+    "RedactReport": "store_core.answers.redacting.redact_report",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
     "SalvageReport": "store_core.answers.salvage_report",
@@ -119,6 +124,7 @@ _HOMES: Final = {
     "producers": "store_core.answers.store_producers",
     "prove": "store_core.answers.store_export",
     "recover": "store_core.answers.store_recover",
+    "redact": "store_core.answers.store_redact",
     "repair": "store_core.answers.store_repair",
     "salvage": "store_core.answers.log_salvage",
     "trace": "store_core.answers.message_trace",

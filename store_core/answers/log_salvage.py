@@ -97,7 +97,7 @@ def salvage_by(
     """Salvage a log on an engine, all of whose workers see the target's directory; see `salvage`."""
     if into is None:
         return engine.run(SalvageJob(source, None))
-    with SalvageOutput.beside(Path(into), SalvageFormat.of(kind), source) as output:
+    with SalvageOutput.of_format(Path(into), SalvageFormat.of(kind), source) as output:
         job = SalvageJob(source, output)
         report = engine.run(job)
         if output.format is SalvageFormat.STORE:

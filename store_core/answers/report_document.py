@@ -17,6 +17,7 @@ from store_core.answers.life.trace_report import TRACE_SCHEMA
 from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
 from store_core.answers.producing.producers_report import PRODUCERS_SCHEMA
 from store_core.answers.recover_report import RECOVER_SCHEMA
+from store_core.answers.redacting.redact_report import REDACT_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.salvage_report import SALVAGE_SCHEMA
@@ -32,6 +33,7 @@ _SCHEMAS: Final = (
     PRODUCERS_SCHEMA,
     LAG_SCHEMA,
     RECOVER_SCHEMA,
+    REDACT_SCHEMA,
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,
     SALVAGE_SCHEMA,

@@ -60,6 +60,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "diff", "differences", "compare the logs of two stores"),
     _Entry(_STORE, "export", "exporting", "write messages as Parquet, each once, and prove it"),
     _Entry(_STORE, "producers", "billing", "say what a broker can't tell of producers"),
+    _Entry(_STORE, "redact", "redacting", "copy the store without what must not be in it"),
     _Entry(_STORE, "repair", "repairing", "make wrong queues and index files again from the log"),
     _Entry(_STORE, "salvage", "salvaging", "take what is sound out of a damaged log"),
     _Entry(_STORE, "lag", "consuming", "say how far consumer groups are behind"),

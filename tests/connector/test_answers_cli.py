@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_commitlog.answers_cli import check, diff, recover, repair, salvage
 from pyspark_commitlog.consumers_cli import lag
-from pyspark_commitlog.lake_cli import export
+from pyspark_commitlog.lake_cli import export, redact
 from pyspark_commitlog.usage_cli import bill, producers
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
@@ -158,3 +158,12 @@ def test_an_export_on_spark_is_proved_and_has_what_the_log_has(
     assert [("orders", each.body) for each in log().records] == [(row["topic"], bytes(row["body"])) for row in rows]
     next((tmp_path / "lake").glob("topic=orders/*/*.parquet")).unlink()
     assert 1 == export([store, "--into", lake, "--prove"])
+
+
+def test_a_redaction_on_spark_leaves_nothing_or_no_copy(tmp_path: Path) -> None:
+    store, copy = str(log().write(tmp_path / "store")), tmp_path / "copy"
+
+    assert 0 == redact([store, "--into", str(copy), "--text", "body 1"])
+    assert not [path for path in copy.rglob("*") if path.is_file() and b"body 1" in path.read_bytes()]
+    assert 4 == redact([store, "--into", str(tmp_path / "no"), "--text", "orders"])
+    assert not (tmp_path / "no").exists()

@@ -37,6 +37,7 @@ NAMES = [
     "rebuild_consume_queue",
     "rebuild_index",
     "recover",
+    "redact",
     "repair",
     "salvage",
     "trace",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from dataclasses import dataclass
 from enum import Enum
@@ -13,16 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core.errors import InvalidOptionError
-from store_core.files.deferred_sync import sync_directories, sync_files
-from store_core.files.file_system import OsFileSystem
 from store_core.format.columns import arrow_schema
-from store_core.store.outside import check_outside
+from store_core.store.new_directory import NewDirectory, places_beside
 from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from store_core.files.store_path import StorePaths
@@ -66,21 +62,18 @@ class SalvageFormat(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SalvageOutput:
+class SalvageOutput(NewDirectory):
     """A target that does not exist yet, and the directory beside it where it is made; use it in a ``with`` block.
 
     Attributes
     ----------
-    target, work : Path
     format : SalvageFormat
     """
 
-    target: Path
-    work: Path
     format: SalvageFormat
 
     @classmethod
-    def beside(cls, into: Path, kind: SalvageFormat, source: StorePaths) -> Self:
+    def of_format(cls, into: Path, kind: SalvageFormat, source: StorePaths) -> Self:
         """Choose where a target is made.
 
         Raises
@@ -88,39 +81,13 @@ class SalvageOutput:
         InvalidOptionError
             If the target exists, is in the store that is salvaged, or has no directory to be in.
         """
-        target = into.resolve()
-        check_outside("into", target, source)
-        if target.exists() or target.is_symlink():
-            raise InvalidOptionError(f"into: expected a path where nothing is, found {into}: choose another")
-        if not target.parent.is_dir():
-            raise InvalidOptionError(f"into: there is no directory {target.parent}: create it")
-        return cls(target, target.with_name(f".{target.name}.salvage-{uuid.uuid4().hex}"), kind)
+        return cls(*places_beside(into, "salvage", source), kind)
 
     def __enter__(self) -> Self:
-        self.work.mkdir()
+        NewDirectory.__enter__(self)  # `super` does not know the class that slots make
         if self.format is SalvageFormat.STORE:
             (self.work / PIECES).mkdir()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
-
-    def publish(self) -> None:
-        """Sync everything, then rename it to the target.
-
-        Raises
-        ------
-        OSError
-            If a system call fails; the target is not there then, or complete.
-        """
-        sync_files(self.work)
-        sync_directories(self.work)
-        if self.target.exists():
-            raise InvalidOptionError(f"into: {self.target} appeared meanwhile: choose another")
-        self.work.rename(self.target)
-        OsFileSystem().sync_directory(self.target.parent)
 
     def piece_path(self, start_offset: int) -> Path:
         """Return where the records of a segment go."""

@@ -21,9 +21,9 @@ from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record
+from store_core.store import new_directory
 from store_core.store.parts import InProcess
 from store_core.store.process_pool import ProcessPool
-from store_core.store.salvage import salvage_output
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
 from tests.store_core.files.store_kinds import every_file
@@ -307,7 +307,7 @@ def test_a_failure_leaves_nothing(kind: str, tmp_path: Path, monkeypatch: pytest
     def fail(_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(salvage_output, "sync_files", fail)
+    monkeypatch.setattr(new_directory, "sync_files", fail)
     with pytest.raises(OSError, match="No space left"):
         salvage(store, tmp_path / "new", kind)
 
