@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from store_core.errors import StoreLockedError
+from store_core.files.abort_file import ABORT_FILE
 from store_core.files.store_lock import LOCK_FILE, StoreLock
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry
@@ -72,7 +73,8 @@ class SinkCommit:
     config : MessageStoreConfig
     rebuild : str
         ``all``, ``queues`` (no index), or ``none``: the store is left as after a crash, with the file ``abort``, so
-        that opening it next brings queues and index up to date with the log.
+        that opening it next brings queues and index up to date with the log. With ``queues`` a warning says which
+        records are not in the index: no later append adds them.
     staging : Path, optional
         Where records are staged; by default in the store.
     overwrite : bool
@@ -139,6 +141,12 @@ class SinkCommit:
                 on_read=self._drop,
             )
             self._note(ledger, appended, is_committed=True)
+        if self.rebuild == "queues" and appended.records:
+            _LOG.warning(
+                "%s: the keys of the %d records from offset %d to %d are not in the index, as rebuild=queues says, and "
+                "no later append adds them. commitlog-rebuild-index %s --replace makes an index of all",
+                *(root, appended.records, appended.begin_offset, appended.end_offset, root),
+            )
         self.file_system.remove_directory(sink.segments / self.job)
         if self.refused:
             sink.keep_refused(self.job, self.refused)
@@ -159,12 +167,19 @@ class SinkCommit:
     def _open(self, root: Path) -> DefaultMessageStore:
         # A job that died amid its renames may have left any number of segments after a hole (`hidden_append`).
         config = replace(self.config, commit_log_recover_max_num=_ALL_FILES)
-        if self.rebuild == "queues":
+        if self._leaves_index(root):
             config = replace(config, message_index_enable=False)
         topics = batch_topics(root, self.file_system)
         return DefaultMessageStore.open(
             root, config, batch_topics=topics, clock=self.clock, file_system=self.file_system
         )
+
+    def _leaves_index(self, root: Path) -> bool:
+        """Return whether the index stays as it is: after a crash, or ``none``, a recovery has to complete it.
+
+        A recovery deletes its last file, and without an index in its configuration would not make it again.
+        """
+        return self.rebuild == "queues" and self.file_system.status(root / ABORT_FILE) is None
 
     def _replace(self, staged: Sequence[StagedFile]) -> CommitReport:
         """Make a new store beside the old one, then swap them; the old one must not be open anywhere."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import DefaultMessageStore
+from store_core import DefaultMessageStore, RebuildOptions, rebuild_index
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.store.sink import store_swap
 from store_core.store.sink.commit import SinkCommit, check_lock
@@ -130,6 +130,31 @@ def test_of_two_commits_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -
     assert 1 + 50 * (2 - len(said)) == stored
     assert len(said) < 2
     assert all("a store has one writer" in text for text in said.values())
+
+
+def found_by_key(root: Path) -> list[int]:
+    with DefaultMessageStore.open(root, CONFIG, read_only=True) as store:
+        found = store.query_message("orders", "key1", 99, 0, 2**60)
+    return sorted(message.physical_offset for message in found.messages)
+
+
+def test_an_append_without_index_loses_nothing_that_was_found_and_says_what_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = [b"a", b"b"]  # the second one has the key
+    commit(tmp_path, bodies)
+    commit(tmp_path, bodies, OTHER, rebuild="none")
+    assert (tmp_path / "abort").exists()
+    last = commit(tmp_path, bodies, rebuild="queues").appended
+    after = found_by_key(tmp_path)
+
+    assert 2 <= len(after)
+    says = f"the keys of the 2 records from offset {last.begin_offset} to {last.end_offset} are not in the index"
+    assert says in caplog.text
+    commit(tmp_path, bodies, OTHER)
+    assert set(after) < set(found_by_key(tmp_path))
+    rebuild_index(tmp_path, RebuildOptions(replace=True))
+    assert 4 == len(found_by_key(tmp_path))
 
 
 def test_leftovers_are_named_and_deleted_unless_their_job_may_run(tmp_path: Path) -> None:
