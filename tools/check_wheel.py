@@ -37,6 +37,7 @@ JOBS: Final = {
     "export.py": "pyspark-commitlog-export.py",
     "producers.py": "pyspark-commitlog-producers.py",
     "redact.py": "pyspark-commitlog-redact.py",
+    "retention.py": "pyspark-commitlog-retention.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
     "trace.py": "pyspark-commitlog-trace.py",

@@ -35,6 +35,7 @@ from store_core.answers.store_producers import producers_by
 from store_core.answers.store_recover import MOST_MESSAGES, recover_by
 from store_core.answers.store_redact import redact_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
+from store_core.answers.store_retention import retention_by
 from store_core.answers.store_transactions import transactions_by
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
+    from store_core.answers.retaining.retention_options import RetentionOptions
+    from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_dead_letters import DeadLettersOptions
     from store_core.answers.store_delays import DelaysOptions
@@ -93,6 +96,7 @@ __all__ = [
     "recover",
     "redact",
     "repair",
+    "retention",
     "salvage",
     "trace",
     "transactions",
@@ -211,6 +215,12 @@ def redact(  # noqa: PLR0913 -- as `store_core.answers.redact`
     redaction = Redaction.of(pattern, text, key, topic)
     with _engine(spark, "redact") as engine:
         return Answer(spark, redact_by(engine, store, into, redaction))
+
+
+def retention(spark: SparkSession, store: StorePaths, options: RetentionOptions) -> Answer[RetentionReport]:
+    """Say which files a broker will delete, and when; see `store_core.answers.retention`."""
+    with _engine(spark, "retention") as engine:
+        return Answer(spark, retention_by(engine, store, options))
 
 
 def plan_repair(

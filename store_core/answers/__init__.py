@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
+    from store_core.answers.retaining.retention_options import RetentionOptions
+    from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_bill import bill
     from store_core.answers.store_check import check
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_recover import recover
     from store_core.answers.store_redact import redact
     from store_core.answers.store_repair import plan_repair, repair
+    from store_core.answers.store_retention import retention
     from store_core.answers.store_transactions import TransactionsOptions, transactions
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
@@ -65,6 +68,8 @@ __all__ = [
     "RedactReport",
     "RepairPlan",
     "RepairReport",
+    "RetentionOptions",
+    "RetentionReport",
     "SalvageReport",
     "TraceOptions",
     "TraceReport",
@@ -83,6 +88,7 @@ __all__ = [
     "recover",
     "redact",
     "repair",
+    "retention",
     "salvage",
     "trace",
     "transactions",
@@ -108,6 +114,8 @@ _HOMES: Final = {
     "RedactReport": "store_core.answers.redacting.redact_report",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
+    "RetentionOptions": "store_core.answers.retaining.retention_options",
+    "RetentionReport": "store_core.answers.retaining.retention_report",
     "SalvageReport": "store_core.answers.salvage_report",
     "TraceOptions": "store_core.answers.message_trace",
     "TraceReport": "store_core.answers.life.trace_report",
@@ -126,6 +134,7 @@ _HOMES: Final = {
     "recover": "store_core.answers.store_recover",
     "redact": "store_core.answers.store_redact",
     "repair": "store_core.answers.store_repair",
+    "retention": "store_core.answers.store_retention",
     "salvage": "store_core.answers.log_salvage",
     "trace": "store_core.answers.message_trace",
     "transactions": "store_core.answers.store_transactions",

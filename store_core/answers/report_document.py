@@ -20,6 +20,7 @@ from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.redacting.redact_report import REDACT_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
+from store_core.answers.retaining.retention_report import RETENTION_SCHEMA
 from store_core.answers.salvage_report import SALVAGE_SCHEMA
 
 __all__ = ["markdown_document"]
@@ -36,6 +37,7 @@ _SCHEMAS: Final = (
     REDACT_SCHEMA,
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,
+    RETENTION_SCHEMA,
     SALVAGE_SCHEMA,
     TRANSACTIONS_SCHEMA,
     DELAYS_SCHEMA,

@@ -38,6 +38,10 @@ class ExpiryRule:
     forcibly_after: float
     batch_max: int
 
+    def may_delete(self, last_modified_ms: int, now_ms: int, *, at_once: bool) -> bool:
+        """Return whether a file may be deleted that was last changed at a time; `at_once` is regardless of age."""
+        return at_once or now_ms >= last_modified_ms + self.reserved_ms
+
 
 def delete_expired_file_by_time(
     queue: MappedFileQueue, rule: ExpiryRule, clock: Clock, *, clean_at_once: bool = False
@@ -67,7 +71,7 @@ def delete_expired_file_by_time(
     candidates = queue.mapped_files[:-1]
     deleted = 0
     for position, file in enumerate(candidates):
-        if not (clean_at_once or clock.now_ms() >= file.last_modified_ms + rule.reserved_ms):
+        if not rule.may_delete(file.last_modified_ms, clock.now_ms(), at_once=clean_at_once):
             break
         if not _delete(queue, file, rule.forcibly_after):
             break

@@ -22,7 +22,7 @@ from store_core.files.unsynced_names import UnsyncedNames
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FileStatus", "FileSystem", "OpenFile", "OsFileSystem", "OsOpenFile", "names_in", "write_all"]
+__all__ = ["FileStatus", "FileSystem", "OpenFile", "OsFileSystem", "OsOpenFile", "disk_bytes", "names_in", "write_all"]
 
 _PIECE: Final = 1 << 20
 
@@ -145,6 +145,19 @@ class FileSystem(Protocol):
     def used_percent(self, path: Path) -> int:
         """Return the percentage of the disk in use, rounded up; -1 if the path does not exist."""
         ...
+
+
+def disk_bytes(path: Path) -> tuple[int, int]:
+    """Return how many bytes the disk at a path has for ordinary users, and how many are in use.
+
+    Raises
+    ------
+    OSError
+        As raised by the system.
+    """
+    found = os.statvfs(path)
+    used = found.f_blocks - found.f_bfree
+    return (used + found.f_bavail) * found.f_frsize, used * found.f_frsize
 
 
 def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
@@ -353,9 +366,7 @@ class OsFileSystem:
     def used_percent(self, path: Path) -> int:
         """Return the percentage of the disk in use, rounded up (``UtilAll.getDiskPartitionSpaceUsedPercent``)."""
         try:
-            found = os.statvfs(path)
+            total, used = disk_bytes(path)
         except (FileNotFoundError, NotADirectoryError):
             return -1
-        used = found.f_blocks - found.f_bfree
-        total = used + found.f_bavail
         return -(-used * 100 // total) if total else -1

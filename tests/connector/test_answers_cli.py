@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.answers_cli import check, diff, recover, repair, salvage
-from pyspark_commitlog.consumers_cli import lag
+from pyspark_commitlog.consumers_cli import lag, retention
 from pyspark_commitlog.lake_cli import export, redact
 from pyspark_commitlog.usage_cli import bill, producers
 from store_core.format.releases.release import RELEASES
@@ -167,3 +167,13 @@ def test_a_redaction_on_spark_leaves_nothing_or_no_copy(tmp_path: Path) -> None:
     assert not [path for path in copy.rglob("*") if path.is_file() and b"body 1" in path.read_bytes()]
     assert 4 == redact([store, "--into", str(tmp_path / "no"), "--text", "orders"])
     assert not (tmp_path / "no").exists()
+
+
+def test_retention_ends_with_1_where_messages_go_that_nobody_consumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(make_viewed_store(tmp_path / "store"))
+
+    assert 1 == retention([store, "--now", "2000000000000", "--days", "2", "--time-zone", "UTC", "--json", "-"])
+    assert "billing" in {row["consumer_group"] for row in json.loads(capsys.readouterr().out)["tables"]["losses"]}
+    assert 2 == retention([store, "--days", "0"])

@@ -39,6 +39,7 @@ NAMES = [
     "recover",
     "redact",
     "repair",
+    "retention",
     "salvage",
     "trace",
     "transactions",

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.state.running_flags import RunningFlags
 
-__all__ = ["MAX_MANUAL_DELETE_FILE_TIMES", "CleanCommitLogService", "parse_delete_when"]
+__all__ = [
+    "MAX_MANUAL_DELETE_FILE_TIMES",
+    "CleanCommitLogService",
+    "expiry_rule",
+    "hour_at",
+    "parse_delete_when",
+]
 
 MAX_MANUAL_DELETE_FILE_TIMES: Final = 20
 """Rounds for which a manual request stays in effect."""
@@ -56,6 +62,21 @@ def parse_delete_when(text: str) -> frozenset[int]:
             f"found {wrong!r} in {text!r}"
         )
     return frozenset(int(part) for part in parts)
+
+
+def hour_at(now_ms: int, zone: tzinfo | None) -> int:
+    """Return the hour of the day at a time, which ``deleteWhen`` names; None is the machine's zone, as in Java."""
+    return datetime.fromtimestamp(now_ms // 1000, zone).hour
+
+
+def expiry_rule(config: MessageStoreConfig) -> ExpiryRule:
+    """Return how segments are deleted by age, as a configuration says."""
+    return ExpiryRule(
+        config.file_reserved_time * _HOUR_MS,
+        config.delete_commit_log_files_interval / _MS,
+        config.destroy_maped_file_interval_forcibly / _MS,
+        config.delete_file_batch_max if config.features.has_delete_file_batch_max else _BATCH_MAX_4,
+    )
 
 
 class CleanCommitLogService(CleanService):
@@ -103,12 +124,7 @@ class CleanCommitLogService(CleanService):
         self._space = space
         self._time_zone = time_zone
         self._hours = parse_delete_when(config.delete_when)
-        self._rule = ExpiryRule(
-            config.file_reserved_time * _HOUR_MS,
-            config.delete_commit_log_files_interval / _MS,
-            config.destroy_maped_file_interval_forcibly / _MS,
-            config.delete_file_batch_max if config.features.has_delete_file_batch_max else _BATCH_MAX_4,
-        )
+        self._rule = expiry_rule(config)
         self._manual_rounds = 0
         self._last_retry: float | None = None
 
@@ -145,7 +161,7 @@ class CleanCommitLogService(CleanService):
     @property
     def _is_time(self) -> bool:
         """Return whether it is one of the hours of ``deleteWhen``, by wall clock."""
-        return datetime.fromtimestamp(self._clock.now_ms() // 1000, self._time_zone).hour in self._hours
+        return hour_at(self._clock.now_ms(), self._time_zone) in self._hours
 
     def _note_fullness(self, verdict: SpaceVerdict) -> None:
         """Set or clear the flag that refuses puts (RocketMQ: ``getAndMakeDiskFull``, ``getAndMakeDiskOK``)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lag ends with 1 where an offset is not within its queue; to be behind is no finding."""
+"""The commands lag and retention end with 1 where an offset is wrong, and where unconsumed messages go."""
 
 from __future__ import annotations
 
@@ -53,3 +53,17 @@ def test_an_earlier_time_is_said_with_what_can_be_known(consumed: Path) -> None:
 )
 def test_what_is_not_there_is_wrong_usage(consumed: Path, options: list[str]) -> None:
     assert ExitCode.USAGE == call("lag", consumed, *options).code
+
+
+def test_retention_ends_with_1_where_messages_go_that_nobody_consumed(consumed: Path, tmp_path: Path) -> None:
+    now = ["--now", "2035-01-01T00:00:00Z", "--time-zone", "UTC", "--days", 3, "--disk-size", 10**9, "--disk-used", 1]
+    called = call("retention", consumed, *now, "--daily-growth", 0, "--json", "--html", tmp_path / "page")
+
+    (report,) = called.rows
+    assert ExitCode.FINDINGS == called.code
+    assert ("commitlog-retention/1", 2) == (report["schema"], report["deleted_segments"])
+    assert "The disk at the end of each day" in (tmp_path / "page").read_text()
+    kept = call("retention", consumed, *now, "--daily-growth", 0, "--file-reserved-time", 10**6)
+    assert ExitCode.DONE == kept.code
+    assert "no segment will go until 2035-01-04" in kept.text
+    assert ExitCode.USAGE == call("retention", consumed, *now, "--delete-when", "noon").code

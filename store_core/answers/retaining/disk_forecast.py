@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files of a log a broker would delete, and when, if the log goes on growing as it did."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from store_core.store.clean.disk_space import DiskLimits, SpaceVerdict
+from store_core.store.clean.log_cleaner import expiry_rule, hour_at, parse_delete_when
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
+    from store_core.store.config.message_store_config import MessageStoreConfig
+
+__all__ = ["Deletion", "DiskForecast", "DiskState", "LogFile", "Reason"]
+
+_QUARTER_MS: Final = 900_000
+"""Hours of the day begin at a quarter of an hour in UTC, in every time zone."""
+
+
+class Reason(Enum):
+    """Why a file is deleted; the value is the column ``reason``."""
+
+    HOUR = "hour"
+    DISK = "disk"
+    AT_ONCE = "disk_forcibly"
+
+
+class LogFile(NamedTuple):
+    """A file of a log.
+
+    Attributes
+    ----------
+    start_offset, size : int
+    last_modified : int
+        ms; of a file that is not full yet, when it will be.
+    name : str
+        Empty for one that does not exist yet.
+    """
+
+    start_offset: int
+    size: int
+    last_modified: int
+    name: str = ""
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset one past its last byte."""
+        return self.start_offset + self.size
+
+
+class Deletion(NamedTuple):
+    """A file, when it is deleted, ms, and why."""
+
+    file: LogFile
+    at: int
+    reason: Reason
+
+
+class DiskState(NamedTuple):
+    """A log and its disk at a time.
+
+    Attributes
+    ----------
+    now : int
+        ms.
+    files : tuple of LogFile
+        In order; the last one is being written.
+    log_end : int
+        Physical offset.
+    disk_size, disk_used : int
+        Bytes.
+    log_growth : float
+        Bytes of the log a ms.
+    overhead : float
+        Bytes of queues and index for each byte of the log.
+    """
+
+    now: int
+    files: tuple[LogFile, ...]
+    log_end: int
+    disk_size: int
+    disk_used: int
+    log_growth: float
+    overhead: float
+
+
+@dataclass
+class DiskForecast:
+    """Goes through the rounds of ``CleanCommitLogService``; those in which nothing can happen are skipped.
+
+    The decisions are those of `store_core.store.clean`: when the hour or the disk asks for deletion, which files may
+    go, and how many in a round. A round is every ``cleanResourceInterval``; where within that the broker's are, is not
+    known. All of the store is taken to be on one disk, which grows evenly. The deletion of a file also frees its share
+    of queues and index.
+
+    Parameters
+    ----------
+    config : MessageStoreConfig
+    state : DiskState
+    zone : tzinfo or None
+        Time zone of ``deleteWhen``; None is the machine's.
+
+    Attributes
+    ----------
+    deletions : list of Deletion
+    full_at, over_ratio_at : int or None
+        When the disk is first so full that messages are refused, and that files go at any hour, ms.
+    """
+
+    config: MessageStoreConfig
+    state: DiskState
+    zone: tzinfo | None = None
+
+    def __post_init__(self) -> None:
+        self.deletions: list[Deletion] = []
+        self.full_at: int | None = None
+        self.over_ratio_at: int | None = None
+        self._files = list(self.state.files)
+        self._freed = 0.0
+        self._rule = expiry_rule(self.config)
+        self._hours = parse_delete_when(self.config.delete_when)
+        self._limits = DiskLimits.of(self.config)
+
+    def run(self, until: int) -> None:
+        """Go through all rounds up to a time, ms."""
+        now = self.state.now
+        while now <= until:
+            deleted = self._round(now)
+            now = now + self.config.clean_resource_interval if deleted else self._next_event(now)
+
+    def used_at(self, now: int) -> float:
+        """Return the bytes of the disk in use at a time that the rounds have passed."""
+        freed = sum(each.file.size for each in self.deletions if each.at <= now) * (1 + self.state.overhead)
+        return self._grown(now) - freed
+
+    def log_begin_at(self, now: int) -> int:
+        """Return the physical offset at which the log begins at a time that the rounds have passed."""
+        gone = [each.file.end_offset for each in self.deletions if each.at <= now]
+        return max(gone, default=self.state.files[0].start_offset)
+
+    def deleted_at(self, position: int) -> Deletion | None:
+        """Return the deletion by which a position of the log goes; None if it stays."""
+        index = bisect_left(self.deletions, position + 1, key=lambda each: each.file.end_offset)
+        return self.deletions[index] if index < len(self.deletions) else None
+
+    def log_end_at(self, now: int) -> int:
+        """Return the physical offset at which the log ends at a time."""
+        return self.state.log_end + int(self.state.log_growth * (now - self.state.now))
+
+    # ---- rounds
+
+    def _grown(self, now: int) -> float:
+        grown = self.state.log_growth * (1 + self.state.overhead) * (now - self.state.now)
+        return self.state.disk_used + grown
+
+    def _percent(self, now: int) -> int:
+        used = max(self._grown(now) - self._freed, 0)
+        return int(-(-used * 100 // self.state.disk_size))
+
+    def _round(self, now: int) -> int:
+        """Delete what a broker would delete in one round, and return how many files."""
+        self._roll(now)
+        percent = self._percent(now)
+        verdict = SpaceVerdict.of(self._limits, self.config.features, percent, percent)
+        if verdict.is_full and self.full_at is None:
+            self.full_at = now
+        if verdict.wants_deletion and self.over_ratio_at is None:
+            self.over_ratio_at = now
+        is_time = hour_at(now, self.zone) in self._hours
+        if not (is_time or verdict.wants_deletion):
+            return 0
+        at_once = verdict.at_once and self.config.clean_file_forcibly_enable
+        reason = Reason.AT_ONCE if at_once else Reason.HOUR if is_time else Reason.DISK
+        return self._delete(now, reason)
+
+    def _delete(self, now: int, reason: Reason) -> int:
+        count, at_once = 0, reason is Reason.AT_ONCE
+        for file in self._files[:-1][: self._rule.batch_max]:
+            if not self._rule.may_delete(file.last_modified, now, at_once=at_once):
+                break
+            self.deletions.append(Deletion(file, now, reason))
+            self._freed += file.size * (1 + self.state.overhead)
+            count += 1
+        del self._files[:count]
+        return count
+
+    def _roll(self, now: int) -> None:
+        """Begin new files, as far as the log has grown."""
+        end = self.log_end_at(now)
+        while (last := self._files[-1]).end_offset <= end and self.state.log_growth > 0:
+            self._files[-1] = last._replace(last_modified=self._filled_at(last))
+            self._files.append(LogFile(last.end_offset, last.size, now))
+
+    def _filled_at(self, file: LogFile) -> int:
+        return self.state.now + int((file.end_offset - self.state.log_end) / self.state.log_growth)
+
+    def _next_event(self, now: int) -> int:
+        """Return the round in which something can happen next: an hour, an age, a limit, or a full file."""
+        step = self.config.clean_resource_interval
+        times = [now - now % _QUARTER_MS + _QUARTER_MS, *self._limits_after(now)]
+        if len(self._files) > 1:
+            times.append(self._files[0].last_modified + self._rule.reserved_ms)
+        if self.state.log_growth > 0:
+            times.append(self._filled_at(self._files[-1]))
+        soonest = min(time for time in times if time > now)
+        rounds = -(-(soonest - self.state.now) // step)
+        return max(self.state.now + rounds * step, now + step)
+
+    def _limits_after(self, now: int) -> list[int]:
+        growth = self.state.log_growth * (1 + self.state.overhead)
+        if growth <= 0:
+            return []
+        used = self._grown(now) - self._freed
+        limits: Sequence[int] = (self._limits.delete, self._limits.forcible, self._limits.warning)
+        return [now + int((limit * self.state.disk_size / 100 - used) / growth) + 1 for limit in limits]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a broker, and the time from which its deletions are foreseen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from store_core.errors import InvalidOptionError
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.clean.log_cleaner import parse_delete_when
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.read.store_time import parse_zone, store_time
+
+if TYPE_CHECKING:
+    import os
+    from datetime import date, tzinfo
+
+    from store_core.format.releases.release import Release
+
+__all__ = ["MOST_DAYS", "RetentionOptions"]
+
+MOST_DAYS: Final = 366
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionOptions:
+    """The settings of a broker, and the time from which its deletions are foreseen; made by `of`.
+
+    Attributes
+    ----------
+    now : int
+        ms.
+    config : MessageStoreConfig
+        What the broker deletes by.
+    days : int
+        How many days are foreseen.
+    time_zone : tzinfo or None
+        That of the broker's machine, for ``deleteWhen``; None is this machine's.
+    disk_size, disk_used : int or None
+        Bytes of the broker's disk, and of all that is on it; None is those of the file system that the store is on.
+    daily_growth : int or None
+        Bytes that are added to the log in a day; None is what the log's own store times say.
+    """
+
+    now: int
+    config: MessageStoreConfig = field(default_factory=MessageStoreConfig)
+    days: int = 14
+    time_zone: tzinfo | None = None
+    disk_size: int | None = None
+    disk_used: int | None = None
+    daily_growth: int | None = None
+
+    @classmethod
+    def of(  # noqa: PLR0913 -- an argument for each option
+        cls,
+        now: int | str | date,
+        *,
+        broker_config: str | os.PathLike[str] | None = None,
+        release: Release = DEFAULT_RELEASE,
+        days: int = 14,
+        time_zone: str | tzinfo | None = None,
+        disk_size: int | None = None,
+        disk_used: int | None = None,
+        daily_growth: int | None = None,
+        **settings: Any,  # noqa: ANN401 -- those of MessageStoreConfig
+    ) -> Self:
+        """Make options of what a user gives.
+
+        Parameters
+        ----------
+        now : int, str or date
+            ms since 1970, or ISO 8601.
+        broker_config : path, optional
+            The broker's configuration file; without it RocketMQ's defaults.
+        release : str
+            RocketMQ that serves the store.
+        days, disk_size, disk_used, daily_growth
+            As the attributes.
+        time_zone : str or tzinfo, optional
+            As the attribute, and for `now`.
+        **settings
+            Fields of `MessageStoreConfig` in place of those of the file, such as `file_reserved_time`; None means "not
+            given".
+
+        Raises
+        ------
+        InvalidOptionError
+            If a value is invalid.
+        StoreNotFoundError
+            If there is no such file.
+        """
+        zone = None if time_zone is None else parse_zone("time_zone", time_zone)
+        config = MessageStoreConfig(release=release)
+        if broker_config is not None:
+            config = MessageStoreConfig.from_properties(broker_config, release)
+        config = replace(config, **{name: value for name, value in settings.items() if value is not None})
+        parse_delete_when(config.delete_when)
+        bounds = (
+            ("days", days, 1, MOST_DAYS),
+            ("disk_size", disk_size, 1, 2**62),
+            ("disk_used", disk_used, 0, 2**62),
+            ("daily_growth", daily_growth, 0, 2**50),
+        )
+        for name, value, least, most in bounds:
+            if value is not None and not least <= value <= most:
+                raise InvalidOptionError(f"{name}: expected {least} to {most}, found {value}")
+        return cls(store_time("now", now, zone), config, days, zone, disk_size, disk_used, daily_growth)

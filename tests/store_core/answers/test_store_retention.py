@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is foreseen to go is what RocketMQ deleted in copies of its own stores; what nobody consumed is named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import InvalidOptionError, StoreNotFoundError, read_messages
+from store_core.answers import RetentionOptions, RetentionReport, retention
+from store_core.answers.store_retention import retention_by
+from store_core.answers.verdict import Verdict
+from store_core.store.process_pool import ProcessPool
+from tests.store_core.files.store_kinds import every_file
+from tests.store_core.store.clean.test_clean_golden import CLEANED, THERE
+from tests.viewed_store import SEGMENT_SIZE, make_viewed_store, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.golden_stores import UnpackedStore
+
+NOW = 1_800_000_000_000
+HOUR = 3_600_000
+ALL_HOURS = ";".join(map(str, range(24)))
+
+
+def age(root: Path, hours: list[float]) -> None:
+    """Let each segment have changed some hours before `NOW`."""
+    for path, ago in zip(sorted((root / "commitlog").iterdir()), hours, strict=False):
+        changed = int((NOW - ago * HOUR) * 1_000_000)
+        os.utime(path, ns=(changed, changed))
+
+
+def options(**given: Any) -> RetentionOptions:  # noqa: ANN401 -- as of `RetentionOptions.of`
+    usual: dict[str, Any] = {"time_zone": UTC, "disk_size": 2**40, "disk_used": 2**30, "daily_growth": 0}
+    return RetentionOptions.of(NOW, **(usual | given))
+
+
+def rows(report: RetentionReport, name: str) -> list[dict[str, Any]]:
+    return report.to_json()["tables"][name]  # type: ignore[no-any-return]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("case", [case for case in CLEANED if case.split()[0] in THERE])
+def test_the_files_that_go_are_those_that_rocketmq_deleted(
+    case: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    name, old_segments = case.split()
+    store = golden(name)
+    root = shutil.copytree(store.root, tmp_path / "store")
+    age(root, [100.0 if place < int(old_segments) else 1.0 for place in range(50)])
+    report = retention(root, options(days=1, delete_when=ALL_HOURS, release=store.golden.release))
+
+    found = Counter(Path(row["path"]).parent.as_posix() for row in rows(report, "files"))
+    found["commitlog"] = len(rows(report, "deletions"))
+    assert CLEANED[case]["deleted"] == {place: count for place, count in found.items() if count}
+    begin = max([0, *(row["start_offset"] + row["bytes"] for row in rows(report, "deletions"))])
+    assert CLEANED[case]["log"][0] == max(begin, report.found.log_begin)
+    assert CLEANED[case]["log"][1] == report.found.log_end
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    root = make_viewed_store(tmp_path / "store")
+    age(root, [100, 20, 10])
+    return root
+
+
+def test_messages_that_nobody_consumed_are_named_by_group(store: Path) -> None:
+    write_config(store, "consumerOffset.json", '{"offsetTable":{"orders@late":{0:3,1:30},"orders@done":{0:30,1:30}}}')
+    report = retention(store, options(days=1, delete_when=ALL_HOURS))
+    positions = read_messages(store, columns=["queue_offset", "physical_offset"], topic="orders", queue_id=0)
+    gone = [
+        row["queue_offset"]
+        for row in positions.read_all().to_pylist()
+        if row["queue_offset"] >= 3 and row["physical_offset"] < SEGMENT_SIZE
+    ]
+    (loss,) = rows(report, "losses")
+
+    assert Verdict.FINDINGS is report.verdict
+    assert ("late", "orders", 0, 3, len(gone)) == tuple(
+        loss[name] for name in ("consumer_group", "topic", "queue_id", "queue_offset", "messages")
+    )
+    assert loss["deleted"] == rows(report, "deletions")[0]["deleted"]
+    assert (1, len(gone)) == (report.found.losing_groups, report.found.lost_messages)
+    assert f"{len(gone)} messages that 1 group did not consume" in report.to_text()
+
+
+def test_what_everybody_consumed_goes_without_a_finding(store: Path) -> None:
+    write_config(store, "consumerOffset.json", '{"offsetTable":{"orders@done":{0:30,1:30}}}')
+    report = retention(store, options(days=1, delete_when=ALL_HOURS))
+
+    assert (1, 0) == (report.found.deleted_segments, report.found.losing_groups)
+    assert Verdict.CLEAN is report.verdict
+
+
+def test_settings_come_from_the_brokers_file_and_from_options(store: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=40\ndeleteWhen=05\ndiskMaxUsedSpaceRatio=60\n")
+    found = retention(store, options(broker_config=conf, days=1)).found
+    other = retention(store, options(broker_config=conf, days=1, file_reserved_time=200)).found
+
+    assert (40, "05", 60, 2) == (
+        found.file_reserved_time,
+        found.delete_when,
+        found.delete_ratio,
+        found.deleted_segments,
+    )
+    assert found.first_deletion is not None
+    assert "T05:00:" in found.first_deletion
+    assert (200, 0) == (other.file_reserved_time, other.deleted_segments)
+
+
+def test_without_offsets_files_are_foreseen_and_the_rest_is_said(store: Path) -> None:
+    (store / "config" / "consumerOffset.json").unlink()
+    report = retention(store, options(days=1, delete_when=ALL_HOURS))
+
+    assert 1 == report.found.deleted_segments
+    assert any("which messages are not consumed is not known" in note for note in report.found.notes)
+
+
+def test_the_disk_is_drawn_day_by_day(store: Path) -> None:
+    report = retention(store, options(days=70, disk_size=2**20, disk_used=2**18, daily_growth=20_000))
+    (bars,) = report.plots
+
+    assert 70 == len(rows(report, "days"))
+    assert "10 more days" == bars.more  # type: ignore[union-attr]
+    assert report.found.kept_hours is not None
+    assert 72 <= report.found.kept_hours <= 72 + 24 + 24 * 2 * SEGMENT_SIZE / 20_000
+    assert "The disk at the end of each day" in report.to_html()
+
+
+def test_every_engine_says_the_same_and_nothing_is_written(store: Path) -> None:
+    before = every_file(store)
+    with ProcessPool(2) as pool:
+        assert retention(store, options()).to_json() == retention_by(pool, store, options()).to_json()
+    assert before == every_file(store)
+
+
+def test_growth_is_what_the_logs_own_times_say(store: Path) -> None:
+    log = read_messages(store, columns=["physical_offset", "store_size", "store_timestamp"]).read_all()
+    times = log["store_timestamp"].cast("int64").to_pylist()
+    end = log["physical_offset"][-1].as_py() + log["store_size"][-1].as_py()
+    found = retention(store, options(daily_growth=None, days=1)).found
+
+    assert end == found.log_end
+    assert end * 86_400_000 // (times[-1] // 1000 - times[0] // 1000) == found.daily_growth
+    assert any("is foreseen up to" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"days": 0},
+        {"days": 1000},
+        {"disk_size": 0},
+        {"delete_when": "four"},
+        {"daily_growth": -1},
+        {"days": 2, "release": "1"},
+    ],
+)
+def test_values_are_checked(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError):
+        options(**given)
+
+
+def test_without_a_log_there_is_nothing_to_foresee(store: Path) -> None:
+    shutil.rmtree(store / "commitlog")
+    with pytest.raises(StoreNotFoundError):
+        retention(store, options())
