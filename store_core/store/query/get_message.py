@@ -187,7 +187,7 @@ class _Get:
             return False
         if found.message_count + unit.batch_size > self._most:
             return True
-        size = found.buffer_total_size + unit.store_size
+        size = as_int(found.buffer_total_size + unit.store_size)
         if self._features.limits_bytes_of_get and size > self._most_bytes:
             return True
         if self._getter.is_in_memory(unit.physical_offset, self._log_end):

@@ -152,6 +152,15 @@ def test_offset_in_a_missing_file_of_the_queue_goes_on_in_the_next_file(release:
 
 
 @pytest.mark.parametrize("release", RELEASES)
+def test_a_unit_of_a_huge_size_overflows_the_bytes_of_a_get_and_does_not_end_it(release: Release) -> None:
+    units = [*small(4), (400, 2**31 - 1, 0)]
+
+    result = get(Queue(units), log=Log(1_000, gone={400}), release=release)
+
+    assert (GetMessageStatus.FOUND, 4, 5) == (result.status, result.message_count, result.next_begin_offset)
+
+
+@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize(
     ("most", "settings", "following"),
     [(32, {}, 800), (800, {}, 800), (900, {}, 900), (32, {"max_filter_message_size": 40}, 32), (1, {}, 800)],

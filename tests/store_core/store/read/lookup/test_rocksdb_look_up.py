@@ -117,7 +117,7 @@ def lie(families: Stored, drawn: random.Random) -> None:
     family = drawn.choice(["default", "default", "default", "offset"])
     entries = families[family]
     key, other = drawn.choice(sorted(entries)), drawn.choice(sorted(entries))
-    value, kind = bytearray(entries[key]), drawn.randrange(5)
+    value, kind = bytearray(entries[key]), drawn.randrange(6)
     if kind == 0:
         value[drawn.randrange(len(value))] ^= 1 << drawn.randrange(8)
         entries[key] = bytes(value)
@@ -127,6 +127,8 @@ def lie(families: Stored, drawn: random.Random) -> None:
         entries[key] = entries[other]
     elif kind == 3:
         del entries[key]
+    elif kind == 4:
+        entries[key] = bytes(value[: drawn.randrange(len(value))])
     else:
         moved = bytearray(key)
         moved[-1 - drawn.randrange(13)] ^= 1 << drawn.randrange(3)
