@@ -31,7 +31,7 @@ class ReadExplanation:
     bytes : int
         Bytes of the log in the records and ranges that will be read. A scan that needs few columns touches fewer.
     units, entries : int
-        Units of queues, and entries of the index, that were read to plan.
+        Units of queues, and entries of the index, that planning rests on: read for it, or known from an earlier read.
     records : int
         Records that were picked, by whose units they will be found; those of scanned ranges are not counted.
     notes : tuple of str
