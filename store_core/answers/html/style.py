@@ -56,6 +56,7 @@ _RULES: Final = """
 & th {font-weight:400;color:var(--soft);white-space:nowrap;overflow-wrap:normal}
 & td.number,& th.number {text-align:right;white-space:nowrap}
 & td.short {white-space:nowrap}
+& td.text {min-width:11rem}
 & td.long {min-width:14rem}
 & footer {color:var(--soft);font-size:.85rem;margin-top:2rem}
 @media (max-width:40rem) {& .row {grid-template-columns:1fr auto;margin:.5rem 0}

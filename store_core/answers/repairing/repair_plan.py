@@ -14,6 +14,7 @@ from store_core.answers.checking.finding import FindingKind
 from store_core.answers.repairing.deeds import is_of_index, is_of_queues
 from store_core.answers.repairing.looked_at import looked_at
 from store_core.answers.report import Report
+from store_core.answers.report_plots import counted
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 
@@ -196,7 +197,9 @@ class RepairPlan(Report[RepairPlanFacts]):
         deeds = [each["deed"] for each in rows if each["file"] is not None]
         if not deeds:
             return f"there is none; to make in files of {sizes}"
-        return f"{deeds.count('replace')} files to replace, {deeds.count('keep')} stay; new ones have {sizes}"
+        kept, replaced = deeds.count("keep"), counted(deeds.count("replace"), "file")
+        stay = f", {kept} {'stays' if kept == 1 else 'stay'}" if kept else ""
+        return f"{replaced} to replace{stay}; new ones have {sizes}"
 
 
 def plan_digest(plan: Mapping[str, Any]) -> str:

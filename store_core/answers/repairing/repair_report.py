@@ -86,7 +86,8 @@ class RepairReport(Report[RepairFacts]):
         if found.is_checkpoint_written:
             yield "the checkpoint is written: nothing in it is after the last record"
         if found.left:
-            yield f"{found.left:,} findings are left that no repair of queues and index mends: see commitlog check"
+            left = f"{counted(found.left, 'finding')} {'is' if found.left == 1 else 'are'} left"
+            yield f"{left} that no repair of queues and index mends: see commitlog check"
 
 
 def _old_files(kept: str | None) -> str:

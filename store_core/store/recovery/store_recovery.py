@@ -341,7 +341,8 @@ class StoreRecovery:
             names = ", ".join(file.path.name for file in gone[:_NAMED_FILES])
             more = f" and {len(gone) - _NAMED_FILES} more" if len(gone) > _NAMED_FILES else ""
             where = f"{gone[0].path.parent}: {names}{more}"
-            self._decide(f"deleted {len(gone)} segments", where, f"they are beyond the log's end, {end.end_offset}")
+            what = "deleted 1 segment" if len(gone) == 1 else f"deleted {len(gone)} segments"
+            self._decide(what, where, f"beyond the log's end, {end.end_offset}")
 
     def _recover_nothing(self, *, last_exit_ok: bool) -> None:
         """Recover a store without any segment."""

@@ -274,6 +274,7 @@ def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
 
     assert Verdict.FINDINGS is report.verdict
     assert 1 == report.found.left
+    assert any(line.startswith("1 finding is left") for line in report.lines)
     assert {"config_unreadable": 1} == check(store).counts
 
 
