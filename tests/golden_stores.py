@@ -38,7 +38,7 @@ _IN_REPOSITORY: Final = Path(__file__).parent / "golden"
 _BESIDE_REPOSITORY: Final = Path(__file__).parents[2] / "shared" / "golden"
 
 _NEWEST: Final = "5.5.0"
-_OTHER_KINDS: Final = ("cqdouble", "dledger", "rocksdb", "rockskv", "timer")
+_OTHER_KINDS: Final = ("cancelled-timers", "cqdouble", "dledger", "rocksdb", "rockskv", "timer")
 """How the names of stores begin that are not just a log with queues and an index in files."""
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"

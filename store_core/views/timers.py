@@ -3,24 +3,23 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError, UnsafeSizeError
-from store_core.files.access import explained_access
+from store_core.errors import UnsafeSizeError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.local_listing import segments_in
 from store_core.files.segment_source import Segment, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import unit_dtype
 from store_core.format.timer_layout import TIMER_SLOT
-from store_core.queue.timer.timer_log import CANCELS, ROLLS, TIMER_DTYPE, TimerChains, due_times, timer_units
+from store_core.queue.timer.timer_log import CANCELS, ROLLS, TIMER_DTYPE, due_times, followed_slots
 from store_core.views.config_table import without_file
-from store_core.views.store_root import root_of
+from store_core.views.store_root import root_of, whole_log
+from store_core.views.timer_cancels import find_cancels
+from store_core.views.timer_files import list_timer_files, no_timers_at, positions_of, units_of
 from store_core.views.view_part import make_batch, timestamps
 
 if TYPE_CHECKING:
@@ -30,11 +29,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
+    from store_core.queue.timer.timer_log import SlotChains
     from store_core.views.view_options import ViewOptions
 
 __all__ = ["LogPart", "WheelPart", "plan_log", "plan_wheel", "timer_check"]
-
-_log: Final = logging.getLogger("store_core")
 
 _SLOT: Final = unit_dtype(TIMER_SLOT)
 _LONG: Final = np.dtype(">i8")
@@ -46,6 +44,9 @@ _CHECKED: Final = 3
 
 _MOST_BYTES: Final = 1 << 30
 """Bytes of a wheel that are read; RocketMQ's has 1,209,600 slots of 32 bytes."""
+
+_UNITS_AT_ONCE: Final = 1 << 16
+"""Units of the log of timers whose chains are followed together."""
 
 _CHAINED: Final = ("units", "state", "due_timestamp", "is_pending")
 """Columns of a slot for which the log of timers is read."""
@@ -60,19 +61,32 @@ class LogPart:
     file : Segment
     read_until : int or None
         The time up to which slots were due, ms; None if unknown.
+    files : tuple of Segment
+        All of them.
+    log : tuple of Segment
+        The commit log, which has the messages of timers.
     """
 
     file: Segment
     read_until: int | None
+    files: tuple[Segment, ...] = ()
+    log: tuple[Segment, ...] = ()
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each unit."""
-        units = _units_of(self.file, options)
-        most = options.read.max_records_per_batch
+        units = units_of(self.file, options)
+        most, after = options.read.max_records_per_batch, self.read_until
+        due = due_times(units)
+        is_asked = after is not None and options.asks_for("is_pending", "is_cancelled") and bool((due > after).any())
+        cancels = find_cancels(self.files, self.log, after, options) if is_asked and after is not None else None
         for first in range(0, len(units), most):
-            yield self._batch(units[first : first + most], first, options)
+            some = units[first : first + most]
+            is_cancelled = np.zeros(len(some), np.bool_) if cancels is None else cancels.are_cancelled(some)
+            yield self._batch(some, is_cancelled, first, options)
 
-    def _batch(self, units: npt.NDArray[np.void], first: int, options: ViewOptions) -> pa.RecordBatch:
+    def _batch(
+        self, units: npt.NDArray[np.void], is_cancelled: npt.NDArray[np.bool_], first: int, options: ViewOptions
+    ) -> pa.RecordBatch:
         begin = self.file.start_offset + first * TIMER_DTYPE.itemsize
         due = due_times(units)
 
@@ -83,7 +97,8 @@ class LogPart:
             options,
             {
                 "due_timestamp": lambda: timestamps(due),
-                "is_pending": lambda: _is_pending(due, self.read_until),
+                "is_pending": lambda: _is_pending(due, self.read_until, is_cancelled),
+                "is_cancelled": lambda: _unless_unknown(is_cancelled, self.read_until),
                 "is_rolled": lambda: pa.array(units["magic"] & ROLLS != 0),
                 "is_cancelling": lambda: pa.array(units["magic"] & CANCELS != 0),
                 "write_timestamp": lambda: timestamps(units["write_timestamp"].astype(np.int64)),
@@ -121,11 +136,21 @@ class WheelPart:
             slots = opened.raw[: opened.raw.size // _SLOT.itemsize * _SLOT.itemsize].view(_SLOT)
             numbers = np.flatnonzero(slots["time"])
             used = slots[numbers]
-        judged = _judged(used, _chains(self.files if options.asks_for(*_CHAINED) else (), options))
+        last = used["last_position"].astype(np.int64)
+        judged = _judged(used, followed_slots(last, self._chunks(options) if options.asks_for(*_CHAINED) else ()))
         most = options.read.max_records_per_batch
         for first in range(0, len(used), most):
             some = slice(first, first + most)
             yield self._batch(numbers[some], used[some], judged.some(some), options)
+
+    def _chunks(self, options: ViewOptions) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]:
+        """Yield positions and units of some units at a time, the last ones first."""
+        for file in reversed(self.files):
+            units = units_of(file, options)
+            positions = positions_of(file, len(units))
+            for first in range((len(units) - 1) // _UNITS_AT_ONCE * _UNITS_AT_ONCE, -1, -_UNITS_AT_ONCE):
+                some = slice(first, first + _UNITS_AT_ONCE)
+                yield positions[some], units[some]
 
     def _batch(
         self, numbers: npt.NDArray[np.int64], used: npt.NDArray[np.void], judged: _Judged, options: ViewOptions
@@ -166,8 +191,8 @@ def plan_log(paths: StorePaths, options: ViewOptions) -> list[LogPart]:
         If there is no such directory, unless `fail_on_data_loss` is off.
     """
     root = root_of(paths)
-    files, read_until = _files(root, options), _read_until(root)
-    return [LogPart(file, read_until) for file in files]
+    files, read_until, log = list_timer_files(root, options), _read_until(root), whole_log(root, paths)
+    return [LogPart(file, read_until, files, log) for file in files]
 
 
 def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
@@ -181,7 +206,7 @@ def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
     root = root_of(paths)
     wheel = root / "timerwheel"
     if not wheel.is_file():
-        without_file(_nothing_at(wheel), options)
+        without_file(no_timers_at(wheel), options)
         return []
     file = Segment(str(wheel), 0, wheel.stat().st_size)
     if file.size > _MOST_BYTES:
@@ -189,29 +214,7 @@ def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
             "wheel of timers too large", file.path, 0, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes", b"",
             "RocketMQ makes one of 38,707,200 bytes. Compare it with another copy of the store",
         )  # fmt: skip
-    return [WheelPart(file, _files(root, options), _read_until(root))]
-
-
-def _files(root: Path, options: ViewOptions) -> tuple[Segment, ...]:
-    directory = root / "timerlog"
-    if not directory.is_dir():
-        without_file(_nothing_at(directory), options)
-        return ()
-    notes: list[str] = []
-    with explained_access(directory):
-        files = tuple(segments_in(directory, notes))
-    for note in notes:
-        _log.warning("%s", note)
-    return files
-
-
-def _nothing_at(path: Path) -> StoreNotFoundError:
-    return StoreNotFoundError(
-        f"{path} is missing: expected what a broker of RocketMQ 5.0 or later keeps there, unless its timers are in a "
-        f"RocksDB (timerRocksDBEnable), which the view rocksdbstore shows. Timers are also messages of the topic "
-        f"rmq_sys_wheel_timer, with their time in the property TIMER_OUT_MS. With fail_on_data_loss=false "
-        f"(failOnDataLoss in Spark) there are no rows"
-    )
+    return [WheelPart(file, list_timer_files(root, options), _read_until(root))]
 
 
 def _read_until(root: Path) -> int | None:
@@ -239,56 +242,27 @@ def timer_check(root: Path) -> tuple[int | None, int]:
     return (read_until if numbers else None), offset
 
 
-def _is_pending(due: npt.NDArray[np.int64], read_until: int | None) -> pa.BooleanArray:
-    return pa.nulls(len(due), pa.bool_()) if read_until is None else pa.array(due > read_until)
+def _is_pending(
+    due: npt.NDArray[np.int64], read_until: int | None, is_cancelled: npt.NDArray[np.bool_] | None = None
+) -> pa.BooleanArray:
+    is_later = due > (read_until or 0)
+    return _unless_unknown(is_later if is_cancelled is None else is_later & ~is_cancelled, read_until)
 
 
-def _units_of(file: Segment, options: ViewOptions) -> npt.NDArray[np.void]:
-    """Return the units of a file; without `fail_on_data_loss`, those before what is wrong."""
-    try:
-        with open_segment(file) as opened:
-            units, is_sound = timer_units(opened.raw)
-            if is_sound:
-                return units
-            at = units.nbytes
-            error: Exception = CorruptRecordError(
-                "no unit of a timer", file.path, file.start_offset + at, "a unit of 52 bytes, or the end of the file",
-                "neither", opened.raw[at : at + TIMER_DTYPE.itemsize].tobytes(),
-                "fail_on_data_loss=false (failOnDataLoss in Spark) leaves out the rest of the file",
-            )  # fmt: skip
-    except SegmentVanishedError as gone:
-        units, error = np.empty(0, TIMER_DTYPE), gone
-    if options.read.fail_on_data_loss:
-        raise error
-    _log.warning("%s", error)
-    return units
+def _unless_unknown(values: npt.NDArray[np.bool_], read_until: int | None) -> pa.BooleanArray:
+    return pa.nulls(len(values), pa.bool_()) if read_until is None else pa.array(values)
 
 
-def _chains(files: tuple[Segment, ...], options: ViewOptions) -> TimerChains:
-    found = [_units_of(file, options) for file in files]
-    positions = [
-        file.start_offset + TIMER_DTYPE.itemsize * np.arange(len(units))
-        for file, units in zip(files, found, strict=True)
-    ]
-    empty = np.empty(0, np.int64)
-    return TimerChains.of(np.concatenate([empty, *positions]), np.concatenate([np.empty(0, TIMER_DTYPE), *found]))
-
-
-def _judged(used: npt.NDArray[np.void], chains: TimerChains) -> _Judged:
+def _judged(used: npt.NDArray[np.void], chains: SlotChains) -> _Judged:
     """Compare slots with the chains that end where they say; what is found first names the state, from the last on."""
-    wanted = used["last_position"].astype(np.int64)
-    found = np.searchsorted(chains.positions, wanted)
-    is_there = (wanted >= 0) & (np.append(chains.positions, -1)[found] == wanted)
-    last = np.where(is_there, found, chains.positions.size)
     times = used["time"].astype(np.int64)
-    due = times * _precision(times[is_there], chains.due[last[is_there]])
-    first, timers, units = (np.append(each, -1)[last] for each in (chains.first, chains.timers, chains.units))
+    due = times * _precision(times[chains.is_there], chains.due[chains.is_there])
     states = np.full(len(used), "ok", object)
-    states[timers != used["timers"]] = "wrong_count"
-    states[~np.append(chains.is_whole, False)[last] | (first != used["first_position"])] = "broken"
-    states[np.append(chains.due, 0)[last] != due] = "wrong_time"
-    states[~is_there] = "not_in_log"
-    return _Judged(due, units, states)
+    states[chains.timers != used["timers"]] = "wrong_count"
+    states[~chains.is_whole | (chains.first != used["first_position"])] = "broken"
+    states[chains.due != due] = "wrong_time"
+    states[~chains.is_there] = "not_in_log"
+    return _Judged(due, np.where(chains.is_there, chains.units, -1), states)
 
 
 def _precision(times: npt.NDArray[np.int64], due: npt.NDArray[np.int64]) -> int:

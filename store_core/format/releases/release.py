@@ -104,6 +104,7 @@ _5_3: Final = replace(
     has_message_version_2=True,
     has_property_crc=True,
     has_inner_batches=True,
+    cancels_timers_by_topic_and_key=True,
     has_timer_messages=True,
     has_sql_string_predicates=True,
     # files
@@ -195,6 +196,7 @@ _5_4: Final = replace(
     release="5.4",
     judge="5.4.0",
     # records and properties
+    cancels_timers_by_topic_and_key=False,
     gives_members_batch_properties=False,
     # consume queues and index
     indexes_tags=True,

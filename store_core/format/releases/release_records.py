@@ -71,6 +71,11 @@ class RecordFeatures:
         "a record may be a batch, with properties INNER_NUM and INNER_BASE",
         "CommitLog.checkMessageAndReturnSize, 5.0.0",
     )
+    cancels_timers_by_topic_and_key: bool = _record(
+        "a timer is cancelled by its topic, a plus sign and its UNIQ_KEY; later, by its UNIQ_KEY alone, unless "
+        "`appendTopicForTimerDeleteKey` is on",
+        "TimerMessageStore.buildDeleteKey, 5.3.x",
+    )
     has_timer_messages: bool = _record(
         "properties `TIMER_...` send a message to the timer",
         "HookUtils.handleScheduleMessage, 5.0.0",

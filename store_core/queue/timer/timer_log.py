@@ -12,9 +12,20 @@ from store_core.format.layout import BLANK_RECORD, MagicCode, unit_dtype
 from store_core.format.timer_layout import TIMER_LOG_UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
-__all__ = ["CANCELS", "ROLLS", "TIMER_DTYPE", "TimerChains", "due_times", "timer_units"]
+__all__ = [
+    "CANCELS",
+    "ROLLS",
+    "TIMER_DTYPE",
+    "SlotChains",
+    "TimerChains",
+    "due_times",
+    "followed_slots",
+    "timer_units",
+]
 
 TIMER_DTYPE: Final = unit_dtype(TIMER_LOG_UNIT)
 ROLLS: Final = 2
@@ -85,7 +96,9 @@ class TimerChains:
     units, timers : numpy.ndarray
         How many units that chain has, and how many are timers, less those that cancel.
     is_whole : numpy.ndarray
-        bool: whether the chain leads over units of one time to one that has none before it.
+        bool: whether the chain leads over units of one time to one that has none before it, or out of these units.
+    rest : numpy.ndarray
+        The lower position to which the chain leads out of these units; -1 if it does not.
     """
 
     positions: npt.NDArray[np.int64]
@@ -94,6 +107,7 @@ class TimerChains:
     units: npt.NDArray[np.int64]
     timers: npt.NDArray[np.int64]
     is_whole: npt.NDArray[np.bool_]
+    rest: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> TimerChains:
@@ -102,6 +116,9 @@ class TimerChains:
         A unit leads to one at a lower position, or the chain is broken there, so no chain is a circle.
         """
         before, is_broken = _before(positions, units)
+        previous = units["previous_position"].astype(np.int64)
+        leads_out = is_broken & (previous >= 0) & (previous < (positions[0] if positions.size else 0))
+        rest, is_broken = np.where(leads_out, previous, -1), is_broken & ~leads_out
         due, none = due_times(units), positions.size
         first = np.append(np.arange(none), none)
         length = np.append(np.ones(none, np.int64), 0)
@@ -112,7 +129,81 @@ class TimerChains:
             first = np.where(before < none, first[before], first)
             length, timers, broken = length + length[before], timers + timers[before], broken | broken[before]
             before = before[before]
-        return cls(positions, due, positions[first[:-1]], length[:-1], timers[:-1], ~broken[:-1])
+        first = first[:-1]
+        return cls(positions, due, positions[first], length[:-1], timers[:-1], ~broken[:-1], rest[first])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotChains:
+    """The chains to which slots lead; arrays of shape (n,), one item for each slot. What is not there is 0.
+
+    Attributes
+    ----------
+    is_there : numpy.ndarray
+        bool: whether the slot's last unit is in the log of timers.
+    due : numpy.ndarray
+        The time of that unit, ms.
+    first, units, timers, is_whole : numpy.ndarray
+        As of `TimerChains`, in the whole log.
+    """
+
+    is_there: npt.NDArray[np.bool_]
+    due: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    units: npt.NDArray[np.int64]
+    timers: npt.NDArray[np.int64]
+    is_whole: npt.NDArray[np.bool_]
+
+
+def followed_slots(
+    last: npt.NDArray[np.int64], chunks: Iterable[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]
+) -> SlotChains:
+    """Follow chains from the last units of slots, a part of the log of timers at a time, in bounded memory.
+
+    A chain leads to lower positions only, so each part is read once.
+
+    Parameters
+    ----------
+    last : numpy.ndarray
+        int64: position of each slot's last unit; -1 for none.
+    chunks : iterable of tuple
+        Positions, ascending, and units of parts of the log, the last part first.
+    """
+    count = last.size
+    due, first, length, timers = np.zeros((4, count), np.int64)
+    found = SlotChains(np.zeros(count, np.bool_), due, first, length, timers, np.ones(count, np.bool_))
+    places = last.copy()
+    for positions, units in chunks:
+        if not positions.size:
+            continue
+        here = np.flatnonzero((places >= positions[0]) & (places <= positions[-1]))
+        if here.size:
+            places[here] = _follow(found, here, places[here], TimerChains.of(positions, units))
+        if not (places >= 0).any():
+            break
+    found.is_whole[places >= 0] = False
+    found.is_whole[~found.is_there] = False
+    return found
+
+
+def _follow(
+    found: SlotChains, slots: npt.NDArray[np.int64], places: npt.NDArray[np.int64], chains: TimerChains
+) -> npt.NDArray[np.int64]:
+    """Add a part of the log to the chains of some slots; return where they go on, -1 where they do not."""
+    at = np.searchsorted(chains.positions, places)
+    is_unit = chains.positions[at] == places
+    found.is_whole[slots[~is_unit]] = False
+    slots, at = slots[is_unit], at[is_unit]
+    is_begun = found.is_there[slots]
+    found.is_whole[slots] &= chains.is_whole[at] & (~is_begun | (found.due[slots] == chains.due[at]))
+    found.due[slots] = np.where(is_begun, found.due[slots], chains.due[at])
+    found.is_there[slots] = True
+    found.first[slots] = chains.first[at]
+    found.units[slots] += chains.units[at]
+    found.timers[slots] += chains.timers[at]
+    rest = np.full(places.size, -1)
+    rest[is_unit] = chains.rest[at]
+    return rest
 
 
 def _before(

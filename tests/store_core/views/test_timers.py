@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from store_core import read_messages, read_view
 from store_core.errors import CorruptRecordError, StoreError, StoreNotFoundError, UnsafeSizeError
 from tests.budgets import budget
+from tests.builders import LogBuilder
 from tests.golden_stores import stores_of_kind, unpack
 from tests.timers import SLOTS, UNIT_SIZE, Timer, write_timers
 
@@ -99,13 +101,28 @@ def test_a_unit_has_the_time_that_its_message_is_due(store: UnpackedStore) -> No
     }
 
 
+@pytest.mark.golden
+@pytest.mark.parametrize("golden_store", stores_of_kind("cancelled-timers"), ids=attrgetter("name"))
+def test_what_is_pending_is_what_rocketmq_delivers(golden_store: GoldenStore, golden_directory: Path) -> None:
+    store = unpack(golden_store, golden_directory)
+    messages = read_messages(store.root, topic="rmq_sys_wheel_timer", columns=["physical_offset", "unique_key"])
+    keys = {row["physical_offset"]: row["unique_key"] for row in messages.read_all().to_pylist()}
+    columns = ("physical_offset", "is_pending", "is_cancelled", "is_cancelling")
+    found = rows(store.root, "timerlog", *columns, release=golden_store.release, max_records_per_batch=50)
+    delivered = json.loads((store.path / "delivered.json").read_text())
+
+    assert delivered == sorted(keys[at] for at, pending, _, cancels in found if pending and not cancels)
+    assert {7: "5.3", 8: "5.5"}[sum(cancelled for _, _, cancelled, _ in found)] == golden_store.release
+    assert {("ok",)} == set(rows(store.root, "timerwheel", "state"))
+
+
 # ---- ours
 
 
 def test_what_is_pending_and_what_cancels_is_marked(tmp_path: Path) -> None:
     write_timers(tmp_path, SOME, 1030)
 
-    columns = ("due_timestamp", "is_pending", "is_rolled", "is_cancelling")
+    columns = ("due_timestamp", "is_pending", "is_rolled", "is_cancelling")  # without a log, nothing is cancelled
     assert [
         (1_000_000, False, False, False),
         (1_060_000, True, False, False),
@@ -113,6 +130,26 @@ def test_what_is_pending_and_what_cancels_is_marked(tmp_path: Path) -> None:
         (1_060_000, True, False, True),
         ((1000 + SLOTS) * 1000, True, True, False),
     ] == [(in_ms(row[0]), *row[1:]) for row in rows(tmp_path, "timerlog", *columns)]
+
+
+def test_a_timer_is_cancelled_from_another_file_by_one_of_its_time_that_will_not_be_put_again(tmp_path: Path) -> None:
+    log = LogBuilder()
+    for key, cancels in (("a", None), ("b", None), ("c", None), ("d", None), (None, "a"), (None, "b"), (None, "c")):
+        properties = {"UNIQ_KEY": key, "REAL_TOPIC": "t"} if cancels is None else {"TIMER_DEL_UNIQKEY": cancels}
+        log.append(b"x", topic="rmq_sys_wheel_timer", properties=properties)
+    log.write(tmp_path)
+    at = [(record.physical_offset, record.size) for record in log.records]
+    others = [Timer(1500, 900)] * 100
+    timers = [Timer(1060, 900, *place) for place in at[:4]]
+    cancelling = [Timer(1060, 901, *at[4], 5), Timer(1061, 901, *at[5], 5), Timer(1060, 901, *at[6], 7)]
+    write_timers(tmp_path, [*timers, *others, *cancelling], 1030)
+    found = rows(tmp_path, "timerlog", "is_cancelled", "is_pending", max_records_per_batch=3)
+
+    assert [(True, False), *[(False, True)] * 3] == found[:4]
+    assert {(False, True)} == set(found[4:])
+    assert {(False,)} == set(rows(tmp_path, "timerlog", "is_cancelled", release="5.3"))  # keys begin with a topic there
+    shutil.rmtree(tmp_path / "commitlog")
+    assert {(False,)} == set(rows(tmp_path, "timerlog", "is_cancelled"))
 
 
 def test_a_long_log_of_several_files_is_one(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pending timers a broker will not deliver, because another timer of the same time cancels them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.errors import StoreError
+from store_core.files.segment_source import open_segment
+from store_core.format.properties import UNIQ_KEY, PropertyParser
+from store_core.format.property_string import REAL_TOPIC, TIMER_DEL_UNIQKEY
+from store_core.format.record.decode import decode_message
+from store_core.format.releases.release import rules_of
+from store_core.queue.timer.timer_log import CANCELS, ROLLS, TIMER_DTYPE, due_times
+from store_core.views.timer_files import units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment
+    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.views.view_options import ViewOptions
+
+__all__ = ["TimerCancels", "find_cancels"]
+
+_LONGEST_DELAY_MS: Final = (1 << 31) - 1
+"""Of a unit, which has 32 bits for it."""
+
+_KEY_SEPARATOR: Final = "+"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimerCancels:
+    """The cancelling timers that are pending, by time.
+
+    A broker collects the properties TIMER_DEL_UNIQKEY of a slot's cancelling timers, and delivers none of the slot's
+    others whose key is among them: by the release, REAL_TOPIC, a plus sign and UNIQ_KEY, or UNIQ_KEY alone. A timer
+    that is to be put again cancels nothing yet. RocketMQ: ``TimerMessageStore.TimerDequeueGetMessageService``.
+
+    Attributes
+    ----------
+    units : numpy.ndarray
+        Their units, ordered by time.
+    due : numpy.ndarray
+        int64: their times, ms, ascending.
+    log : tuple of Segment
+        The commit log.
+    features : ReleaseRules
+    """
+
+    units: npt.NDArray[np.void]
+    due: npt.NDArray[np.int64]
+    log: tuple[Segment, ...]
+    features: ReleaseRules
+
+    def are_cancelled(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Return which units are cancelled; not those of whose message, or cancelling message, nothing is left."""
+        cancelled = np.zeros(len(units), np.bool_)
+        due = due_times(units)
+        rows = np.flatnonzero(np.isin(due, self.due) & ~_cancels(units))
+        rows = rows[np.argsort(due[rows], kind="stable")]
+        time, keys = None, frozenset[str]()
+        for row, properties in self._properties(units, rows):
+            if due[row] != time:
+                time, keys = due[row], self._keys(int(due[row]))
+            cancelled[row] = UNIQ_KEY in properties and self._key(properties) in keys
+        return cancelled
+
+    def _key(self, properties: Mapping[str, str]) -> str:
+        topic = properties.get(REAL_TOPIC, "")
+        prefix = f"{topic}{_KEY_SEPARATOR}" if self.features.cancels_timers_by_topic_and_key else ""
+        return prefix + properties[UNIQ_KEY]
+
+    def _keys(self, time: int) -> frozenset[str]:
+        first, stop = np.searchsorted(self.due, (time, time + 1))
+        found = self._properties(self.units, np.arange(first, stop))
+        return frozenset(properties[TIMER_DEL_UNIQKEY] for _, properties in found if TIMER_DEL_UNIQKEY in properties)
+
+    def _properties(
+        self, units: npt.NDArray[np.void], rows: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Yield the properties of the messages of some timers, as far as they are in the log."""
+        parser = PropertyParser.of_release(self.features.release)
+        for row in rows.tolist():
+            offset = int(units["physical_offset"][row])
+            number = bisect_right(self.log, offset, key=attrgetter("start_offset")) - 1
+            if number < 0 or offset >= self.log[number].end_offset:
+                continue
+            segment = self.log[number]
+            try:
+                with open_segment(segment) as opened:
+                    raw, at = opened.raw.data, offset - segment.start_offset
+                    message = decode_message(raw, at, segment.start_offset, parser=parser, verify_crc=False)
+            except StoreError:
+                continue  # a broker passes over what it can't read
+            yield row, message.properties
+
+
+def find_cancels(
+    files: Sequence[Segment], log: tuple[Segment, ...], after: int, options: ViewOptions
+) -> TimerCancels | None:
+    """Find the cancelling timers that are due later than a time, in all files of a log of timers.
+
+    Parameters
+    ----------
+    files : sequence of Segment
+        By position. One that is too old to have pending timers is not read.
+    log : tuple of Segment
+    after : int
+        Milliseconds.
+    options : ViewOptions
+
+    Returns
+    -------
+    TimerCancels or None
+        None if there are none.
+    """
+    found = [np.empty(0, TIMER_DTYPE)]
+    for number, file in enumerate(files):
+        if number + 1 < len(files) and _first_write(files[number + 1]) + _LONGEST_DELAY_MS <= after:
+            continue
+        units = units_of(file, options)
+        found.append(units[_cancels(units) & (due_times(units) > after)])
+    units = np.concatenate(found)
+    order = np.argsort(due_times(units), kind="stable")
+    features = rules_of(options.read.release)
+    return TimerCancels(units[order], due_times(units)[order], log, features) if order.size else None
+
+
+def _cancels(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    cancels: npt.NDArray[np.bool_] = units["magic"] & (CANCELS | ROLLS) == CANCELS
+    return cancels
+
+
+def _first_write(file: Segment) -> int:
+    """Return when the first unit of a file was put, ms; units are in the order in which they are put."""
+    with open_segment(file) as opened:
+        first = opened.raw[: TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
+        return int(first["write_timestamp"][0]) if first.size and first["size"][0] else 1 << 62
