@@ -25,7 +25,7 @@ from tests.store_core.fakes import FakeClock
 from tests.store_core.files.rocksdbs import bound, bound_key, unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.store.read.read_plan import ReadPlan
@@ -129,14 +129,16 @@ def small_dledger_store(root: Path, *, old_segments: int = 0) -> DLedgerLog:
     return log
 
 
-def stored_queues(records: Iterable[Record], *, flushed: int) -> dict[str, dict[bytes, bytes]]:
+def stored_queues(
+    records: Sequence[Record], *, flushed: int, sizes: Sequence[int] | None = None
+) -> dict[str, dict[bytes, bytes]]:
     """Return the entries of a RocksDB with the queues of records, up to a physical offset."""
     units: dict[bytes, bytes] = {}
     bounds = {bound_key("CHECKPOINT_TOPIC", b"max", 0): flushed.to_bytes(8)}
-    for record in records:
+    for record, size in zip(records, sizes or [record.size for record in records], strict=True):
         if record.sys_flag & _ROLLBACK != _ROLLBACK and record.physical_offset < flushed:
             topic, place = str(record.topic), (record.queue_id, record.queue_offset)
-            units[unit_key(topic, *place)] = unit(record.physical_offset, record.size)
+            units[unit_key(topic, *place)] = unit(record.physical_offset, size)
             bounds[bound_key(topic, b"max", record.queue_id)] = bound(record.queue_offset, record.physical_offset)
     return {"default": units, "offset": bounds}
 

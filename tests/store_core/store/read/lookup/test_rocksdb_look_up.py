@@ -20,19 +20,22 @@ from store_core.store.read.lookup.costs import LookUpCosts
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.budgets import budget
+from tests.builders import Record
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.files.rocksdbs import MemoryReader, make_rocksdb
 from tests.store_core.queue.test_rocksdb_queues import queues_of
 from tests.store_core.store.read.lookup_stores import ALWAYS, OPTIONS, same_as_scan, small_store, stored_queues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.builders import LogBuilder, Record
+    from tests.builders import LogBuilder
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = [name for name in ("5.3.3/rocksdb-aged", "5.5.0/rocksdb", "5.5.0/rocksdb-crash") if newer_store(name)]
+
+_PLACE = ("topic", "queue_id", "queue_offset", "physical_offset", "sys_flag")
 
 Stored = dict[str, dict[bytes, bytes]]
 
@@ -152,15 +155,15 @@ def test_lying_units_change_no_row(store: Path, records: list[Record], seed: int
 
 
 @pytest.fixture(params=GOLDEN)
-def golden(request: pytest.FixtureRequest, golden_directory: Path) -> UnpackedStore:
+def in_rocksdb(request: pytest.FixtureRequest, golden_directory: Path) -> UnpackedStore:
     found = newer_store(request.param)
     assert found is not None
     return unpack(found, golden_directory)
 
 
 @pytest.mark.golden
-def test_golden_stores_are_looked_up_as_they_are_scanned(golden: UnpackedStore) -> None:
-    (topic, queue_id), answer = max(queues_of(golden).items(), key=lambda queue: len(queue[1]["units"]))
+def test_golden_stores_are_looked_up_as_they_are_scanned(in_rocksdb: UnpackedStore) -> None:
+    (topic, queue_id), answer = max(queues_of(in_rocksdb).items(), key=lambda queue: len(queue[1]["units"]))
     middle = answer["units"][len(answer["units"]) // 2]
     at = {topic: {queue_id: middle["offset"]}}
     for options in (
@@ -168,6 +171,22 @@ def test_golden_stores_are_looked_up_as_they_are_scanned(golden: UnpackedStore) 
         {"topic": [topic], "queue_id": queue_id, "starting_offsets": at},
         {"topic": [topic], "queue_id": queue_id, "ending_offsets": at},
     ):
-        plan = same_as_scan(golden.root, **options)
+        plan = same_as_scan(in_rocksdb.root, **options)
         assert plan.explanation.plan == "queues", plan.explanation
-    assert "has a unit" in same_as_scan(golden.root, physical_offset=middle["pos"]).explanation.why
+    assert "has a unit" in same_as_scan(in_rocksdb.root, physical_offset=middle["pos"]).explanation.why
+
+
+@pytest.mark.golden
+def test_units_of_batches_lead_to_whole_batches(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+    """A unit in a database stands for all messages of a batch, so that queue offsets between units have none."""
+    store = golden("5.3.3/bcq")
+    shutil.copytree(store.root / "commitlog", tmp_path / "commitlog")
+    records = [Record(**{name: row[name] for name in _PLACE}) for row in store.expected()]
+    sizes = [row["store_size"] for row in store.expected()]
+    families = stored_queues(records, flushed=1 << 40, sizes=sizes)
+    make_rocksdb(tmp_path / "consumequeue", families)
+
+    for options in ({}, {"starting_offsets": {"bcq_topic": {0: 7}}}, {"ending_offsets": {"bcq_topic": {0: 30}}}):
+        plan = same_as_scan(tmp_path, topic=["bcq_topic"], **options)
+        assert "queues" == plan.explanation.plan
+        assert 70 < plan.explanation.records <= 102
