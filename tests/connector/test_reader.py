@@ -128,8 +128,8 @@ def test_batches_have_the_schema_of_the_core(store: WrittenStore) -> None:
 
 def test_planning_never_raises_what_spark_takes_for_one_partition_without_a_value() -> None:
     """Spark 4.3 ignores a NotImplementedError of `partitions`: the DataFrame would be empty."""
-    reader = make_reader("s3://bucket/store")
-    with pytest.raises(StoreError, match="s3://bucket/store") as caught:
+    reader = make_reader("nosuch://bucket/store")
+    with pytest.raises(StoreError, match="nosuch://bucket") as caught:
         reader.partitions()
 
     assert not isinstance(caught.value, NotImplementedError)
