@@ -9,16 +9,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, read_messages, read_view
+from store_core.queue.rocksdb.store_entry import STORE_DATABASE
 from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.views.view_columns import VIEWS
 from store_core.views.view_options import ViewOptions
 from store_core.views.view_plan import plan_view
+from tests.store_core.files.rocksdbs import make_rocksdb
 from tests.store_core.views.asking import refusal, rows
+from tests.stored_entries import timer
+from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 every_view = pytest.mark.parametrize("view", VIEWS)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide the store with a RocksDB, which only one of the views reads."""
+    root = make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
+    make_rocksdb(root / STORE_DATABASE, {"timer": dict([timer(5_000, "A", 0), timer(6_000, "B", 100)])})
+    return root
 
 
 @every_view
