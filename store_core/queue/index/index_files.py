@@ -58,6 +58,11 @@ class IndexFiles:
     is_writable : bool
         If False, `load` deletes nothing, and nothing may be put.
 
+    Attributes
+    ----------
+    deleted : tuple of int or None
+        Physical offsets of the first and the last record of the files that `load` deleted; None if it deleted none.
+
     Raises
     ------
     InvalidOptionError
@@ -85,6 +90,7 @@ class IndexFiles:
         self.directory = directory
         self.failure: OSError | None = None
         self.is_load_ok = True
+        self.deleted: tuple[int, int] | None = None
         self.rules = rules
         self._file_system = file_system
         self._clock = clock
@@ -170,6 +176,8 @@ class IndexFiles:
                 self._files.append(file)
             return
         file.remove()
+        begin, end = self.deleted or (file.header.begin_physical_offset, 0)
+        self.deleted = begin, max(end, file.end_physical_offset)
         notes.append(
             f"{path} is deleted, to be rebuilt: the last exit was abnormal, and it ends at "
             f"{iso_time(file.end_timestamp)}, {_later_than(newest)}"

@@ -288,6 +288,14 @@ class StoreRecovery:
         self._note(start_offset=file.file_from_offset)
         if start.number:
             self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
+        begin, end = self._index.deleted or (0, 0)
+        if begin < min(end, file.file_from_offset):
+            end = min(end, file.file_from_offset)
+            why = (
+                f"files that had them were deleted after the abnormal exit, and the log is indexed again only from "
+                f"{file.file_from_offset} on. commitlog-rebuild-index STORE --since-offset {begin} --replace adds them"
+            )
+            self._decide(f"left keys of records from {begin} to {end} out", self._index.directory, why)
 
     def _scan(
         self, files: tuple[MappedFile, ...], cover: int, chains: Mapping[str, Chain], *, last_exit_ok: bool

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core import DefaultMessageStore, SegmentLayoutError
+from store_core import DefaultMessageStore, RebuildOptions, SegmentLayoutError, rebuild_index
+from store_core.answers import CheckOptions, check
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
@@ -303,6 +304,25 @@ def test_reports_travel_between_processes_and_read_well() -> None:
         "a note",
         "log 0 to 12345 in 2 files, 7 records checked",
     ] == str(report).splitlines()
+
+
+@pytest.mark.golden
+def test_keys_that_a_recovery_leaves_out_of_the_index_are_told_with_the_command_for_them(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    source = golden("5.3.3/propcrc")
+    root = shutil.copytree(source.root, tmp_path / "store")
+    (root / "abort").touch()
+    conf = read_conf(source.path / "store.conf")
+    config = replace(config_of(conf, source.golden.version), release="5.5")
+    with DefaultMessageStore.open(root, config) as store:
+        (told,) = (each for each in store.recovery_report.decisions if each.what.startswith("left keys"))
+    begin = int(told.why.partition("--since-offset ")[2].partition(" ")[0])
+    before = check(root, CheckOptions(release="5.5")).counts
+    rebuild_index(root, RebuildOptions(since_offset=begin, replace=True, release="5.5"))
+
+    assert before["index_missing"] > 0
+    assert {} == check(root, CheckOptions(release="5.5")).counts
 
 
 @pytest.mark.golden
