@@ -28,6 +28,7 @@ _SETTINGS: Final = {
     "brokerIP2": "127.0.0.1",
     "brokerName": "live",
     "diskMaxUsedSpaceRatio": "95",
+    "flushConsumerOffsetInterval": "500",
     "mappedFileSizeConsumeQueue": "60000",
     "maxHashSlotNum": "5000",
     "maxIndexNum": "20000",
@@ -102,6 +103,14 @@ class LiveBroker:
         """Start a producer of `count` messages, which prints how many were acknowledged."""
         return self._java("interop.Producer", self.name_server, str(count), str(per_second))
 
+    def consume(self, groups: list[str]) -> subprocess.Popen[bytes]:
+        """Let groups consume, each ``GROUP:TOPIC,...:COUNT``; return what then answers how far each of them is."""
+        process = self._java("interop.Consumer", self.name_server, f"127.0.0.1:{self._port}", *groups)
+        if cast("IO[bytes]", process.stdout).readline() != b"consumed\n":
+            log = (self.directory / "java.log").read_text(errors="replace")
+            raise RuntimeError(f"the consumers ended; the log ends with\n{log[-3000:]}")
+        return process
+
     def _start(self, kind: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
         path = self.directory / f"{kind}.conf"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -120,6 +129,7 @@ class LiveBroker:
         process = subprocess.Popen(  # noqa: S603 -- the command is ours
             [*command, f"{_SERVICES}:{path}", program, *arguments],
             cwd=self.directory,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env=os.environ | {"LC_ALL": "C.UTF-8"},
@@ -132,7 +142,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
-    cast("IO[bytes]", process.stdout).close()
+    for each in (process.stdin, process.stdout):
+        cast("IO[bytes]", each).close()
 
 
 def _free_ports(count: int) -> list[int]:
