@@ -103,8 +103,8 @@ def test_the_notebook_that_measures_does_so_once_in_a_test(tmp_path: Path) -> No
     assert ["04_performance"] == [stem for stem, is_copy in found.items() if is_copy]
 
 
-def test_the_five_stories_are_there() -> None:
-    assert ["01_explore", "02_incident", "03_append", "04_performance", "05_follow"] == [
+def test_the_stories_are_there() -> None:
+    assert ["01_explore", "02_incident", "03_append", "04_performance", "05_follow", "07_lake"] == [
         path.stem for path in names([])
     ]
 
