@@ -40,6 +40,7 @@ JOBS: Final = {
     "retention.py": "pyspark-commitlog-retention.py",
     "repair.py": "pyspark-commitlog-repair.py",
     "salvage.py": "pyspark-commitlog-salvage.py",
+    "replay.py": "pyspark-commitlog-replay.py",
     "trace.py": "pyspark-commitlog-trace.py",
     "transactions.py": "pyspark-commitlog-transactions.py",
     "deadletters.py": "pyspark-commitlog-deadletters.py",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.progress import spark_progress
+from pyspark_commitlog.replaying import replay_report
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.message_trace import trace_by
@@ -42,7 +43,7 @@ from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from store_core.answers.lagging.lag_report import LagReport
     from store_core.answers.life.dead_letter_report import DeadLettersReport
     from store_core.answers.life.delay_report import DelaysReport
+    from store_core.answers.life.replay_report import ReplayReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.message_trace import TraceOptions
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_dead_letters import DeadLettersOptions
     from store_core.answers.store_delays import DelaysOptions
+    from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.store_transactions import TransactionsOptions
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
@@ -96,6 +99,7 @@ __all__ = [
     "recover",
     "redact",
     "repair",
+    "replay",
     "retention",
     "salvage",
     "trace",
@@ -289,6 +293,36 @@ def dead_letters(
     """Tell which messages consumers gave up; see `store_core.answers.dead_letters`."""
     with _engine(spark, "dead letters") as engine:
         return Answer(spark, dead_letters_by(engine, paths, options))
+
+
+def replay(  # noqa: PLR0913 -- what is chosen, and how it is changed
+    spark: SparkSession,
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    options: ReplayOptions,
+    where: str | None = None,
+    edit: Mapping[str, str] | None = None,
+    **read: str,
+) -> Answer[ReplayReport]:
+    """Append messages again, chosen and edited by SQL: all of them, or none, and under one name only once.
+
+    As `store_core.answers.replay`, through ``df.write``: both stores must be seen by every worker.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source, into : path
+        Stores; they may be the same.
+    options : ReplayOptions
+        ``config`` is not used.
+    where : str, optional
+        A condition in Spark's SQL on the columns of messages.
+    edit : mapping of str to str, optional
+        Column -> expression in Spark's SQL, of `topic`, `body`, `properties` and `flag`; it sees the new message.
+    **read
+        Options of the data source, such as ``topic`` and ``startingTimestamp``.
+    """
+    return Answer(spark, replay_report(spark, source, into, options, where, edit or {}, read))
 
 
 def rebuild_consume_queue(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
+from pyspark_commitlog.jobs.given_pairs import pairs_of
 from pyspark_commitlog.jobs.job_output import words_beside, write_json
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.path_checks import check_report, check_source, check_writable
@@ -116,7 +117,7 @@ def _check_paths(options: argparse.Namespace, source: AppendSource, writes: Writ
 
 
 def _write_options(options: argparse.Namespace) -> dict[str, str]:
-    given = _pairs("--write-option", options.write_option)
+    given = pairs_of("--write-option", options.write_option)
     named = {
         "topic": options.to_topic,
         "commitId": options.commit_id,
@@ -129,7 +130,7 @@ def _write_options(options: argparse.Namespace) -> dict[str, str]:
 def _source(options: argparse.Namespace) -> AppendSource:
     from pyspark_commitlog.jobs.append_source import AppendSource  # noqa: PLC0415 -- PySpark need not be installed
 
-    read = _pairs("--read-option", options.read_option)
+    read = pairs_of("--read-option", options.read_option)
     if options.from_store is None:
         if options.topic or options.where:
             raise InvalidOptionError("--topic and --where select messages of a store: use them with --from-store")
@@ -142,14 +143,6 @@ def _source(options: argparse.Namespace) -> AppendSource:
         read |= {"filter": options.where, "filterType": "SQL92"}
     keeps = options.preserve_store_timestamp
     return AppendSource("store", options.from_store, read, options.to_topic, keeps)
-
-
-def _pairs(name: str, texts: list[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise InvalidOptionError(f"{name}: expected NAME=VALUE, found {key!r}")
-    return {key: value for key, _, value in pairs}
 
 
 def _write(report: dict[str, object], target: str | None) -> None:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/trace.py``, ``transactions.py``, ``delays.py``, ``deadletters.py``: messages' lives."""
+"""The command lines of ``jobs/trace.py``, ``transactions.py``, ``delays.py``, ``deadletters.py``, ``replay.py``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer, run_in_session
+from pyspark_commitlog.jobs.given_pairs import pairs_of
 from store_core.answers.message_trace import TraceOptions, trace_by
 from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
+from store_core.answers.store_replay import ReplayOptions
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.read.one_message import Kind
@@ -18,11 +20,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["deadletters", "delays", "trace", "transactions"]
+    from pyspark.sql import SparkSession
+
+    from store_core.answers.life.replay_report import ReplayReport
+
+__all__ = ["deadletters", "delays", "replay", "trace", "transactions"]
 
 _DEAD_LETTERS_REMARK: Final = "With 1 there are dead letters."
 _TRACE_REMARK: Final = "With 1 the message was sent twice or is a dead letter, and with 2 there is none."
 _TRANSACTIONS_REMARK: Final = "With 1 a transaction will not end by itself, or is pending for too long."
+_REPLAY_REMARK: Final = "With 2 or more, nothing was appended unless the error says otherwise."
 _DELAYS_REMARK: Final = "With 1 messages are late, or no broker will deliver them."
 
 
@@ -82,6 +89,35 @@ def deadletters(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     options = DeadLettersOptions(group=tuple(given.group), most_rows=given.most_rows, release=given.release)
     return run_answer(parser.prog, given, lambda engine: dead_letters_by(engine, given.store, options))
+
+
+def replay(arguments: Sequence[str] | None = None) -> int:
+    """Run ``replay.py``; return the exit code, see `store_core.command.exit_code`."""
+    about = "Appends messages of a RocketMQ store again, such as dead letters: chosen and edited by SQL, once."
+    parser = answer_parser("commitlog-replay", about, _REPLAY_REMARK)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument("--id", dest="replay_id", required=True, help="under one name, messages are appended once")
+    parser.add_argument("--into", metavar="PATH", help="a store, made if there is none (default STORE)")
+    parser.add_argument("--to-topic", metavar="TOPIC", help="where they go (default where each was sent at first)")
+    parser.add_argument("--where", metavar="SQL", help="which messages: a condition on the columns of messages")
+    parser.add_argument(
+        "--edit", action="append", default=[], metavar="COLUMN=SQL", help="topic, body, properties, flag"
+    )
+    parser.add_argument("--read-option", action="append", default=[], metavar="NAME=VALUE", help="of the data source")
+    parser.add_argument("--queues", type=int, default=4, metavar="N", help="queues to spread them over")
+    parser.add_argument("--dry-run", action="store_true", help="encode and count them, and append nothing")
+    _add_release(parser)
+    given = parser.parse_args(arguments)
+    names = ("replay_id", "to_topic", "queues", "dry_run", "release")
+    options = ReplayOptions(**{name: getattr(given, name) for name in names})
+    edit, read = pairs_of("--edit", given.edit), pairs_of("--read-option", given.read_option)
+
+    def replayed(spark: SparkSession) -> ReplayReport:
+        from pyspark_commitlog.replaying import replay_report  # noqa: PLC0415 -- PySpark need not be installed
+
+        return replay_report(spark, given.store, given.into or given.store, options, given.where, edit, read)
+
+    return run_in_session(parser.prog, given, replayed)
 
 
 def _add_judging(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from store_core.answers.lagging.lag_report import LagReport
     from store_core.answers.life.dead_letter_report import DeadLettersReport
     from store_core.answers.life.delay_report import DelaysReport
+    from store_core.answers.life.replay_report import ReplayReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.log_diff import diff
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_recover import recover
     from store_core.answers.store_redact import redact
     from store_core.answers.store_repair import plan_repair, repair
+    from store_core.answers.store_replay import ReplayOptions, replay
     from store_core.answers.store_retention import retention
     from store_core.answers.store_transactions import TransactionsOptions, transactions
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
@@ -68,6 +70,8 @@ __all__ = [
     "RedactReport",
     "RepairPlan",
     "RepairReport",
+    "ReplayOptions",
+    "ReplayReport",
     "RetentionOptions",
     "RetentionReport",
     "SalvageReport",
@@ -88,6 +92,7 @@ __all__ = [
     "recover",
     "redact",
     "repair",
+    "replay",
     "retention",
     "salvage",
     "trace",
@@ -114,6 +119,8 @@ _HOMES: Final = {
     "RedactReport": "store_core.answers.redacting.redact_report",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
+    "ReplayOptions": "store_core.answers.store_replay",
+    "ReplayReport": "store_core.answers.life.replay_report",
     "RetentionOptions": "store_core.answers.retaining.retention_options",
     "RetentionReport": "store_core.answers.retaining.retention_report",
     "SalvageReport": "store_core.answers.salvage_report",
@@ -134,6 +141,7 @@ _HOMES: Final = {
     "recover": "store_core.answers.store_recover",
     "redact": "store_core.answers.store_redact",
     "repair": "store_core.answers.store_repair",
+    "replay": "store_core.answers.store_replay",
     "retention": "store_core.answers.store_retention",
     "salvage": "store_core.answers.log_salvage",
     "trace": "store_core.answers.message_trace",

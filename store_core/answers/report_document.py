@@ -13,6 +13,7 @@ from store_core.answers.exporting.proof_report import PROOF_SCHEMA
 from store_core.answers.lagging.lag_report import LAG_SCHEMA
 from store_core.answers.life.dead_letter_report import DEAD_LETTERS_SCHEMA
 from store_core.answers.life.delay_report import DELAYS_SCHEMA
+from store_core.answers.life.replay_report import REPLAY_SCHEMA
 from store_core.answers.life.trace_report import TRACE_SCHEMA
 from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
 from store_core.answers.producing.producers_report import PRODUCERS_SCHEMA
@@ -43,6 +44,7 @@ _SCHEMAS: Final = (
     DELAYS_SCHEMA,
     TRACE_SCHEMA,
     DEAD_LETTERS_SCHEMA,
+    REPLAY_SCHEMA,
 )
 _INTRODUCTION: Final = (
     "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",

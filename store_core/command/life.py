@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that tell what became of messages: trace, transactions, delays and deadletters."""
+"""The commands that tell what became of messages: trace, transactions, delays, deadletters and replay."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ import click
 from store_core.answers.message_trace import TraceOptions, trace_by
 from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
+from store_core.answers.store_replay import ReplayOptions
+from store_core.answers.store_replay import replay as replay_messages
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.command.examples import examples
+from store_core.command.read_arguments import with_read_options
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.read.one_message import Kind
 from store_core.store.read.store_time import store_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
     from store_core.format.releases.release import Release
 
-__all__ = ["deadletters", "delays", "trace", "transactions"]
+__all__ = ["deadletters", "delays", "replay", "trace", "transactions"]
 
 
 _with_release: Final = click.option(
@@ -175,4 +178,30 @@ def deadletters(store: str, group: tuple[str, ...], processes: int, output: Repo
     options = DeadLettersOptions(group=group, **judging)
     with shown_engine(processes) as engine:
         report = dead_letters_by(engine, store, options)
+    return output.put(report)
+
+
+@click.command(
+    epilog=examples(
+        "commitlog replay /data/store --topic %DLQ%billing --id T-4711 --dry-run",
+        "commitlog replay /data/store --topic %DLQ%billing --id T-4711",
+        "commitlog replay /data/store --key order-1 --id T-4712 --into /data/new",
+    )
+)
+@click.argument("store", metavar="STORE")
+@click.option("--id", "replay_id", required=True, metavar="NAME", help="Under one name, messages are appended once.")
+@click.option("--into", metavar="PATH", help="A store, made if there is none.  [default: STORE]")
+@click.option("--to-topic", metavar="TOPIC", help="Where they go.  [default: where each was sent at first]")
+@click.option("--queues", type=click.IntRange(1), default=4, metavar="N", help="Queues to spread them over.")
+@click.option("--dry-run", is_flag=True, help="Count and encode them, and append nothing.")
+@with_report
+@with_read_options
+def replay(store: str, into: str | None, read: Mapping[str, Any], output: ReportOutput, **given: Any) -> ExitCode:  # noqa: ANN401 -- as above
+    """Append messages again, such as dead letters: all that filters choose, or none, and once.
+
+    No broker may be running on the store that they go to. Each becomes a new message with properties that say where it
+    comes from: REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC.
+    """
+    release = read.get("release", DEFAULT_RELEASE)
+    report = replay_messages(store, into or store, ReplayOptions(release=release, **given), **read)
     return output.put(report)

@@ -49,6 +49,7 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "transactions", "life", "tell how transactions ended, and which did not"),
     _Entry(_MESSAGES, "delays", "life", "tell when delayed messages are due, and which are late"),
     _Entry(_MESSAGES, "deadletters", "life", "tell what consumers gave up, and why"),
+    _Entry(_MESSAGES, "replay", "life", "append messages again, such as dead letters, once"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
     _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
     _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),
@@ -132,8 +133,8 @@ class _Program(click.Group):
 def program() -> None:
     """Look into the store of an Apache RocketMQ broker: a copy, a snapshot, or the disk of one that is running.
 
-    Nothing is written to a store, and no lock is taken, except by `repair --apply`. Each command has a --help with
-    examples.
+    Nothing is written to a store, and no lock is taken, except by `repair --apply` and `replay`. Each command
+    has a --help with examples.
     """
 
 

@@ -39,6 +39,7 @@ NAMES = [
     "recover",
     "redact",
     "repair",
+    "replay",
     "retention",
     "salvage",
     "trace",

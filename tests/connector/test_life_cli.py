@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.life_cli import deadletters, delays, trace, transactions
+from pyspark_commitlog.life_cli import deadletters, delays, replay, trace, transactions
+from store_core import read_messages
 from tests.life_logs import BEGIN, LifeLog
 
 if TYPE_CHECKING:
@@ -38,3 +39,26 @@ def test_transactions_and_delays_end_with_1_where_something_is_stuck(
     assert "a: 1 message, 1 record" in capsys.readouterr().out
     assert 0 == deadletters([store])
     assert 2 == trace([store, "c"])
+
+
+def test_a_replay_is_chosen_and_edited_by_sql_and_made_once(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark  # the job uses the running session
+    log = LifeLog()
+    for key, group in (("a", "billing"), ("b", "billing"), ("c", "other")):
+        log.dead(log.send(key, body=b"broken"), key, group)
+    store, new = str(log.write(tmp_path / "store")), str(tmp_path / "new")
+    edits = ("--edit", "body=encode(concat('mended ', properties['KEYS']), 'UTF-8')")
+    words = [store, "--id", "T-1", "--into", new, "--read-option", "topic=%DLQ%billing", *edits]
+
+    assert 0 == replay([*words, "--where", "array_contains(keys, 'b')"])
+    assert "1 message of" in capsys.readouterr().out
+    assert 0 == replay(words)
+    assert "is in the store already" in capsys.readouterr().out
+    (row,) = read_messages(new).read_all().to_pylist()
+    assert ("orders", b"mended b", 0) == (row["topic"], row["body"], row["reconsume_times"])
+    expected = {"REPLAY_ID": "T-1", "REPLAY_ORIGIN_TOPIC": "%DLQ%billing", "UNIQ_KEY": "U-b"}
+    assert expected.items() <= dict(row["properties"]).items()
+    assert "RETRY_TOPIC" not in dict(row["properties"])
+    assert 2 == replay([store, "--id", "T-2", "--edit", "bodi='x'"])

@@ -14,10 +14,12 @@ from store_core.command.exit_code import ExitCode, exit_code_help
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
 
-__all__ = ["STORE", "answer_parser", "run_answer"]
+__all__ = ["STORE", "answer_parser", "run_answer", "run_in_session"]
 
 STORE: Final = "store root, on a file system that every worker sees"
 """Help of the argument that names the store."""
@@ -42,21 +44,27 @@ def answer_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser
 
 def run_answer(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:
     """Run an answer on Spark, print and write its report, and return the exit code."""
+    from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
+
+    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name)))
+
+
+def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> int:
+    """Run an answer in a session, print and write its report, and return the exit code."""
     return run_command(name, lambda: _run(name, given, answer))
 
 
-def _run(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> ExitCode:
+def _run(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> ExitCode:
     targets = {f"--{name}": getattr(given, name, None) for name in _TARGETS}
     for option, target in targets.items():
         check_report(option, target)
-    from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.java import require_java  # noqa: PLC0415
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
     from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
 
     require_java()
     with job_session(name, needs_context=True) as spark, spark_progress(spark):
-        report = answer(SparkEngine(spark, name))
+        report = answer(spark)
     code = ExitCode.of(report.verdict)
     words_beside("-" if "-" in targets.values() else None).write(f"{report.to_text()}\n")
     write_json(report.to_json(exit_code=int(code)), given.json)

@@ -51,6 +51,20 @@ def test_deadletters_ends_with_1_if_there_are_any(tmp_path: Path) -> None:
     assert ExitCode.DONE == call("deadletters", store, "--group", "none").code
 
 
+def test_replay_appends_what_filters_choose_once(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.dead(log.send("a"), "a", "billing")
+    store, words = log.write(tmp_path / "store"), ("--topic", "%DLQ%billing", "--id", "T-1", "--into", tmp_path / "new")
+    dry = call("replay", store, *words, "--dry-run")
+    done, again = (call("replay", store, *words, "--json") for _ in range(2))
+
+    assert (ExitCode.DONE, True) == (dry.code, "1 message of" in dry.text)
+    assert [(1, False), (1, True)] == [
+        (found.rows[0]["messages"], found.rows[0]["is_repeat"]) for found in (done, again)
+    ]
+    assert ExitCode.USAGE == call("replay", store, "--id", "").code
+
+
 def test_delays_ends_with_1_once_messages_are_late(tmp_path: Path) -> None:
     log = LifeLog()
     log.delayed("a", 3)

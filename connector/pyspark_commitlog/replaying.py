@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying messages in a session: chosen and edited by SQL, and appended through the writer, once."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
+
+from store_core.answers.life.provenance import (
+    REPLAY_ID,
+    REPLAY_ORIGIN_MESSAGE_ID,
+    REPLAY_ORIGIN_TOPIC,
+    RETRY_TOPIC,
+)
+from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
+from store_core.answers.life.replay_rows import OF_DELIVERY
+from store_core.answers.store_replay import sender_of
+from store_core.errors import InvalidOptionError
+from store_core.format.columns import DEFAULT_COLUMNS
+from store_core.format.near_name import did_you_mean
+from store_core.format.sys_flag import TRANSACTION_MASK
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from store_core.answers.store_replay import ReplayOptions
+
+__all__ = ["replay_report"]
+
+_WRITTEN: Final = ("topic", "body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
+_EDITED: Final = ("topic", "body", "flag", "properties")
+_ORIGIN: Final = "_origin_topic"
+
+
+def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
+    spark: SparkSession,
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    options: ReplayOptions,
+    where: str | None,
+    edit: Mapping[str, str],
+    read: Mapping[str, str],
+) -> ReplayReport:
+    """Replay messages; see `pyspark_commitlog.answers.replay`."""
+    options.check()
+    for name in edit.keys() - set(_EDITED):
+        hint = did_you_mean(name, _EDITED) or f"the columns are {', '.join(_EDITED)}"
+        raise InvalidOptionError(f"edit: {name!r} can't be edited; {hint}")
+    columns = ",".join([*DEFAULT_COLUMNS, "msg_id", "unique_key"])
+    reader = spark.read.format("commitlog").options(release=options.release, columns=columns)
+    found = reader.options(**dict(read)).load(str(source))
+    frame = _as_new(found if where is None else found.where(where), options, edit)
+    counts = frame.groupBy(_ORIGIN, "topic").count().orderBy(_ORIGIN, "topic").collect()
+    topics = [{"origin_topic": row[0], "topic": row[1], "messages": row[2]} for row in counts]
+    facts = _appended(frame.select(*_WRITTEN), source, into, options)
+    return ReplayReport.of(facts, {} if facts.is_repeat else {"topics": topics})
+
+
+def _as_new(frame: DataFrame, options: ReplayOptions, edit: Mapping[str, str]) -> DataFrame:
+    """Return messages as new ones, edited, with what says where they come from."""
+    first = F.coalesce(F.col("properties")[RETRY_TOPIC], F.col("topic"))
+    new = frame.withColumns(
+        {
+            _ORIGIN: F.col("topic"),
+            "topic": first if options.to_topic is None else F.lit(options.to_topic),
+            "properties": F.map_filter("properties", lambda name, _: ~name.isin(*OF_DELIVERY)),
+            "sys_flag": F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK)),
+        }
+    )
+    edited = new.withColumns({name: F.expr(text) for name, text in edit.items()})
+    names = (REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC)
+    values = (F.lit(options.replay_id), F.col("msg_id"), F.col(_ORIGIN))
+    added = F.create_map(*(part for pair in zip(map(F.lit, names), values, strict=True) for part in pair))
+    others = F.map_filter("properties", lambda name, _: ~name.isin(*names))
+    return edited.withColumn("properties", F.map_concat(others, added))
+
+
+def _appended(
+    frame: DataFrame, source: str | os.PathLike[str], into: str | os.PathLike[str], options: ReplayOptions
+) -> ReplayFacts:
+    with tempfile.TemporaryDirectory(prefix="commitlog-replay-") as directory:
+        report = Path(directory) / "report.json"
+        given = {
+            "commitId": sender_of(options.replay_id),
+            "queueNums": str(options.queues),
+            "dryRun": str(options.dry_run).lower(),
+            "release": options.release,
+            "report": str(report),
+        }
+        frame.write.format("commitlog").mode("append").options(**given).save(str(into))
+        done = json.loads(report.read_text(encoding="utf-8"))
+    return ReplayFacts(
+        source=str(source),
+        into=str(into),
+        replay_id=options.replay_id,
+        messages=done["records"],
+        bytes=done["bytes"],
+        is_repeat=done["is_repeat"],
+        is_dry_run=options.dry_run,
+        begin_offset=done["begin_offset"],
+        end_offset=done["end_offset"],
+    )

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying messages: those that filters choose are appended to a store again, once, and say where they come from."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import count, cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
+from store_core.answers.life.replay_rows import REPLAYED_COLUMNS, replayed_batch
+from store_core.errors import InvalidOptionError
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.format.columnar.encode_batch import encode_batch
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.queue.queue_path import refusal_of
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.put.bulk_append import fits
+from store_core.store.put.put_checks import topic_refusal
+from store_core.store.read.read_messages import read_messages
+from store_core.store.sink.commit import SinkCommit, check_lock
+from store_core.store.sink.commit_ledger import Transaction
+from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_batch import StagedBatch, stage_batches
+from store_core.store.sink.store_sizes import with_sizes_of
+from store_core.store.store_layout import check_root
+from store_core.views.store_root import root_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from store_core.files.clock import Clock
+    from store_core.files.store_path import StorePaths
+    from store_core.format.releases.release import Release
+
+__all__ = ["ReplayOptions", "replay", "sender_of"]
+
+_QUEUES: Final = 4
+"""Queues of a topic, unless it is said how many: RocketMQ's default of producers (``defaultTopicQueueNums``)."""
+
+_LONGEST_ID: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How messages are replayed.
+
+    Attributes
+    ----------
+    replay_id : str
+        Name of the replay: under one name, a store gets messages once. It is property ``REPLAY_ID`` of each.
+    to_topic : str or None
+        Where they go; by default the topic that each was sent to at first.
+    queues : int
+        Queues that they are spread over, in turn.
+    dry_run : bool
+        Whether nothing is appended.
+    config : MessageStoreConfig or None
+        Of a store that is made; that of an existing one follows from its files.
+    release : str
+        RocketMQ release that serves both stores.
+    """
+
+    replay_id: str
+    to_topic: str | None = None
+    queues: int = _QUEUES
+    dry_run: bool = False
+    config: MessageStoreConfig | None = None
+    release: Release = DEFAULT_RELEASE
+
+    def check(self) -> None:
+        """Check the options.
+
+        Raises
+        ------
+        InvalidOptionError
+            If one is not as it should be.
+        """
+        if not 0 < len(self.replay_id) <= _LONGEST_ID or not self.replay_id.isprintable():
+            expected = f"a name of 1 to {_LONGEST_ID} printable characters"
+            raise InvalidOptionError(f"replay_id: expected {expected}, found {self.replay_id[:_LONGEST_ID]!r}")
+        if self.queues < 1:
+            raise InvalidOptionError(f"queues: expected 1 or more, found {self.queues}")
+
+
+def sender_of(replay_id: str) -> str:
+    """Return the name of a replay in a store's ledger of appends."""
+    return f"replay {replay_id}"
+
+
+def replay(
+    source: StorePaths,
+    into: str | os.PathLike[str],
+    options: ReplayOptions,
+    *,
+    clock: Clock | None = None,
+    **read: Any,  # noqa: ANN401 -- options of the reader
+) -> ReplayReport:
+    """Append messages of a store again, to it or to another one: all of them, or none, and under one name only once.
+
+    Each becomes a new message: it never failed, is delayed no more and is in no transaction. It keeps body, keys, tags,
+    unique key and its other properties, and gets ``REPLAY_ID``, ``REPLAY_ORIGIN_MESSAGE_ID`` and
+    ``REPLAY_ORIGIN_TOPIC``. Records are staged beside the log and become visible together, as by ``df.write``; the
+    store's ledger has the name, so that a replay which is repeated after a crash appends nothing twice.
+
+    Parameters
+    ----------
+    source : path or sequence of paths
+        As of `store_core.read_messages`.
+    into : path
+        A store's root; it may be that of the source, and is made if there is none.
+    options : ReplayOptions
+    clock : Clock, optional
+    **read
+        Which messages: the filters of `store_core.read_messages`.
+
+    Raises
+    ------
+    StoreError
+        If an option is invalid, a message can't be appended, or a broker holds the store.
+    OSError
+        As raised by the system.
+
+    Examples
+    --------
+    >>> from store_core.answers import ReplayOptions, replay
+    >>> replay("/data/store", "/data/store", ReplayOptions(replay_id="T-1"), topic="%DLQ%billing")  # doctest: +SKIP
+    """
+    options.check()
+    if read.get("release", options.release) != options.release:
+        raise InvalidOptionError("release is an option of the replay, for both stores")
+    return _Replay(root_of(source), source, Path(into), options, read, clock or SystemClock()).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    root: Path
+    source: StorePaths
+    into: Path
+    options: ReplayOptions
+    read: dict[str, Any]
+    clock: Clock
+    topics: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def run(self) -> ReplayReport:
+        files, job = OsFileSystem(), f"job-{uuid.uuid4().hex}"
+        config = self.options.config or MessageStoreConfig(release=self.options.release)
+        check_root(self.into, config, files)
+        check_lock(self.into, files)
+        config = with_sizes_of(self.into, config, files)
+        if self.options.dry_run:
+            records = [batch.records for batch in self._encoded(config)]
+            return self._report(sum(map(len, records)), sum(int(each.starts[-1]) for each in records))
+        sink = SinkDirectory(self.into, files)
+        commit = SinkCommit(
+            self.into, job, config, self.clock, files, transaction=Transaction(sender_of(self.options.replay_id))
+        )
+        directory = sink.claim(job, "commitlog replay", "0")
+        try:
+            paths = (directory / f"part-{number:05d}.arrow" for number in count())
+            done = commit.run(list(stage_batches(self._encoded(config), paths, files)))
+        except BaseException:
+            commit.discard()
+            raise
+        begin, end = done.appended.begin_offset, done.appended.end_offset
+        found = self._report(done.appended.records, end - begin)
+        facts = replace(found.found, is_repeat=done.is_repeat, begin_offset=begin, end_offset=end)
+        return ReplayReport.of(facts, {}) if done.is_repeat else ReplayReport(facts, found.tables)
+
+    def _encoded(self, config: MessageStoreConfig) -> Iterator[StagedBatch]:
+        """Yield the messages as records."""
+        options, queues = self.options, cycle(range(self.options.queues))
+        wanted = {"release": options.release} | self.read | {"columns": REPLAYED_COLUMNS}
+        for batch in read_messages(self.source, **wanted):
+            messages = replayed_batch(batch, options.replay_id, options.to_topic, queues)
+            topics = messages["topic"].to_pylist()
+            self.topics.update(zip(batch["topic"].to_pylist(), topics, strict=True))
+            _check_topics(set(topics), options)
+            records = encode_batch(messages, config.encode_rules, born_timestamp=self.clock.now_ms())
+            if not fits(records, config.mapped_file_size_commit_log):
+                size = config.mapped_file_size_commit_log
+                raise InvalidOptionError(f"a record is larger than a segment of {self.into}, which has {size} bytes")
+            yield StagedBatch(records)
+
+    def _report(self, messages: int, size: int) -> ReplayReport:
+        options = self.options
+        facts = ReplayFacts(
+            str(self.root), str(self.into), options.replay_id, messages, size, is_dry_run=options.dry_run
+        )
+        rows = [
+            {"origin_topic": origin, "topic": topic, "messages": number}
+            for (origin, topic), number in sorted(self.topics.items())
+        ]
+        return ReplayReport.of(facts, {"topics": rows})
+
+
+def _check_topics(topics: set[str], options: ReplayOptions) -> None:
+    """Refuse topics that no broker accepts, or no directory can hold."""
+    for topic in sorted(topics):
+        reason = topic_refusal(topic, options.release) or refusal_of(topic, options.queues - 1)
+        if reason is not None:
+            raise InvalidOptionError(f"topic {topic[:_LONGEST_ID]!r}: {reason}")

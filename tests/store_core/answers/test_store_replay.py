@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A replay appends what was chosen as new messages that say where they come from: all of them, and only once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
+from store_core.answers import ReplayOptions, ReplayReport, replay, trace
+from store_core.errors import InvalidOptionError, StoreLockedError
+from tests.life_logs import LifeLog, message_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = MessageStoreConfig(
+    mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=1000
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Make a store with a failed message and a dead letter of it, and a delayed one."""
+    log = LifeLog(1 << 16)
+    sent = log.send("a", body=b"first", properties={"TAGS": "paid", "region": "eu"})
+    log.dead(sent, "a", "billing", 17, TAGS="paid", DELAY="3", REAL_TOPIC="%RETRY%billing", REAL_QID="0")
+    log.dead(log.send("b", body=b"second"), "b", "billing")
+    root = log.write(tmp_path / "store")
+    with DefaultMessageStore.open(root, CONFIG):
+        pass
+    return root
+
+
+def replayed(source: Path, into: Path, name: str = "T-1", **given: Any) -> ReplayReport:  # noqa: ANN401 -- options
+    read = {key: given.pop(key) for key in ("topic", "key", "filter", "filter_type") if key in given}
+    return replay(source, into, ReplayOptions(replay_id=name, config=CONFIG, **given), **read)
+
+
+def rows_of(root: Path, **read: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- as above
+    rows: list[dict[str, Any]] = read_messages(root, **read).read_all().to_pylist()
+    return rows
+
+
+def test_a_dead_letter_goes_to_its_first_topic_as_a_new_message(store: Path) -> None:
+    (letter, _) = rows_of(store, topic="%DLQ%billing", columns=["body", "msg_id", "physical_offset"])
+    report = replayed(store, store, topic="%DLQ%billing", key="a")
+    (row,) = rows_of(store, filter="REPLAY_ID = 'T-1'", filter_type="SQL92")
+    properties = dict(row["properties"])
+
+    assert (1, False) == (report.found.messages, report.found.is_repeat)
+    assert report.found.begin_offset == row["physical_offset"]
+    assert ("orders", letter["body"], 0, "paid", ["a"]) == (
+        row["topic"], row["body"], row["reconsume_times"], row["tags"], row["keys"]
+    )  # fmt: skip
+    assert {
+        "REPLAY_ID": "T-1",
+        "REPLAY_ORIGIN_MESSAGE_ID": letter["msg_id"],
+        "REPLAY_ORIGIN_TOPIC": "%DLQ%billing",
+        "UNIQ_KEY": "U-a",
+    }.items() <= properties.items()
+    assert not {"DELAY", "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC"} & properties.keys()
+    assert [{"origin_topic": "%DLQ%billing", "topic": "orders", "messages": 1}] == report.tables["topics"].to_pylist()
+
+
+def test_a_replay_of_the_same_name_appends_nothing_more(store: Path) -> None:
+    first = replayed(store, store, topic="%DLQ%billing")
+    again = replayed(store, store, topic="%DLQ%billing")
+    other = replayed(store, store, "T-2", topic="%DLQ%billing")
+
+    assert (2, 2, 2) == tuple(report.found.messages for report in (first, again, other))
+    assert [False, True, False] == [report.found.is_repeat for report in (first, again, other)]
+    assert first.found.begin_offset == again.found.begin_offset
+    assert 4 == len(rows_of(store, filter="REPLAY_ID IS NOT NULL", filter_type="SQL92"))
+    assert "is in the store already" in again.to_text()
+
+
+def test_consumers_get_what_was_replayed_into_a_new_store(store: Path, tmp_path: Path) -> None:
+    replayed(store, tmp_path / "new", topic="%DLQ%billing", to_topic="invoices", queues=2)
+
+    with DefaultMessageStore.open(tmp_path / "new", CONFIG, read_only=True) as opened:
+        found = [opened.get_message("g", "invoices", queue, 0, 32) for queue in (0, 1)]
+        assert [1, 1] == [len(result.messages) for result in found if result is not None]
+    assert 4 == len(rows_of(store))
+
+
+def test_a_trace_has_the_replay(store: Path) -> None:
+    replayed(store, store, topic="%DLQ%billing", key="a")
+    report = trace(store, "a")
+
+    assert ["send", "dead_letter", "replay"] == [row["step"] for row in report.tables["steps"].to_pylist()]
+    assert "replay T-1 of" in report.tables["steps"]["note"].to_pylist()[-1]
+    assert ["replayed"] == report.tables["messages"]["outcome"].to_pylist()
+
+
+def test_a_dry_run_counts_and_writes_nothing(store: Path) -> None:
+    before = sorted(store.rglob("*"))
+    report = replayed(store, store, topic="%DLQ%billing", dry_run=True)
+
+    assert (2, True, None) == (report.found.messages, report.found.is_dry_run, report.found.begin_offset)
+    assert before == sorted(store.rglob("*"))
+    assert report.found.bytes == replayed(store, store, topic="%DLQ%billing").found.bytes
+
+
+def test_what_no_broker_accepts_is_refused_and_nothing_stays(store: Path) -> None:
+    before = rows_of(store)
+    for given in ({"to_topic": "x" * 200}, {"to_topic": "../x"}, {"queues": 0}, {"name": ""}, {"name": "a\nb"}):
+        with pytest.raises(InvalidOptionError):
+            replayed(store, store, **{"name": "T-9"} | given, topic="%DLQ%billing")
+
+    assert before == rows_of(store)
+    assert not list((store / "commitlog-sink" / "staged").glob("*"))
+
+
+def test_a_store_that_is_open_is_refused(store: Path) -> None:
+    with DefaultMessageStore.open(store, CONFIG), pytest.raises(StoreLockedError):
+        replayed(store, store, topic="%DLQ%billing")
+
+
+def test_a_message_without_a_unique_key_is_traced_to_its_replay(tmp_path: Path) -> None:
+    log = LifeLog(1 << 16)
+    sent = log.append(b"-", topic="orders")
+    root = log.write(tmp_path)
+    with DefaultMessageStore.open(root, CONFIG):
+        pass
+    replayed(root, root, topic="orders")
+
+    assert ["send", "replay"] == [row["step"] for row in trace(root, message_id(sent)).tables["steps"].to_pylist()]
