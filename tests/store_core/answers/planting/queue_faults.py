@@ -154,9 +154,13 @@ def unit_after_the_end_at_the_end(store: StoreCopy) -> list[Expected]:
 
 
 def unit_zeroed(store: StoreCopy) -> list[Expected]:
-    """Zero a unit: a broker takes the queue to end there, so that those after it are gone."""
+    """Zero a unit: a broker takes the queue to end there, so that those after it are gone.
+
+    It looks for the end in the last three files; in an earlier one the unit is only a wrong one.
+    """
     queue = store.queue()
-    place = store.place(queue)
+    searched = int(queue.files[-3:][0].name) // CQ_STORE_UNIT_SIZE
+    place = store.random.randrange(max(searched, queue.first + 2), queue.stop - 3)
     queue.put(place, (0, 0, 0))
     return [Expected(FindingKind.UNIT_MISSING, queue.stop - place, queue_offset=place, place=queue.place)]
 
