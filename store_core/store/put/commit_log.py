@@ -170,7 +170,11 @@ class CommitLog:
     def _note_error(self, error: OSError) -> None:
         """Refuse further messages: what a failed ``fsync`` covered may be lost, and a later one would not report it."""
         if self.refuse_puts():
-            _LOG.error("the commit log takes no more messages: %s", error)
+            _LOG.error(
+                "the commit log takes no more messages, as a flush failed and what it covered may be lost: %s. "
+                "Make room, or mend the disk, then close the store and open it again, which recovers it",
+                error,
+            )
 
     def refuse_puts(self) -> bool:
         """Refuse messages until the store is reopened; return whether they were accepted before."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.record.client_batch import client_batch
 from store_core.store.put.put_message_lock import PutMessageReentrantLock, PutMessageSpinLock, make_put_message_lock
-from tests.store_core.fakes import FakeClock
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, Log, message, messages_of
 
 if TYPE_CHECKING:
@@ -463,3 +464,36 @@ def test_reading_the_files_needs_nothing_of_the_log(log: Log, tmp_path: Path) ->
     log.log.put_message(message(keys=["k1", "k2"], tags="TagA", properties={"a": "b"}))
 
     assert {"KEYS": "k1 k2", "TAGS": "TagA", "a": "b"} == messages_of(tmp_path)[0].properties
+
+
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_puts_go_on_when_a_full_disk_has_room_again(flush_disk_type: str, tmp_path: Path) -> None:
+    disk = FaultyFileSystem()
+    config = MessageStoreConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type=flush_disk_type)
+    with DefaultMessageStore.open(tmp_path, config, file_system=disk) as store:
+        disk.free_blocks = 0
+        full = [store.put_message(message(bytes(5000))).status for _ in range(2)]
+        disk.heal()
+        after = [store.put_message(message(bytes(5000))).status for _ in range(2)]
+
+    assert [PutMessageStatus.UNKNOWN_ERROR] * 2 == full
+    assert [PutMessageStatus.PUT_OK] * 2 == after
+    assert 2 == len(messages_of(tmp_path / "commitlog"))
+
+
+def test_after_a_failed_flush_the_log_says_to_open_the_store_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RocketMQ counts the bytes as flushed and goes on; what the system dropped is then lost without a word."""
+    disk = FaultyFileSystem()
+    config = MessageStoreConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type="SYNC_FLUSH")
+    with DefaultMessageStore.open(tmp_path, config, file_system=disk) as store:
+        disk.fail("sync", errno.ENOSPC)
+        failed = store.put_message(message()).status
+        disk.heal()
+        refused = store.put_message(message()).status
+
+    assert (PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE) == (failed, refused)
+    assert "Make room, or mend the disk, then close the store and open it again" in caplog.text
+    with DefaultMessageStore.open(tmp_path, config) as store:
+        assert PutMessageStatus.PUT_OK is store.put_message(message()).status
