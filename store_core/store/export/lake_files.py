@@ -73,7 +73,7 @@ def partition_directory(topic: str, day: int) -> str:
     Raises
     ------
     UnsafeSizeError
-        If the topic can't be the name of a directory; no broker accepts such a long one.
+        If the topic can't be the name of a directory: retry topics of RocketMQ 5 can be that long.
 
     Examples
     --------

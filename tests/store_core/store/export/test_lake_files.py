@@ -20,6 +20,6 @@ def test_a_topic_comes_back_from_the_name_of_its_directory(topic: str) -> None:
     assert first not in (".", "..")
 
 
-def test_a_topic_that_no_broker_accepts_is_refused() -> None:
+def test_a_topic_that_is_too_long_for_a_directory_is_refused() -> None:
     with pytest.raises(UnsafeSizeError, match="too long for a directory"):
         partition_directory("/" * 90, 0)
