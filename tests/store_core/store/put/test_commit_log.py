@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -467,7 +467,9 @@ def test_reading_the_files_needs_nothing_of_the_log(log: Log, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_puts_go_on_when_a_full_disk_has_room_again(flush_disk_type: str, tmp_path: Path) -> None:
+def test_puts_go_on_when_a_full_disk_has_room_again(
+    flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"], tmp_path: Path
+) -> None:
     disk = FaultyFileSystem()
     config = MessageStoreConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type=flush_disk_type)
     with DefaultMessageStore.open(tmp_path, config, file_system=disk) as store:
