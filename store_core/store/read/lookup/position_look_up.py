@@ -120,7 +120,7 @@ def plan_position_look_up(
         all_room = int(costs.most_share * sum(map(size_on_disk, segments)))
         queues = _queues(roots[0], stored, costs, all_room, resources)
         if isinstance(queues, str):
-            return PositionLookUp()
+            return PositionLookUp(picked, units=1)
         tiling = QueueTiling(queues.queues, [home], ask_nothing, costs, proofs_of(roots[0], options))
     except (OSError, CorruptDatabaseError, UnsupportedStoreError):
         return PositionLookUp()
