@@ -23,7 +23,7 @@ from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.read.last_rows import last_rows
 from store_core.views.store_root import root_of
@@ -144,7 +144,7 @@ def delays_by(
     found = engine.run(ReadJob(paths, reads))
     at = (clock or SystemClock()).now_ms() if chosen.at is None else chosen.at
     rules = LevelRules(chosen.delay_levels, known.delay_offsets or {}, at, known.last_stored or 0)
-    timers = TimerRules(known.timers_read_until, known.timers_offset, at)
+    timers = TimerRules(known.timers_read_until, known.timers_offset, at, rules_of(chosen.release))
     judged = {
         "level": level_states(found.tables["levels"], rules),
         "timer": timer_states(found.tables["timers"], timers),

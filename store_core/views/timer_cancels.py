@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from store_core.format.releases.release_rules import ReleaseRules
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["TimerCancels", "find_cancels"]
+__all__ = ["TimerCancels", "cancel_key", "find_cancels"]
 
 _LONGEST_DELAY_MS: Final = (1 << 31) - 1
 """Of a unit, which has 32 bits for it."""
@@ -70,13 +70,11 @@ class TimerCancels:
         for row, properties in self._properties(units, rows):
             if due[row] != time:
                 time, keys = due[row], self._keys(int(due[row]))
-            cancelled[row] = UNIQ_KEY in properties and self._key(properties) in keys
+            cancelled[row] = (
+                UNIQ_KEY in properties
+                and cancel_key(properties.get(REAL_TOPIC), properties[UNIQ_KEY], self.features) in keys
+            )
         return cancelled
-
-    def _key(self, properties: Mapping[str, str]) -> str:
-        topic = properties.get(REAL_TOPIC, "")
-        prefix = f"{topic}{_KEY_SEPARATOR}" if self.features.cancels_timers_by_topic_and_key else ""
-        return prefix + properties[UNIQ_KEY]
 
     def _keys(self, time: int) -> frozenset[str]:
         first, stop = np.searchsorted(self.due, (time, time + 1))
@@ -101,6 +99,11 @@ class TimerCancels:
             except StoreError:
                 continue  # a broker passes over what it can't read
             yield row, message.properties
+
+
+def cancel_key(real_topic: str | None, unique_key: str, features: ReleaseRules) -> str:
+    """Return by what a cancelling timer names the timer with a unique key."""
+    return f"{real_topic or ''}{_KEY_SEPARATOR}{unique_key}" if features.cancels_timers_by_topic_and_key else unique_key
 
 
 def find_cancels(

@@ -12,11 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.delay_rows import integers_in
+from store_core.views.timer_cancels import cancel_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
+
+    from store_core.format.releases.release_rules import ReleaseRules
 
 __all__ = ["DelayState", "LevelRules", "TimerRules", "level_states", "timer_states"]
 
@@ -78,11 +81,14 @@ class TimerRules:
         Queue offset of the first timer that is not in the wheel.
     at : int
         As of when, ms.
+    features : ReleaseRules
+        Of the release that serves the store: how cancelling timers name others.
     """
 
     read_until: int | None
     next_offset: int
     at: int
+    features: ReleaseRules
 
 
 def level_states(rows: pa.Table, rules: LevelRules) -> pa.Table:
@@ -112,7 +118,7 @@ def timer_states(rows: pa.Table, rules: TimerRules) -> pa.Table:
     found.say(DelayState.DELIVERED, is_read)
     found.say(DelayState.ORPHANED, ~_flags(timers["has_body"]) & (is_read | (due <= rules.at)), _EMPTY)
     found.say(DelayState.ORPHANED, ~_has_place(timers) & ~is_read, _NO_TOPIC)
-    found.say(DelayState.CANCELLED, _is_cancelled(timers, rows.filter(pc.is_valid(rows["cancels"]))))
+    found.say(DelayState.CANCELLED, _is_cancelled(timers, rows.filter(pc.is_valid(rows["cancels"])), rules.features))
     found.say(DelayState.ROLLED, _is_put_again(timers))
     return found.added_to(timers.append_column("level", pa.nulls(timers.num_rows, pa.int64())))
 
@@ -182,24 +188,19 @@ def _has_place(rows: pa.Table) -> npt.NDArray[np.bool_]:
     return _flags(pc.and_(pc.is_valid(rows["real_topic"]), pc.is_valid(queues)))
 
 
-def _is_cancelled(timers: pa.Table, cancelling: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return which timers another one cancels: a later one of the same slot that names its unique key.
-
-    From 5.4 on a key may follow the real topic (``appendTopicForTimerDeleteKey``).
-    """
+def _is_cancelled(timers: pa.Table, cancelling: pa.Table, features: ReleaseRules) -> npt.NDArray[np.bool_]:
+    """Return which timers another one of their time cancels, as `store_core.views.timer_cancels` does for units."""
     if not cancelling.num_rows:
         return np.zeros(timers.num_rows, bool)
-    by_key = {
-        (key, due): offset
-        for key, due, offset in zip(*(cancelling[name].to_pylist() for name in ("cancels", "due", "queue_offset")),
-                                    strict=True)
-    }  # fmt: skip
-    columns = (timers[name].to_pylist() for name in ("unique_key", "real_topic", "due", "queue_offset"))
-    found = [
-        max(by_key.get((key, due), -1), by_key.get((f"{topic}{key}", due), -1)) > offset
-        for key, topic, due, offset in zip(*columns, strict=True)
-    ]
-    return np.array(found, bool)
+    named = set(zip(cancelling["cancels"].to_pylist(), cancelling["due"].to_pylist(), strict=True))
+    columns = (timers[name].to_pylist() for name in ("unique_key", "real_topic", "due"))
+    return np.array(
+        [
+            key is not None and (cancel_key(topic, key, features), due) in named
+            for key, topic, due in zip(*columns, strict=True)
+        ],
+        bool,
+    )
 
 
 def _is_put_again(timers: pa.Table) -> npt.NDArray[np.bool_]:

@@ -200,13 +200,14 @@ def test_a_timer_that_is_not_in_the_wheel_yet_is_not_delivered(tmp_path: Path) -
     assert {"U-a": "overdue"} == states(told(root, at=BEGIN + 20 * SECOND))
 
 
-def test_a_timer_is_cancelled_by_a_later_one_of_its_slot(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("release", "name"), [("5.3", "orders+U-a"), ("5.4", "U-a"), ("5.5", "U-a")])
+def test_a_timer_is_cancelled_by_another_of_its_time(tmp_path: Path, release: str, name: str) -> None:
     log = LifeLog()
     log.timer("a", BEGIN + 10 * SECOND)
     log.timer("b", BEGIN + 20 * SECOND)
-    log.timer("x", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": "ordersU-a"})
+    log.timer("x", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": name})
     log.timer("y", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": "U-b"})
-    report = told(log.write(tmp_path))
+    report = told(log.write(tmp_path), release=release)
 
     assert {"U-b": "waiting"} == states(report)
     assert (1, 2) == (report.found.cancelled, report.found.messages)
