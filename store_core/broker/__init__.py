@@ -8,29 +8,38 @@ Examples
 >>> with DefaultMessageStore.open("store", read_only=True) as store:  # doctest: +SKIP
 ...     print(sum(1 for message in follow(store, "billing", "orders", 0)))
 ...     print(transaction_state(store).counts())
+
+The names are imported when they are first looked up.
 """
 
-from store_core.broker.consumer_filter_manager import ConsumerFilterManager
-from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, RegisteredSubscription
-from store_core.broker.consumer_loop import Waiting, follow
-from store_core.broker.consumer_offset import ConsumerOffsetManager
-from store_core.broker.delay_offset import DelayOffsetTable
-from store_core.broker.expression_message_filter import SubscriptionData
-from store_core.broker.flush_consumer_offset import FlushConsumerOffsetService
-from store_core.broker.pull_checks import PullChecks
-from store_core.broker.pull_message_processor import PullMessageProcessor
-from store_core.broker.pull_request import PullMessageRequest, PullMessageResponse, PullSysFlag
-from store_core.broker.pull_request_hold_service import PullRequestHoldService
-from store_core.broker.response_code import ResponseCode
-from store_core.broker.schedule_message_service import ScheduleMessageService
-from store_core.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
-from store_core.broker.topic_config import Permission, TopicConfig, TopicConfigManager
-from store_core.broker.transaction_state import (
-    Transaction,
-    TransactionState,
-    TransactionStatus,
-    transaction_state,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from store_core.broker.consumer_filter_manager import ConsumerFilterManager
+    from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, RegisteredSubscription
+    from store_core.broker.consumer_loop import Waiting, follow
+    from store_core.broker.consumer_offset import ConsumerOffsetManager
+    from store_core.broker.delay_offset import DelayOffsetTable
+    from store_core.broker.expression_message_filter import SubscriptionData
+    from store_core.broker.flush_consumer_offset import FlushConsumerOffsetService
+    from store_core.broker.pull_checks import PullChecks
+    from store_core.broker.pull_message_processor import PullMessageProcessor
+    from store_core.broker.pull_request import PullMessageRequest, PullMessageResponse, PullSysFlag
+    from store_core.broker.pull_request_hold_service import PullRequestHoldService
+    from store_core.broker.response_code import ResponseCode
+    from store_core.broker.schedule_message_service import ScheduleMessageService
+    from store_core.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
+    from store_core.broker.topic_config import Permission, TopicConfig, TopicConfigManager
+    from store_core.broker.transactions import (
+        Transaction,
+        TransactionState,
+        TransactionStatus,
+        transaction_state,
+    )
 
 __all__ = [
     "ConsumerFilterManager",
@@ -61,3 +70,37 @@ __all__ = [
     "follow",
     "transaction_state",
 ]
+
+_HOMES: Final = {
+    "ConsumerFilterManager": "store_core.broker.consumer_filter_manager",
+    "ConsumerGroupInfo": "store_core.broker.consumer_group",
+    "ConsumerOffsetManager": "store_core.broker.consumer_offset",
+    "DelayOffsetTable": "store_core.broker.delay_offset",
+    "FlushConsumerOffsetService": "store_core.broker.flush_consumer_offset",
+    "MessageModel": "store_core.broker.consumer_group",
+    "Permission": "store_core.broker.topic_config",
+    "PullChecks": "store_core.broker.pull_checks",
+    "PullMessageProcessor": "store_core.broker.pull_message_processor",
+    "PullMessageRequest": "store_core.broker.pull_request",
+    "PullMessageResponse": "store_core.broker.pull_request",
+    "PullRequestHoldService": "store_core.broker.pull_request_hold_service",
+    "PullSysFlag": "store_core.broker.pull_request",
+    "RegisteredSubscription": "store_core.broker.consumer_group",
+    "ResponseCode": "store_core.broker.response_code",
+    "ScheduleMessageService": "store_core.broker.schedule_message_service",
+    "SubscriptionData": "store_core.broker.expression_message_filter",
+    "SubscriptionGroupConfig": "store_core.broker.subscription_group",
+    "SubscriptionGroupManager": "store_core.broker.subscription_group",
+    "TopicConfig": "store_core.broker.topic_config",
+    "TopicConfigManager": "store_core.broker.topic_config",
+    "Transaction": "store_core.broker.transactions",
+    "TransactionState": "store_core.broker.transactions",
+    "TransactionStatus": "store_core.broker.transactions",
+    "Waiting": "store_core.broker.consumer_loop",
+    "follow": "store_core.broker.consumer_loop",
+    "transaction_state": "store_core.broker.transactions",
+}
+"""Name here -> the module that has it."""
+
+if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from store_core.broker.transaction_state import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
+from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.store.put.put_checks import RETRY_PREFIX
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.broker.transaction_state import (
+from store_core.broker.transactions import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
