@@ -9,8 +9,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.diff_report import DiffFacts, DiffReport
+from store_core.format.table_time import in_microseconds
 from store_core.store.diff.diff_options import DiffBy
-from store_core.store.diff.record_rows import TopicCount, in_microseconds
+from store_core.store.diff.record_rows import TopicCount
 from store_core.store.diff.segment_diff import CHANGED, ONLY
 
 if TYPE_CHECKING:

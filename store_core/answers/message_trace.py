@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core.answers.life.config_offsets import consumer_offsets, delay_offsets
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_reads import ReadJob, read_of
-from store_core.answers.life.table_time import table_time
 from store_core.answers.life.trace_report import TraceFacts, TraceReport
 from store_core.answers.life.trace_rows import TRACE_COLUMNS, copies_of, operations_on, trace_rows
 from store_core.answers.life.trace_steps import (
@@ -27,6 +26,7 @@ from store_core.answers.local_engine import local_engine
 from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS
 from store_core.errors import StoreNotFoundError
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.table_time import table_time
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.read.one_message import Kind, meanings_of
 from store_core.views.store_root import root_of

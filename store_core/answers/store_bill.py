@@ -15,7 +15,7 @@ from store_core.answers.scanning.top_rows import top_rows, uncertain_note
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.files.store_path import list_segments, store_roots, usual_size
-from store_core.format.iso_time import iso_time
+from store_core.format.utc_day import iso_day
 from store_core.views.config_table import find_config
 from store_core.views.topics import TOPICS_FILE
 
@@ -33,7 +33,6 @@ __all__ = ["TOP", "BillJob", "bill", "bill_by"]
 TOP: Final = 50
 """Rows of a table by default."""
 
-_DAY_MS: Final = 86_400_000
 _SUMMED: Final = ("messages", "bytes")
 _TABLES: Final = {
     "topics": "topics",
@@ -204,7 +203,7 @@ def _days(days: GroupTable, top: int) -> list[dict[str, Any]]:
     if rows and "others" in rows[-1]:
         last = rows.pop()
     rows.sort(key=lambda row: row["day"])
-    named = [row | {"day": iso_time(row["day"] * _DAY_MS).partition("T")[0]} for row in rows]
+    named = [row | {"day": iso_day(row["day"])} for row in rows]
     return [*named, last] if last else named
 
 

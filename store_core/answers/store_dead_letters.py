@@ -18,12 +18,12 @@ from store_core.answers.life.dead_letter_rows import (
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.life.record_look_up import RecordLookUp
-from store_core.answers.life.table_time import table_time
 from store_core.answers.life.trace_steps import DLQ_PREFIX
 from store_core.answers.local_engine import local_engine
 from store_core.answers.text.message_column import message_name
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.table_time import table_time
 from store_core.views.config_table import find_config
 from store_core.views.store_root import root_of
 

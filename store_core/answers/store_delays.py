@@ -17,13 +17,13 @@ from store_core.answers.life.delay_report import DelaysFacts, DelaysReport
 from store_core.answers.life.delay_rows import DELAY_COLUMNS, delayed_rows, timer_rows
 from store_core.answers.life.delay_states import DelayState, LevelRules, TimerRules, level_states, timer_states
 from store_core.answers.life.message_reads import ReadJob, read_of
-from store_core.answers.life.table_time import table_time
 from store_core.answers.local_engine import local_engine
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.table_time import table_time
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.read.last_rows import last_rows
 from store_core.views.store_root import root_of

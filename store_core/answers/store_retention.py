@@ -21,8 +21,9 @@ from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem, disk_bytes
 from store_core.files.store_kind import StoreUse, queue_database
 from store_core.format.iso_time import iso_time
+from store_core.format.table_time import in_microseconds
+from store_core.format.utc_day import DAY_MS
 from store_core.store.clean.disk_space import DiskLimits
-from store_core.store.diff.record_rows import in_microseconds
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.segment_start import first_store_timestamp, has_record
 from store_core.views.store_root import root_of, whole_log
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RetentionJob", "retention", "retention_by"]
 
-_DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 _MOST_FILES: Final = 50_000
 """Files by which a log may grow in a forecast: fifty terabytes of the usual size."""
@@ -67,7 +67,7 @@ class _Log:
         """Bytes a day, by the log's own store times; 0 if they don't tell."""
         if self.first is None or self.last is None or self.last <= self.first:
             return 0
-        return (self.end - self.begin) * _DAY_MS // (self.last - self.first)
+        return (self.end - self.begin) * DAY_MS // (self.last - self.first)
 
 
 class RetentionJob:
@@ -113,13 +113,13 @@ class RetentionJob:
             "losses": [] if self.lag is None else list(losses(rows, forecast, until, self.lag.source)),
             "deletions": [_deletion_row(each) for each in forecast.deletions],
             "files": list(_file_rows(files, forecast)),
-            "days": [_day_row(forecast, end) for end in range(options.now + _DAY_MS, until + 1, _DAY_MS)],
+            "days": [_day_row(forecast, end) for end in range(options.now + DAY_MS, until + 1, DAY_MS)],
         }
         return RetentionReport.of(self._facts(forecast, until, tables), tables)
 
     def _until(self, state: DiskState) -> int:
         """Return up to when deletions are foreseen: as asked, unless the log would have too many files by then."""
-        asked = self.options.days * _DAY_MS
+        asked = self.options.days * DAY_MS
         most = asked if not state.log_growth else int(_MOST_FILES * state.files[-1].size / state.log_growth)
         return self.options.now + min(asked, most)
 
@@ -130,7 +130,7 @@ class RetentionJob:
         length = max(self.log.end - self.log.begin, 1)
         growth = self.log.daily_growth if self.options.daily_growth is None else self.options.daily_growth
         overhead = round(sum(file.size for file in files) / length, 4)
-        return DiskState(self.options.now, self.log.files, self.log.end, size, used, growth / _DAY_MS, overhead)
+        return DiskState(self.options.now, self.log.files, self.log.end, size, used, growth / DAY_MS, overhead)
 
     def _facts(self, forecast: DiskForecast, until: int, tables: dict[str, list[dict[str, Any]]]) -> RetentionFacts:
         options, state, limits = self.options, forecast.state, DiskLimits.of(self.options.config)
@@ -152,7 +152,7 @@ class RetentionJob:
             log_end=self.log.end,
             first_store_timestamp=_time(self.log.first),
             last_store_timestamp=_time(self.log.last),
-            daily_growth=round(state.log_growth * _DAY_MS),
+            daily_growth=round(state.log_growth * DAY_MS),
             overhead=state.overhead,
             disk_size=state.disk_size,
             disk_used=state.disk_used,
@@ -168,7 +168,7 @@ class RetentionJob:
         )
 
     def _own_notes(self, until: int) -> Iterator[str]:
-        if until < self.options.now + self.options.days * _DAY_MS:
+        if until < self.options.now + self.options.days * DAY_MS:
             more = f"the log would have {_MOST_FILES:,} more files by then"
             yield f"this is foreseen up to {iso_time(until)} only: {more}"
         if self.options.disk_size is None:
@@ -298,5 +298,5 @@ def _day_row(forecast: DiskForecast, end: int) -> dict[str, Any]:
         "disk_used": used,
         "percent": -(-used * 100 // forecast.state.disk_size),
         "log_bytes": forecast.log_end_at(end) - forecast.log_begin_at(end),
-        "deleted_segments": sum(end - _DAY_MS < each.at <= end for each in forecast.deletions),
+        "deleted_segments": sum(end - DAY_MS < each.at <= end for each in forecast.deletions),
     }

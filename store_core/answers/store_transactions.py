@@ -14,7 +14,6 @@ from store_core.answers.life.config_offsets import consumer_offsets
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.life.queue_presence import QueuedRecord, absent_records
-from store_core.answers.life.table_time import table_time
 from store_core.answers.life.transaction_ends import BROKER_GROUP, End, Evidence, end_of
 from store_core.answers.life.transaction_report import TransactionsFacts, TransactionsReport
 from store_core.answers.local_engine import local_engine
@@ -36,6 +35,7 @@ from store_core.files.clock import SystemClock
 from store_core.format.iso_time import iso_time
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.format.table_time import table_time
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from store_core.broker.topic_config import TopicConfig
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
-from store_core.store.diff.record_rows import in_microseconds
+from store_core.format.table_time import table_time
 from store_core.store.read.record_times import RecordTimes
 from store_core.views.bounds_finder import QueueSource
 from store_core.views.config_table import find_config, without_file
@@ -124,7 +124,7 @@ class TopicsPart:
         }
         for column, place in zip(_TIMES, (bounds.first, bounds.last), strict=True):
             if place is not None and options.asks_for(column):
-                found[column] = _shown(RecordTimes(self.segments).at(*place))
+                found[column] = table_time(RecordTimes(self.segments).at(*place))
         return found
 
 
@@ -205,7 +205,3 @@ def _config_columns(configured: _Configured | None) -> dict[str, object]:
         "perm": config.perm,
         "attributes": list(config.attributes.items()) if configured.has_attributes else None,
     }
-
-
-def _shown(milliseconds: int | None) -> int | None:
-    return None if milliseconds is None else in_microseconds(milliseconds)

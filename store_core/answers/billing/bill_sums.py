@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.scanning.group_table import COUNT, MAX, MIN, SUM, GroupTable
+from store_core.format.utc_day import utc_days
 
 if TYPE_CHECKING:
     from typing import Self
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
 
 __all__ = ["BillSums"]
-
-_DAY: Final = 86_400_000_000
-"""Microseconds."""
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TOTALS: Final = {"bytes": SUM, "messages": COUNT}
@@ -79,7 +77,7 @@ def _totals_of(batch: pa.RecordBatch, start_offset: int) -> pa.Table:
         "queue_id": batch.column("queue_id"),
         "tags": batch.column("tags"),
         "host": batch.column("born_host"),
-        "day": _floor_divided(stored.cast(pa.int64()), _DAY),
+        "day": pa.array(utc_days(stored)),
         "bytes": batch.column("store_size"),
         "oldest": stored,
         "newest": stored,
@@ -89,8 +87,3 @@ def _totals_of(batch: pa.RecordBatch, start_offset: int) -> pa.Table:
     hosts = pc.replace_substring_regex(totals["host"], r":\d+$", "")
     start = pa.array([start_offset] * totals.num_rows, pa.int64())
     return totals.set_column(totals.column_names.index("host"), "host", hosts).append_column("segment", start)
-
-
-def _floor_divided(numbers: pa.Array, by: int) -> pa.Array:
-    """Divide as Python does: times before 1970 are negative."""
-    return pa.array(numbers.to_numpy(zero_copy_only=False) // by)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.store.diff.record_rows import in_microseconds
+from store_core.format.table_time import table_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ def queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:
         "messages": row.messages,
         "bytes": row.size,
         "oldest_offset": None if row.first is None else row.first[0],
-        "oldest_store_timestamp": None if row.oldest is None else in_microseconds(row.oldest),
+        "oldest_store_timestamp": table_time(row.oldest),
         "age_ms": None if row.oldest is None or now is None else now - row.oldest,
     }
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
     from store_core.format.columnar.records import Records
 
-__all__ = ["TopicCount", "count_topics", "in_microseconds", "is_body_sound", "record_rows", "topic_text"]
-
-_MICROSECONDS: Final = 1000
-_LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
+__all__ = ["TopicCount", "count_topics", "is_body_sound", "record_rows", "topic_text"]
 
 
 class TopicCount(NamedTuple):
@@ -30,11 +27,6 @@ class TopicCount(NamedTuple):
     def plus(self, other: TopicCount) -> TopicCount:
         """Return the sum of two counts."""
         return TopicCount(self.records + other.records, self.size + other.size)
-
-
-def in_microseconds(milliseconds: int) -> int:
-    """Return a time as Arrow has it; one beyond Arrow's range is clamped to it."""
-    return max(min(milliseconds, _LAST_MILLISECOND), -_LAST_MILLISECOND) * _MICROSECONDS
 
 
 def topic_text(stored: bytes) -> str:

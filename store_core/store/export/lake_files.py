@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from store_core.errors import UnsafeSizeError
 from store_core.files.file_system import write_all
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
-from store_core.format.iso_time import iso_time
+from store_core.format.utc_day import iso_day, utc_days
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,6 @@ __all__ = ["LAKE_SCHEMA", "LakeFile", "PartitionWriters", "partition_directory"]
 LAKE_SCHEMA: Final = arrow_schema([name for name in DEFAULT_COLUMNS if name != "topic"])
 """Columns of a file; the topic is in the name of its directory, as is the day."""
 
-_DAY_MS: Final = 86_400_000
-_DAY_US: Final = _DAY_MS * 1000
 _MOST_OPEN: Final = 64
 """Partitions that are written at once; the one that was written to longest ago is closed for another one."""
 
@@ -86,7 +84,7 @@ def partition_directory(topic: str, day: int) -> str:
             "a topic's name is too long for a directory", name, 0, f"at most {_LONGEST_NAME} bytes", str(len(name)),
             b"", "Export the other topics by name.",
         )  # fmt: skip
-    return f"{name}/day={_escaped(iso_time(day * _DAY_MS).partition('T')[0])}"
+    return f"{name}/day={_escaped(iso_day(day))}"
 
 
 def _escaped(text: str) -> str:
@@ -159,7 +157,7 @@ class PartitionWriters:
 def _by_partition(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
     """Return the rows of each topic and day, in log order, as copies that keep nothing else in memory."""
     topics = batch.column("topic").dictionary_encode()
-    days = batch.column("store_timestamp").cast(pa.int64()).to_numpy() // _DAY_US
+    days = utc_days(batch.column("store_timestamp"))
     known, day = np.unique(days, return_inverse=True)
     codes = topics.indices.to_numpy().astype(np.int64) * known.size + day
     found, code = np.unique(codes, return_inverse=True)
