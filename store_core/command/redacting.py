@@ -22,7 +22,7 @@ __all__ = ["redact"]
 @click.command(
     epilog=examples(
         "commitlog redact /data/snapshot --into /data/clean --text jane@example.org",
-        "commitlog redact /data/snapshot --into /data/clean --pattern '[0-9]{16}' --json > report.json",
+        "commitlog redact /data/snapshot --into /data/clean --pattern '[0-9]{16}'",
         "commitlog redact /data/snapshot --into /data/clean --topic clicks",
     )
 )
