@@ -10,11 +10,11 @@ import numpy as np
 from store_core.answers.diff_merge import merge
 from store_core.answers.diff_record_merge import merge_records
 from store_core.answers.local_engine import local_engine
-from store_core.errors import InvalidOptionError
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.diff.log_pair import LogPair
 from store_core.store.diff.record_digests import DIGESTED, Unmatched, digested_records, unmatched_records
 from store_core.store.diff.segment_diff import DiffPart, DiffPartial, PartSide, diff_part
+from store_core.store.least_value import check_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -114,8 +114,7 @@ def plan(a: StorePaths, b: StorePaths, options: DiffOptions | None = None) -> Di
         As `diff` raises.
     """
     chosen = options or DiffOptions()
-    if chosen.most_rows < 0:
-        raise InvalidOptionError(f"most_rows: expected 0 or more, found {chosen.most_rows}")
+    check_least(0, most_rows=chosen.most_rows)
     pair = LogPair.of(a, b)
     by_records = chosen.by is DiffBy.RECORDS or (chosen.by is DiffBy.AUTO and not pair.is_cut_alike)
     return RecordDiffJob(pair, chosen) if by_records else DiffJob(pair, chosen)

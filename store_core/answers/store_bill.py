@@ -13,9 +13,10 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.scanning.message_scan import MessageScan
 from store_core.answers.scanning.top_rows import top_rows, uncertain_note
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
-from store_core.errors import CorruptRecordError, InvalidOptionError
+from store_core.errors import CorruptRecordError
 from store_core.files.store_path import list_segments, store_roots, usual_size
 from store_core.format.utc_day import iso_day
+from store_core.store.least_value import check_least
 from store_core.views.config_table import find_config
 from store_core.views.topics import TOPICS_FILE
 
@@ -58,8 +59,7 @@ class BillJob(MessageScan[BillSums, BillReport]):
     COLUMNS: ClassVar = ("topic", "queue_id", "tags", "born_host", "store_timestamp")
 
     def __init__(self, store: StorePaths, top: int = TOP) -> None:
-        if top < 1:
-            raise InvalidOptionError(f"top: expected 1 or more, found {top}")
+        check_least(1, top=top)
         super().__init__(store)
         self._paths = store
         self._top = top

@@ -21,9 +21,9 @@ from store_core.answers.life.record_look_up import RecordLookUp
 from store_core.answers.life.trace_steps import DLQ_PREFIX
 from store_core.answers.local_engine import local_engine
 from store_core.answers.text.message_column import message_name
-from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
+from store_core.store.least_value import check_least
 from store_core.views.config_table import find_config
 from store_core.views.store_root import root_of
 
@@ -99,8 +99,7 @@ def dead_letters(
 def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptions | None = None) -> DeadLettersReport:
     """Tell which messages consumers gave up, on an engine; see `dead_letters`."""
     chosen = options or DeadLettersOptions()
-    if chosen.most_rows < 0:
-        raise InvalidOptionError(f"most_rows: expected 0 or more, found {chosen.most_rows}")
+    check_least(0, most_rows=chosen.most_rows)
     root, extent = root_of(paths), LogExtent.of(paths)
     topics: dict[str, Any] = {"topics_pattern": DEAD_LETTER_PATTERN}
     if chosen.group:

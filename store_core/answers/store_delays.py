@@ -18,13 +18,13 @@ from store_core.answers.life.delay_rows import DELAY_COLUMNS, delayed_rows, time
 from store_core.answers.life.delay_states import DelayState, LevelRules, TimerRules, level_states, timer_states
 from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.local_engine import local_engine
-from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.format.table_time import table_time
 from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.least_value import check_least
 from store_core.store.read.last_rows import last_rows
 from store_core.views.store_root import root_of
 from store_core.views.timers import timer_check
@@ -130,9 +130,7 @@ def delays_by(
 ) -> DelaysReport:
     """Tell when delayed messages are due, on an engine; see `delays`."""
     chosen = options or DelaysOptions()
-    for name in ("late_after", "most_rows"):
-        if getattr(chosen, name) < 0:
-            raise InvalidOptionError(f"{name}: expected 0 or more, found {getattr(chosen, name)}")
+    check_least(0, late_after=chosen.late_after, most_rows=chosen.most_rows)
     root = root_of(paths)
     # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
     known = _Known(delay_offsets(root), *timer_check(root), _last_stored(paths))

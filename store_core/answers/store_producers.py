@@ -20,7 +20,7 @@ from store_core.answers.producing.producers_report import ProducersFacts, Produc
 from store_core.answers.producing.send_scan import SendScan, SendTotals
 from store_core.answers.scanning.log_buckets import percentiles
 from store_core.answers.scanning.message_scan import Scanned
-from store_core.errors import InvalidOptionError
+from store_core.store.least_value import check_least
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ class ProducersJob:
 
 def producers_by(engine: Engine, store: StorePaths, top: int = TOP) -> ProducersReport:
     """Look at producers on an engine; see `producers`."""
-    if top < 1:
-        raise InvalidOptionError(f"top: expected 1 or more, found {top}")
+    check_least(1, top=top)
     scan = SendScan(store)
     with _scratch(engine) as directory:
         return engine.run_grouped(ProducersJob(scan, top, None if directory is None else Path(directory)))

@@ -19,6 +19,7 @@ from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.queue_path import refusal_of
 from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.least_value import check_least
 from store_core.store.put.bulk_append import fits
 from store_core.store.put.put_checks import topic_refusal
 from store_core.store.read.read_messages import read_messages
@@ -84,8 +85,7 @@ class ReplayOptions:
         if not 0 < len(self.replay_id) <= _LONGEST_ID or not self.replay_id.isprintable():
             expected = f"a name of 1 to {_LONGEST_ID} printable characters"
             raise InvalidOptionError(f"replay_id: expected {expected}, found {self.replay_id[:_LONGEST_ID]!r}")
-        if self.queues < 1:
-            raise InvalidOptionError(f"queues: expected 1 or more, found {self.queues}")
+        check_least(1, queues=self.queues)
 
 
 def sender_of(replay_id: str) -> str:

@@ -30,12 +30,12 @@ from store_core.broker.transaction_rows import (
     operation_rows,
     with_ms,
 )
-from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.format.iso_time import iso_time
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.table_time import table_time
+from store_core.store.least_value import check_least
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
@@ -123,9 +123,7 @@ def transactions_by(
 ) -> TransactionsReport:
     """Tell how transactions ended, on an engine; see `transactions`."""
     chosen = options or TransactionsOptions()
-    for name in ("older_than", "most_checks", "most_rows"):
-        if getattr(chosen, name) < 0:
-            raise InvalidOptionError(f"{name}: expected 0 or more, found {getattr(chosen, name)}")
+    check_least(0, older_than=chosen.older_than, most_checks=chosen.most_checks, most_rows=chosen.most_rows)
     root = root_of(paths)
     # In a growing log, settling records are planned before the half messages: so nothing new appears orphaned.
     shared: dict[str, Any] = {"release": chosen.release}

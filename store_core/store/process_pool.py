@@ -12,7 +12,8 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from store_core.errors import InvalidOptionError, LostWorkerError, StoreError
+from store_core.errors import LostWorkerError, StoreError
+from store_core.store.least_value import check_least
 from store_core.store.parts import LocalEngine
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class ProcessPool(LocalEngine):
 
     def __init__(self, processes: int, on_progress: ProgressSink | None = None) -> None:
         super().__init__(on_progress)
-        if processes < 1:
-            raise InvalidOptionError(f"processes: expected 1 or more, found {processes}")
+        check_least(1, processes=processes)
         self._processes = processes
         self._workers: list[_Worker] = []
 

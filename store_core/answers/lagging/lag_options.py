@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from store_core.errors import InvalidOptionError
+from store_core.store.least_value import check_least
 from store_core.store.read.store_time import parse_zone, store_time
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class LagOptions:
             name: None if value is None else store_time(name, value, zone)
             for name, value in (("as_of", as_of), ("now", now))
         }
-        if most_messages < 0:
-            raise InvalidOptionError(f"most_messages: expected 0 or more, found {most_messages}")
+        check_least(0, most_messages=most_messages)
         return cls(_names(group), _names(topic), times["as_of"], times["now"], most_messages)
 
     @property

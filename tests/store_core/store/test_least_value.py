@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts that are too small are refused by the names of their options."""
+
+from __future__ import annotations
+
+import pytest
+
+from store_core.errors import InvalidOptionError
+from store_core.store.least_value import check_least
+
+
+def test_the_first_value_that_is_too_small_is_named() -> None:
+    check_least(0, most_rows=0, older_than=1)
+
+    with pytest.raises(InvalidOptionError, match=r"^older_than: expected 1 or more, found 0$"):
+        check_least(1, most_rows=1, older_than=0, top=-1)
