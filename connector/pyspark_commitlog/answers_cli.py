@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer, store_parser
 from pyspark_commitlog.jobs.job_output import write_json
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.log_diff import diff_by
@@ -38,8 +38,7 @@ _SALVAGE_REMARK: Final = "With 5 something is lost; what is sound was salvaged."
 def check(arguments: Sequence[str] | None = None) -> int:
     """Run ``check.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Checks that a RocketMQ store is whole: log, queues and index against each other."
-    parser = answer_parser("commitlog-check", about, _CHECK_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-check", about, _CHECK_REMARK)
     parser.add_argument("--topic", action="append", help="only queues of this topic; can be repeated")
     _add_rules(parser)
     parser.add_argument("--no-bodies", action="store_true", help="do not check the checksums of bodies")
@@ -72,8 +71,7 @@ def diff(arguments: Sequence[str] | None = None) -> int:
 def recover(arguments: Sequence[str] | None = None) -> int:
     """Run ``recover.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Shows what opening a store for writing, as a broker does, would truncate, rebuild or refuse."
-    parser = answer_parser("commitlog-recover", about, _RECOVER_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-recover", about, _RECOVER_REMARK)
     parser.add_argument("--dry-run", action="store_true", required=True, help="change nothing; required")
     shown = "RocketMQ that would open the store; all: each, side by side (default %(default)s)"
     parser.add_argument("--release", choices=CHOICES, default=DEFAULT_RELEASE, help=shown)
@@ -94,8 +92,7 @@ def _recovered(engine: Engine, given: argparse.Namespace) -> Report[Any]:
 def repair(arguments: Sequence[str] | None = None) -> int:
     """Run ``repair.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Makes queues and index right again, from the log: plans by default, and does what a plan says."
-    parser = answer_parser("commitlog-repair", about, _REPAIR_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-repair", about, _REPAIR_REMARK)
     deed = parser.add_mutually_exclusive_group()
     deed.add_argument("--plan", type=_new_file, metavar="FILE", help="write the plan to a new file, as JSON")
     deed.add_argument("--apply", type=_old_file, metavar="FILE", help="carry out the plan in this file")
@@ -129,8 +126,7 @@ def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
 def salvage(arguments: Sequence[str] | None = None) -> int:
     """Run ``salvage.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Takes every message of a damaged RocketMQ log that proves itself."
-    parser = answer_parser("commitlog-salvage", about, _SALVAGE_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-salvage", about, _SALVAGE_REMARK)
     parser.add_argument("--into", metavar="PATH", help="where nothing is yet, on such a file system (default: nowhere)")
     names = [each.value for each in SalvageFormat]
     parser.add_argument(

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from pyspark_commitlog.jobs.answer_job import add_release, run_answer, store_parser
 from store_core.answers.lagging.lag_options import LagOptions
 from store_core.answers.retaining.retention_options import RetentionOptions
 from store_core.answers.store_lag import lag_by
 from store_core.answers.store_retention import retention_by
 from store_core.files.clock import SystemClock
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     import argparse
@@ -25,8 +24,7 @@ _LAG_REMARK: Final = "With 1 an offset is below its queue's minimum, beyond its 
 
 def lag(arguments: Sequence[str] | None = None) -> int:
     """Run ``lag.py``; return the exit code, see `store_core.command.exit_code`."""
-    parser = answer_parser("commitlog-lag", "Says how far consumer groups are behind.", _LAG_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-lag", "Says how far consumer groups are behind.", _LAG_REMARK)
     parser.add_argument("--group", action="append", default=[], help="only this group; can be repeated")
     parser.add_argument("--topic", action="append", default=[], help="only this topic; can be repeated")
     parser.add_argument("--messages", type=int, default=0, metavar="N", help="list so many of the messages")
@@ -50,11 +48,10 @@ def _options(given: argparse.Namespace) -> LagOptions:
 
 def retention(arguments: Sequence[str] | None = None) -> int:
     """Run ``retention.py``; return the exit code, see `store_core.command.exit_code`."""
-    parser = answer_parser("commitlog-retention", "Says what a broker will delete, and when.", _RETENTION_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-retention", "Says what a broker will delete, and when.", _RETENTION_REMARK)
     parser.add_argument("--days", type=int, default=14, metavar="N", help="how many (default %(default)s)")
     parser.add_argument("--config", metavar="FILE", help="the broker's configuration")
-    parser.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves the store")
+    add_release(parser)
     parser.add_argument("--now", metavar="TIME", help="the present, ms or ISO 8601 (default the clock)")
     parser.add_argument("--time-zone", metavar="ZONE", help="of the broker's machine (default this machine's)")
     for name in ("--disk-size", "--disk-used", "--daily-growth"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from pyspark_commitlog.jobs.answer_job import run_answer, store_parser
 from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_redact import redact_by
@@ -26,8 +26,7 @@ _REMARK: Final = "With 1 something differs (--prove); with 5 something is damage
 def export(arguments: Sequence[str] | None = None) -> int:
     """Run ``export.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Exports the messages of a RocketMQ store as Parquet, each exactly once."
-    parser = answer_parser("commitlog-export", about, _REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-export", about, _REMARK)
     parser.add_argument("--into", required=True, metavar="DIRECTORY", help="the lake, on such a file system, too")
     parser.add_argument("--topic", action="append", help="only this topic; can be repeated")
     parser.add_argument("--allow-loss", action="store_true", help="go on if retention deleted what was not exported")
@@ -47,8 +46,7 @@ def _answer(engine: Engine, given: argparse.Namespace) -> Report[Any]:
 def redact(arguments: Sequence[str] | None = None) -> int:
     """Run ``redact.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Copies a RocketMQ store without what must not be in it."
-    parser = answer_parser("commitlog-redact", about, _REFUSED_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-redact", about, _REFUSED_REMARK)
     parser.add_argument(
         "--into", required=True, metavar="PATH", help="the copy: nothing is there yet; on such one, too"
     )

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer, run_in_session
+from pyspark_commitlog.jobs.answer_job import add_release, run_answer, run_in_session, store_parser
 from pyspark_commitlog.jobs.given_pairs import pairs_of
 from store_core.answers.message_trace import TraceOptions, trace_by
 from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_replay import ReplayOptions
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.read.one_message import Kind
 from store_core.store.read.store_time import store_time
 
@@ -36,11 +35,10 @@ _DELAYS_REMARK: Final = "With 1 messages are late, or no broker will deliver the
 def trace(arguments: Sequence[str] | None = None) -> int:
     """Run ``trace.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells what happened to a message of a RocketMQ store, from its send to its last copy."
-    parser = answer_parser("commitlog-trace", about, _TRACE_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-trace", about, _TRACE_REMARK)
     parser.add_argument("what", metavar="WHAT", help="a key, a unique key, a message id, or TOPIC/QUEUE/OFFSET")
     parser.add_argument("--as", dest="kind", type=Kind, choices=list(Kind), help="what WHAT is")
-    _add_release(parser)
+    add_release(parser)
     given = parser.parse_args(arguments)
     options = TraceOptions(kind=given.kind, release=given.release)
     return run_answer(parser.prog, given, lambda engine: trace_by(engine, given.store, given.what, options))
@@ -49,8 +47,7 @@ def trace(arguments: Sequence[str] | None = None) -> int:
 def transactions(arguments: Sequence[str] | None = None) -> int:
     """Run ``transactions.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells how the transactions of a RocketMQ store ended, and which did not."
-    parser = answer_parser("commitlog-transactions", about, _TRANSACTIONS_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-transactions", about, _TRANSACTIONS_REMARK)
     parser.add_argument(
         "--older-than", type=int, default=60, metavar="SECONDS", help="age of a pending one that is a finding"
     )
@@ -65,8 +62,7 @@ def transactions(arguments: Sequence[str] | None = None) -> int:
 def delays(arguments: Sequence[str] | None = None) -> int:
     """Run ``delays.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells when the delayed messages of a RocketMQ store are due, and which will not be delivered."
-    parser = answer_parser("commitlog-delays", about, _DELAYS_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-delays", about, _DELAYS_REMARK)
     parser.add_argument(
         "--late-after", type=int, default=60, metavar="SECONDS", help="how long one may be overdue without a finding"
     )
@@ -81,11 +77,10 @@ def delays(arguments: Sequence[str] | None = None) -> int:
 def deadletters(arguments: Sequence[str] | None = None) -> int:
     """Run ``deadletters.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells which messages consumers gave up, why, and where their first messages are."
-    parser = answer_parser("commitlog-deadletters", about, _DEAD_LETTERS_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-deadletters", about, _DEAD_LETTERS_REMARK)
     parser.add_argument("--group", action="append", default=[], help="only of this group; can be repeated")
     _add_most_rows(parser)
-    _add_release(parser)
+    add_release(parser)
     given = parser.parse_args(arguments)
     options = DeadLettersOptions(group=tuple(given.group), most_rows=given.most_rows, release=given.release)
     return run_answer(parser.prog, given, lambda engine: dead_letters_by(engine, given.store, options))
@@ -94,8 +89,7 @@ def deadletters(arguments: Sequence[str] | None = None) -> int:
 def replay(arguments: Sequence[str] | None = None) -> int:
     """Run ``replay.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Appends messages of a RocketMQ store again, such as dead letters: chosen and edited by SQL, once."
-    parser = answer_parser("commitlog-replay", about, _REPLAY_REMARK)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser = store_parser("commitlog-replay", about, _REPLAY_REMARK)
     parser.add_argument("--id", dest="replay_id", required=True, help="under one name, messages are appended once")
     parser.add_argument("--into", metavar="PATH", help="a store, made if there is none (default STORE)")
     parser.add_argument("--to-topic", metavar="TOPIC", help="where they go (default where each was sent at first)")
@@ -106,7 +100,7 @@ def replay(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--read-option", action="append", default=[], metavar="NAME=VALUE", help="of the data source")
     parser.add_argument("--queues", type=int, default=4, metavar="N", help="queues to spread them over")
     parser.add_argument("--dry-run", action="store_true", help="encode and count them, and append nothing")
-    _add_release(parser)
+    add_release(parser)
     given = parser.parse_args(arguments)
     names = ("replay_id", "to_topic", "queues", "dry_run", "release")
     options = ReplayOptions(**{name: getattr(given, name) for name in names})
@@ -125,15 +119,11 @@ def _add_judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", type=_time, metavar="TIME", help="as of this time (default now)")
     parser.add_argument("--all", dest="lists_all", action="store_true", help="list those that are in order, too")
     _add_most_rows(parser)
-    _add_release(parser)
+    add_release(parser)
 
 
 def _add_most_rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
-
-
-def _add_release(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves the store")
 
 
 def _time(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer
+from pyspark_commitlog.jobs.answer_job import run_answer, store_parser
 from store_core.answers.store_bill import TOP, bill_by
 from store_core.answers.store_producers import producers_by
 
@@ -21,7 +21,7 @@ _DAMAGE_REMARK: Final = "With 5 the log is damaged: damaged ranges are not count
 
 def bill(arguments: Sequence[str] | None = None) -> int:
     """Run ``bill.py``; return the exit code, see `store_core.command.exit_code`."""
-    parser = answer_parser("commitlog-bill", "Says who uses the disk of a RocketMQ broker.", _DAMAGE_REMARK)
+    parser = store_parser("commitlog-bill", "Says who uses the disk of a RocketMQ broker.", _DAMAGE_REMARK)
     given = _parsed(parser, arguments)
     return run_answer(parser.prog, given, lambda engine: bill_by(engine, given.store, given.top))
 
@@ -29,13 +29,12 @@ def bill(arguments: Sequence[str] | None = None) -> int:
 def producers(arguments: Sequence[str] | None = None) -> int:
     """Run ``producers.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Says what a RocketMQ broker can't tell of its producers."
-    parser = answer_parser("commitlog-producers", about, _FINDINGS_REMARK)
+    parser = store_parser("commitlog-producers", about, _FINDINGS_REMARK)
     given = _parsed(parser, arguments)
     return run_answer(parser.prog, given, lambda engine: producers_by(engine, given.store, given.top))
 
 
 def _parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments that both have."""
-    parser.add_argument("store", metavar="STORE", help=STORE)
     parser.add_argument("--top", type=int, default=TOP, metavar="N", help="rows of each table (default %(default)s)")
     return parser.parse_args(arguments)

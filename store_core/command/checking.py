@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,8 @@ import click
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.store_check import check_by
 from store_core.command.examples import examples
-from store_core.command.output.new_file import check_new, write_new
-from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.command.output.new_file import check_new, write_new_json
+from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
@@ -34,12 +32,7 @@ __all__ = ["check"]
 )
 @click.argument("store", metavar="STORE")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only queues of this topic; can be repeated.")
-@click.option(
-    "--release",
-    type=click.Choice(list(RELEASES)),
-    default=DEFAULT_RELEASE,
-    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
-)
+@with_release
 @click.option("--config", metavar="FILE", help="The broker's configuration, for sizes that no file shows.")
 @click.option("--bodies/--no-bodies", default=True, help="Check each body's checksum.  [default: bodies]")
 @click.option(
@@ -69,6 +62,5 @@ def check(  # noqa: PLR0913 -- the command's own options
     options = CheckOptions(topic=topic or None, release=release, broker_config=config, check_crc=bodies)
     with shown_engine(processes) as engine:
         report = check_by(engine, store, options)
-    if certificate is not None:
-        write_new(certificate, json.dumps(report.to_json(), indent=1) + "\n")
+    write_new_json(certificate, report.to_json())
     return output.put(report)

@@ -15,8 +15,8 @@ from store_core.answers.store_replay import replay as replay_messages
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.command.examples import examples
 from store_core.command.read_arguments import with_read_options
-from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.read.one_message import Kind
 from store_core.store.read.store_time import store_time
 
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["deadletters", "delays", "replay", "trace", "transactions"]
 
 
-_with_release: Final = click.option(
-    "--release",
-    type=click.Choice(list(RELEASES)),
-    default=DEFAULT_RELEASE,
-    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
-)
-
-
 _with_most_rows: Final = click.option(
     "--most-rows", type=click.IntRange(0), default=1000, metavar="N", help="Rows that are listed; all are counted."
 )
@@ -49,7 +41,7 @@ def _with_judging(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--at", metavar="TIME", help="As of this time: ISO 8601 or ms since 1970.  [default: now]"),
         click.option("--all", "lists_all", is_flag=True, help="List those that are as they should be, too."),
         _with_most_rows,
-        _with_release,
+        with_release,
     ):
         command = option(command)
     return command
@@ -74,7 +66,7 @@ def _time_of(at: str | None) -> int | None:
     type=click.Choice([kind.value for kind in Kind]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
-@_with_release
+@with_release
 @with_processes
 @with_report
 def trace(store: str, what: str, kind: str | None, release: Release, processes: int, output: ReportOutput) -> ExitCode:  # noqa: PLR0913 -- click passes all by name
@@ -167,7 +159,7 @@ def delays(store: str, at: str | None, processes: int, output: ReportOutput, **j
 @click.argument("store", metavar="STORE")
 @click.option("--group", multiple=True, metavar="GROUP", help="Only of this consumer group; can be repeated.")
 @_with_most_rows
-@_with_release
+@with_release
 @with_processes
 @with_report
 def deadletters(store: str, group: tuple[str, ...], processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- as above

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import click
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.command.examples import examples
-from store_core.command.output.new_file import check_new, write_new
+from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
@@ -98,6 +97,5 @@ def repair(  # noqa: PLR0913 -- the command's own options
     )
     with shown_engine(processes) as engine:
         made = plan_repair_by(engine, store, options)
-    if plan is not None:
-        write_new(plan, json.dumps(made.to_json(), indent=1) + "\n")
+    write_new_json(plan, made.to_json())
     return output.put(made)

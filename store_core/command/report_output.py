@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands with a report share: the engine that makes it, and where it goes as text, JSON and HTML."""
+"""What commands with a report share: the release it is by, the engine that makes it, and where it goes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
 from store_core.command.parts_progress import PartsProgress
 from store_core.command.surroundings import Surroundings
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,10 +26,18 @@ if TYPE_CHECKING:
     from store_core.answers.report import Report
     from store_core.store.parts import LocalEngine
 
-__all__ = ["ReportOutput", "shown_engine", "with_processes", "with_report"]
+__all__ = ["ReportOutput", "shown_engine", "with_processes", "with_release", "with_report"]
 
 _WIDTH: Final = 80
 """Columns of text that goes to no terminal."""
+
+with_release: Final = click.option(
+    "--release",
+    type=click.Choice(list(RELEASES)),
+    default=DEFAULT_RELEASE,
+    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
+)
+"""Gives a command the option that says by whose rules a store is read; it gets the argument `release`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from store_core.answers.retaining.retention_options import MOST_DAYS, RetentionO
 from store_core.answers.store_retention import retention_by
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
-from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
 from store_core.command.surroundings import Surroundings
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from typing import Any
@@ -34,12 +33,7 @@ __all__ = ["retention"]
 @click.argument("store", metavar="STORE")
 @click.option("--days", type=click.IntRange(1, MOST_DAYS), default=14, metavar="N", help="How many.  [default: 14]")
 @click.option("--config", "broker_config", metavar="FILE", help="The broker's configuration.")
-@click.option(
-    "--release",
-    type=click.Choice(list(RELEASES)),
-    default=DEFAULT_RELEASE,
-    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
-)
+@with_release
 @click.option("--file-reserved-time", type=int, metavar="HOURS", help="In place of fileReservedTime.")
 @click.option("--delete-when", metavar="HOURS", help="In place of deleteWhen, such as 04 or 02;14.")
 @click.option("--disk-max-used-space-ratio", type=int, metavar="PERCENT", help="In place of diskMaxUsedSpaceRatio.")

@@ -10,6 +10,7 @@ from pyspark_commitlog.jobs.command import add_version, run_command
 from pyspark_commitlog.jobs.job_output import words_beside, write_json, write_text
 from pyspark_commitlog.path_checks import check_report
 from store_core.command.exit_code import ExitCode, exit_code_help
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
 
-__all__ = ["STORE", "answer_parser", "run_answer", "run_in_session"]
+__all__ = ["STORE", "add_release", "answer_parser", "run_answer", "run_in_session", "store_parser"]
 
 STORE: Final = "store root, on a file system that every worker sees"
 """Help of the argument that names the store."""
@@ -40,6 +41,18 @@ def answer_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser
     parser.add_argument("--json", metavar="FILE", help="write the report to this file (- is standard output)")
     parser.add_argument("--html", metavar="FILE", help="write the report to this file, for a browser")
     return parser
+
+
+def store_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
+    """Return the parser of a job about one store, which comes first of its arguments."""
+    parser = answer_parser(name, about, remark)
+    parser.add_argument("store", metavar="STORE", help=STORE)
+    return parser
+
+
+def add_release(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says by whose rules a store is read."""
+    parser.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves the store")
 
 
 def run_answer(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:

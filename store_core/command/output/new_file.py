@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["check_new", "new_file", "write_new"]
+__all__ = ["check_new", "new_file", "write_new", "write_new_json"]
 
 _UNFINISHED: Final = ".part"
 
@@ -46,6 +47,18 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
             unfinished.unlink()
             raise
     unfinished.rename(target)
+
+
+def write_new_json(target: Path | None, document: Mapping[str, object]) -> None:
+    """Write a document to a new file, or nowhere for None.
+
+    Raises
+    ------
+    OSError
+        If it can't be written.
+    """
+    if target is not None:
+        write_new(target, json.dumps(document, indent=1) + "\n")
 
 
 def write_new(target: Path, text: str) -> None:
