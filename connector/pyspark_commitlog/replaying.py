@@ -14,7 +14,6 @@ from store_core.answers.life.provenance import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
-    RETRY_TOPIC,
 )
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
 from store_core.answers.life.replay_rows import OF_DELIVERY
@@ -22,6 +21,7 @@ from store_core.answers.store_replay import sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.near_name import did_you_mean
+from store_core.format.property_string import RETRY_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:

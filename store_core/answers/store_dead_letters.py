@@ -18,9 +18,9 @@ from store_core.answers.life.dead_letter_rows import (
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.life.record_look_up import RecordLookUp
-from store_core.answers.life.trace_steps import DLQ_PREFIX
 from store_core.answers.local_engine import local_engine
 from store_core.answers.text.message_column import message_name
+from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
 from store_core.store.least_value import check_least
@@ -103,7 +103,7 @@ def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptio
     root, extent = root_of(paths), LogExtent.of(paths)
     topics: dict[str, Any] = {"topics_pattern": DEAD_LETTER_PATTERN}
     if chosen.group:
-        topics = {"topic": tuple(f"{DLQ_PREFIX}{group}" for group in chosen.group)}
+        topics = {"topic": tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in chosen.group)}
     read = read_of(DEAD_LETTER_COLUMNS, dead_letter_rows, release=chosen.release, **topics)
     found = engine.run(ReadJob(paths, {"letters": read}))
     rows = found.tables["letters"].to_pylist()
@@ -127,7 +127,7 @@ def _retry_limits(fields: ConfigFields) -> dict[str, int]:
 
 def _letter(row: _Row, origins: Mapping[int, _Row], begin: int, limits: Mapping[str, int]) -> _Row:
     """Return a row of the report."""
-    group = str(row["topic"]).removeprefix(DLQ_PREFIX)
+    group = str(row["topic"]).removeprefix(DEAD_LETTER_PREFIX)
     state = origin_of(row, origins, begin)
     origin = origins[origin_offset(row) or 0] if state == "here" else None
     seconds = None if origin is None else row["store_timestamp"] / 1000 - origin["store_timestamp"] / 1_000_000

@@ -14,8 +14,10 @@ from store_core.broker.bloom_filter import BloomFilter
 from store_core.errors import FilterError
 from store_core.format.filter.message_selector import TagSubscription
 from store_core.format.properties import PropertyParser
+from store_core.format.property_string import RETRY_TOPIC
 from store_core.format.record.record_properties import record_properties
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.store.put.put_checks import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,10 +26,8 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_filter import ConsumerFilterData
     from store_core.format.filter.message_filter import ExtUnit
 
-__all__ = ["RETRY_PREFIX", "ExpressionForRetryMessageFilter", "ExpressionMessageFilter", "SubscriptionData"]
+__all__ = ["ExpressionForRetryMessageFilter", "ExpressionMessageFilter", "SubscriptionData"]
 
-RETRY_PREFIX: Final = "%RETRY%"
-_RETRY_TOPIC: Final = "RETRY_TOPIC"
 _TAG_TYPES: Final = ("", "TAG")
 _BYTE: Final = 8
 
@@ -181,7 +181,7 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
         if not is_retry or (self._features.filters_retries_by_tag and subscription.is_by_tag):
             return super()._is_matched(properties)
         known = properties()
-        topic = known.get(_RETRY_TOPIC)
+        topic = known.get(RETRY_TOPIC)
         data = None if topic is None else self._find_filter_data(topic, self._group(subscription.topic))
         return data is None or _is_true(data, lambda: known)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
+from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.store.put.put_checks import RETRY_PREFIX
 
@@ -32,10 +32,8 @@ class TopicKind(Enum):
 
 
 _BY_NAME: Final = {
-    HALF_TOPIC: TopicKind.HALF,
-    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC": TopicKind.HALF,
-    OP_TOPIC: TopicKind.OP,
-    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC": TopicKind.OP,
+    **dict.fromkeys(HALF_TOPICS, TopicKind.HALF),
+    **dict.fromkeys(OP_TOPICS, TopicKind.OP),
     SCHEDULE_TOPIC: TopicKind.SCHEDULE,
     TIMER_TOPIC: TopicKind.TIMER,
     TRACE_TOPIC: TopicKind.TRACE,

@@ -26,6 +26,7 @@ __all__ = [
     "MAX_PROPERTIES_SIZE",
     "REAL_QID",
     "REAL_TOPIC",
+    "RETRY_TOPIC",
     "TIMER_DELAY_MS",
     "TIMER_DELAY_SEC",
     "TIMER_DELIVER_MS",
@@ -44,6 +45,8 @@ DELAY: Final = "DELAY"
 WAIT: Final = "WAIT"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QID: Final = "REAL_QID"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+"""Of a retry and a dead letter: the topic of the first message."""
 INNER_NUM: Final = "INNER_NUM"
 INNER_BASE: Final = "INNER_BASE"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"

@@ -12,7 +12,7 @@ from pyspark_commitlog.jobs.asked_for import check_asked_for
 from pyspark_commitlog.session_zone import SESSION_ZONE
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
 from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
-from store_core.format.property_string import DELAY
+from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, RETRY_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _COPIED: Final = (
 _REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
 """Columns that a message keeps in another topic: it has not been delivered there, and has no queue yet."""
 
-_OF_DELIVERY: Final = (DELAY, "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP")
+_OF_DELIVERY: Final = (DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGROUP")
 """Properties by which a broker delivers a message elsewhere; they are not copied to another topic."""
 
 

@@ -13,9 +13,9 @@ from store_core.answers.life.provenance import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     ORIGIN_MESSAGE_ID,
-    RETRY_TOPIC,
 )
 from store_core.broker.transaction_rows import with_ms
+from store_core.format.property_string import RETRY_TOPIC
 from store_core.format.record.host import position_of_message_id
 
 if TYPE_CHECKING:

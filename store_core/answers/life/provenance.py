@@ -12,13 +12,10 @@ __all__ = [
     "REPLAY_ID",
     "REPLAY_ORIGIN_MESSAGE_ID",
     "REPLAY_ORIGIN_TOPIC",
-    "RETRY_TOPIC",
 ]
 
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 """Of a retry and a dead letter: the offset message id of the first message."""
-RETRY_TOPIC: Final = "RETRY_TOPIC"
-"""Of a retry and a dead letter: the topic of the first message."""
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 """Of a dead letter of RocketMQ 5: the topic of the message that failed last."""
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"

@@ -11,9 +11,9 @@ from store_core.answers.life.provenance import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
-    RETRY_TOPIC,
 )
-from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS
+from store_core.format.properties import PROPERTY_CRC
+from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT_MS
 from store_core.format.record.delayed import TIMERS
 from store_core.format.sys_flag import TRANSACTION_MASK
 
@@ -26,7 +26,6 @@ OF_DELIVERY: Final = (DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGR
 """Properties by which a broker delivers a message elsewhere; a message that is sent again has none of them."""
 
 REPLAYED_COLUMNS: Final = ("topic", "body", "flag", "sys_flag", "born_timestamp", "born_host", "msg_id", "properties")
-_CRC: Final = "__CRC32#"
 
 _SCHEMA: Final = pa.schema(
     [
@@ -63,7 +62,7 @@ def replayed_batch(
 
 def _replayed(row: dict[str, Any], replay_id: str, to_topic: str | None, queues: Iterator[int]) -> dict[str, Any]:
     properties = dict(row["properties"] or ())
-    kept = {name: value for name, value in properties.items() if name not in OF_DELIVERY and name != _CRC}
+    kept = {name: value for name, value in properties.items() if name not in OF_DELIVERY and name != PROPERTY_CRC}
     kept |= {REPLAY_ID: replay_id, REPLAY_ORIGIN_MESSAGE_ID: row["msg_id"], REPLAY_ORIGIN_TOPIC: row["topic"]}
     return {
         "topic": to_topic or properties.get(RETRY_TOPIC) or row["topic"],

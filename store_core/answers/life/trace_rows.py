@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.provenance import ORIGIN_MESSAGE_ID, REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, RETRY_TOPIC
+from store_core.answers.life.provenance import ORIGIN_MESSAGE_ID, REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID
 from store_core.broker.transaction_rows import operation_rows, with_ms
 from store_core.format.columnar.map_values import with_properties
+from store_core.format.property_string import RETRY_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,17 +6,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from store_core.broker.topic_kind import DEAD_LETTER_PREFIX, TRACE_TOPIC
 from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.sys_flag import TransactionType
+from store_core.store.put.put_checks import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "DLQ_PREFIX",
-    "RETRY_PREFIX",
     "BrokerState",
     "StepKind",
     "due_of",
@@ -26,10 +26,6 @@ __all__ = [
     "note_of",
     "outcome_of",
 ]
-
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
-_TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 
 class StepKind(StrEnum):
@@ -71,7 +67,7 @@ _BY_TOPIC: Final = {
     **dict.fromkeys(OP_TOPICS, StepKind.OPERATION),
     CHECK_MAX_TIME_TOPIC: StepKind.GIVEN_UP,
     TIMER_TOPIC: StepKind.TIMER,
-    _TRACE_TOPIC: StepKind.TRACE_DATA,
+    TRACE_TOPIC: StepKind.TRACE_DATA,
 }
 _BY_TYPE: Final = {
     TransactionType.PREPARED_TYPE: StepKind.HALF,
@@ -88,9 +84,11 @@ def kind_of(row: Mapping[str, Any]) -> StepKind:
         return _BY_TOPIC[topic]
     if topic == SCHEDULE_TOPIC:
         return (
-            StepKind.RETRY_WAIT if real is not None and real.startswith((RETRY_PREFIX, DLQ_PREFIX)) else StepKind.DELAY
+            StepKind.RETRY_WAIT
+            if real is not None and real.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+            else StepKind.DELAY
         )
-    for prefix, kind in ((DLQ_PREFIX, StepKind.DEAD_LETTER), (RETRY_PREFIX, StepKind.RETRY)):
+    for prefix, kind in ((DEAD_LETTER_PREFIX, StepKind.DEAD_LETTER), (RETRY_PREFIX, StepKind.RETRY)):
         if topic.startswith(prefix):
             return kind
     if row.get("replay_id") is not None:
@@ -120,7 +118,7 @@ def is_send(row: Mapping[str, Any], kind: StepKind) -> bool:
 def group_of(row: Mapping[str, Any]) -> str | None:
     """Return the consumer group that a record is for, or the producer group of its transaction."""
     for topic in (row["topic"], row.get("real_topic") or ""):
-        for prefix in (DLQ_PREFIX, RETRY_PREFIX):
+        for prefix in (DEAD_LETTER_PREFIX, RETRY_PREFIX):
             if topic.startswith(prefix):
                 return str(topic.removeprefix(prefix))
     group: str | None = row.get("group")

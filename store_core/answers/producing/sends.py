@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columnar.property_columns import PropertyColumns
 from store_core.format.properties import UNIQ_KEY
+from store_core.format.property_string import REAL_TOPIC
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,7 +36,6 @@ SEND_COLUMNS: Final = (
 )
 """Columns that batches need."""
 
-_REAL_TOPIC: Final = "REAL_TOPIC"
 _CHECKED: Final = "TRANSACTION_CHECK_TIMES"
 _SHARDING_KEY: Final = "__SHARDINGKEY"
 _WAITING: Final = frozenset((TopicKind.SCHEDULE, TopicKind.TIMER, TopicKind.HALF))
@@ -69,7 +69,7 @@ class Sends:
         properties = PropertyColumns(batch.column("properties_string"), parser)
         topics = batch.column("topic").dictionary_encode()
         kinds = [kind_of_topic(topic) for topic in topics.dictionary.to_pylist()]
-        is_copied = pc.or_(properties.value(_REAL_TOPIC).is_valid(), properties.value(_CHECKED).is_valid())
+        is_copied = pc.or_(properties.value(REAL_TOPIC).is_valid(), properties.value(_CHECKED).is_valid())
         is_waiting = pc.and_(_of_kinds(topics, kinds, _WAITING), properties.value(_CHECKED).is_null())
         is_first = pc.and_(pc.or_(is_waiting, pc.invert(is_copied)), pc.equal(batch.column("reconsume_times"), 0))
         mask = pc.and_(is_first, _of_kinds(topics, kinds, _SENT))

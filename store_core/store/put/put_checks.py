@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
 
-__all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "topic_refusal"]
+__all__ = ["RETRY_PREFIX", "PutChecks", "PutMessageHook", "StoreState", "default_hooks", "topic_refusal"]
 
 RETRY_PREFIX: Final = "%RETRY%"
 
