@@ -11,6 +11,7 @@ from store_core.answers.local_engine import local_engine
 from store_core.broker.topic_config import TopicConfigManager
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import rules_of
 from store_core.store.rebuild.options import RebuildOptions
@@ -168,7 +169,7 @@ def _say_nothing(_: str) -> None:
 
 def configured_batch_topics(store: Path, release: Release) -> frozenset[str]:
     """Return the topics that the broker's ``topics.json`` calls batch topics."""
-    if not rules_of(release).has_batch_queues or not (store / "config").is_dir():
+    if not rules_of(release).has_batch_queues or not (store / CONFIG_DIRECTORY).is_dir():
         return frozenset()
     topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
     topics.load()

@@ -14,11 +14,11 @@ from store_core.answers.scanning.message_scan import MessageScan
 from store_core.answers.scanning.top_rows import top_rows, uncertain_note
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import CorruptRecordError
+from store_core.files.config_paths import TOPICS_FILE
 from store_core.files.store_path import list_segments, store_roots, usual_size
 from store_core.format.utc_day import iso_day
 from store_core.store.least_value import check_least
 from store_core.views.config_table import find_config
-from store_core.views.topics import TOPICS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

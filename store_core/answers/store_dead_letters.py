@@ -21,6 +21,7 @@ from store_core.answers.life.record_look_up import RecordLookUp
 from store_core.answers.local_engine import local_engine
 from store_core.answers.text.message_column import message_name
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
+from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
 from store_core.store.least_value import check_least
@@ -109,7 +110,7 @@ def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptio
     rows = found.tables["letters"].to_pylist()
     offsets = (origin_offset(row) for row in rows)
     origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), chosen.release))
-    limits = find_config(root, "subscriptionGroup.json", _retry_limits) or {}
+    limits = find_config(root, SUBSCRIPTION_GROUP_FILE, _retry_limits) or {}
     letters = [_letter(row, origins, extent.begin, limits) for row in rows]
     facts = _facts(root, letters, found.notes)
     return DeadLettersReport.of(

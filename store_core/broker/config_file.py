@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from store_core.broker.config_json import parse_config, write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.files.clock import SystemClock
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
 
-__all__ = ["CONFIG_DIRECTORY", "ConfigManager", "ReadConfig", "backup_of", "read_config"]
+__all__ = ["ConfigManager", "ReadConfig", "backup_of", "read_config"]
 
-CONFIG_DIRECTORY: Final = "config"
 _MAX_SIZE: Final = 1 << 30
 _LOG: Final = logging.getLogger("store_core")
 

@@ -13,6 +13,7 @@ from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
+from store_core.files.config_paths import CONSUMER_FILTER_FILE
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.config.broker_config import BrokerConfig
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerFilterManager"]
 
 _LOG: Final = logging.getLogger("store_core")
-_FILE: Final = "consumerFilter.json"
 _TOPICS_CAPACITY: Final = initial_capacity(256)
 _TAG_TYPES: Final = ("", "TAG")
 _SQL92: Final = "SQL92"
@@ -69,7 +69,7 @@ class ConsumerFilterManager(ConfigManager):
         release: Release = DEFAULT_RELEASE,
         broker: BrokerConfig | None = None,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock, release)
+        super().__init__(root, CONSUMER_FILTER_FILE, file_system, clock, release)
         broker = broker or BrokerConfig()
         self.bloom_filter = BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter)
         self._kept_ms = broker.filter_data_clean_time_span

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.versioned_config import VersionedConfigManager
+from store_core.files.config_paths import CONSUMER_OFFSET_FILE
 from store_core.format.java_map import hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
@@ -28,7 +29,6 @@ NO_OFFSET: Final = -1
 """The result if a group has committed nothing."""
 
 _LOG: Final = logging.getLogger("store_core")
-_FILE: Final = "consumerOffset.json"
 _TABLE_CAPACITY: Final = initial_capacity(512)
 _QUEUES_CAPACITY: Final = initial_capacity(32)
 _GROUPS_CAPACITY: Final = 128
@@ -82,7 +82,7 @@ class ConsumerOffsetManager(VersionedConfigManager):
         version_step: int = 500,
         uses_reset: bool = True,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock, release)
+        super().__init__(root, CONSUMER_OFFSET_FILE, file_system, clock, release)
         self._features = rules_of(release)
         self._version_step = version_step
         self._uses_reset = uses_reset and self._features.has_server_side_reset

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.versioned_config import VersionedConfigManager
+from store_core.files.config_paths import DELAY_OFFSET_FILE
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["DelayOffsetTable"]
 
 _LOG: Final = logging.getLogger("store_core")
-_FILE: Final = "delayOffset.json"
 _CAPACITY: Final = initial_capacity(32)
 
 
@@ -58,7 +58,7 @@ class DelayOffsetTable(VersionedConfigManager):
         *,
         version_step: int = 200,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock, release)
+        super().__init__(root, DELAY_OFFSET_FILE, file_system, clock, release)
         self._has_version = rules_of(release).versions_delay_offsets
         self._version_step = version_step
         self._updates = 0

@@ -10,6 +10,7 @@ from store_core.broker.concurrent_map import concurrent_map_order, initial_capac
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_members import encode_members
 from store_core.broker.versioned_config import VersionedConfigManager
+from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SubscriptionGroupConfig", "SubscriptionGroupManager"]
 
-_FILE: Final = "subscriptionGroup.json"
 _CAPACITY: Final = initial_capacity(1024)
 _FORBIDDEN_CAPACITY: Final = initial_capacity(4)
 _FORBIDDEN_TOPICS_CAPACITY: Final = 16
@@ -140,7 +140,7 @@ class SubscriptionGroupManager(VersionedConfigManager):
         clock: Clock | None = None,
         release: Release = DEFAULT_RELEASE,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock, release)
+        super().__init__(root, SUBSCRIPTION_GROUP_FILE, file_system, clock, release)
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
 

@@ -11,6 +11,7 @@ from store_core.broker.concurrent_map import concurrent_map_order, initial_capac
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_members import encode_members
 from store_core.broker.versioned_config import VersionedConfigManager
+from store_core.files.config_paths import TOPICS_FILE
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _NAMES: Final = frozenset(
 )
 """Members of the file; each maps to the field of that name."""
 
-_FILE: Final = "topics.json"
 _CAPACITY: Final = initial_capacity(1024)
 
 
@@ -146,7 +146,7 @@ class TopicConfigManager(VersionedConfigManager):
         clock: Clock | None = None,
         release: Release = DEFAULT_RELEASE,
     ) -> None:
-        super().__init__(root, _FILE, file_system, clock, release)
+        super().__init__(root, TOPICS_FILE, file_system, clock, release)
         self._topics: dict[str, TopicConfig] = {}
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.dledger_log import dledger_error, dledger_logs
 from store_core.files.file_system import names_in
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX_DIRECTORY
@@ -199,7 +200,7 @@ def _has_queue_files(root: Path, file_system: FileSystem) -> bool:
 
 def _log_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
     """Yield notes for readers of the log."""
-    tiered = root / "config" / "tieredStoreMetadata.json"
+    tiered = root / CONFIG_DIRECTORY / "tieredStoreMetadata.json"
     if file_system.status(tiered) is not None:
         yield (
             f"{tiered} is there: tiered storage (RocketMQ 5.1 and later) may hold messages that retention has deleted "

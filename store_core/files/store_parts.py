@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import names_in
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _PARTS: Final = {
     CONSUME_QUEUE_EXT: "the extensions of consume queues",
     BATCH_CONSUME_QUEUE: "the batch consume queues",
     INDEX_DIRECTORY: "the key index",
-    "config": "the broker's configuration",
+    CONFIG_DIRECTORY: "the broker's configuration",
 }
 _SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, "checkpoint"})
 """Entries that identify a store's root: hardly any other directory has them."""

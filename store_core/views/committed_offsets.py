@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from store_core.broker.config_fields import ConfigFields
 
 __all__ = [
-    "LIGHT_OFFSETS_FILE",
-    "OFFSETS_FILE",
     "Committed",
     "decode_broadcast",
     "decode_light",
@@ -21,10 +19,6 @@ __all__ = [
 ]
 
 _log: Final = logging.getLogger("store_core")
-
-OFFSETS_FILE: Final = "consumerOffset.json"
-LIGHT_OFFSETS_FILE: Final = "lmqConsumerOffset.json"
-"""Kept in its place by a broker of 4.9.3 and later with ``enableLmq``, with offsets of light message queues."""
 
 _TABLE: Final = "offsetTable"
 _LIGHT_TABLE: Final = "lmqOffsetTable"

@@ -8,9 +8,10 @@ import stat
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import CONFIG_DIRECTORY, backup_of, read_config
+from store_core.broker.config_file import backup_of, read_config
 from store_core.errors import StoreAccessError, StoreNotFoundError
 from store_core.files.access import explained_access, kind_of_file
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem
 
 if TYPE_CHECKING:

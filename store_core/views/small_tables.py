@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.access import explained_access
+from store_core.files.config_paths import DELAY_OFFSET_FILE, SUBSCRIPTION_GROUP_FILE
 from store_core.format.columns import MAP_TYPE
 from store_core.format.layout import CHECKPOINT, unit_dtype
 from store_core.store.state.store_checkpoint import CHECKPOINT_FILE, checkpoint_fields
@@ -51,12 +52,12 @@ class RowsPart:
 
 def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/subscriptionGroup.json``. Errors as of `store_core.views.config_table.read_table`."""
-    return [RowsPart(tuple(read_table(root_of(paths), "subscriptionGroup.json", _groups, options)))]
+    return [RowsPart(tuple(read_table(root_of(paths), SUBSCRIPTION_GROUP_FILE, _groups, options)))]
 
 
 def plan_delay_offsets(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/delayOffset.json``. Errors as of `store_core.views.config_table.read_table`."""
-    return [RowsPart(tuple(read_table(root_of(paths), "delayOffset.json", _levels, options)))]
+    return [RowsPart(tuple(read_table(root_of(paths), DELAY_OFFSET_FILE, _levels, options)))]
 
 
 def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:

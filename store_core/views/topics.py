@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.broker.topic_config import TopicConfig
 from store_core.errors import SegmentVanishedError
+from store_core.files.config_paths import TOPICS_FILE
 from store_core.files.store_kind import StoreUse
 from store_core.format.table_time import table_time
 from store_core.store.read.record_times import RecordTimes
@@ -43,7 +44,6 @@ __all__ = ["TopicsPart", "plan"]
 
 _log: Final = logging.getLogger("store_core")
 
-TOPICS_FILE: Final = "topics.json"
 
 _BOUNDS: Final = ("min_offset", "max_offset", "messages")
 _TIMES: Final = ("oldest_store_timestamp", "newest_store_timestamp")

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import CONFIG_DIRECTORY, read_config
+from store_core.broker.config_file import read_config
 from store_core.broker.consumer_offset import TOPIC_GROUP_SEPARATOR
 from store_core.errors import CorruptRecordError
+from store_core.files.config_paths import (
+    CONFIG_DIRECTORY,
+    CONSUMER_FILTER_FILE,
+    CONSUMER_OFFSET_FILE,
+    DELAY_OFFSET_FILE,
+    SUBSCRIPTION_GROUP_FILE,
+    TOPICS_FILE,
+)
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
@@ -22,15 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["ConfigFiles"]
 
 _NAMES: Final = (
-    "topics.json",
-    "consumerOffset.json",
-    "subscriptionGroup.json",
-    "delayOffset.json",
-    "consumerFilter.json",
+    TOPICS_FILE,
+    CONSUMER_OFFSET_FILE,
+    SUBSCRIPTION_GROUP_FILE,
+    DELAY_OFFSET_FILE,
+    CONSUMER_FILTER_FILE,
 )
-_TOPICS: Final = "topics.json"
-_CONSUMERS: Final = "consumerOffset.json"
-_DELAYS: Final = "delayOffset.json"
 
 
 class KeptOffset(NamedTuple):
@@ -62,7 +67,11 @@ class ConfigFiles:
         self.notes: list[str] = []
         self.topics: set[str] = set()
         self.offsets: list[KeptOffset] = []
-        decoders = {_TOPICS: self._see_topics, _CONSUMERS: self._see_consumers, _DELAYS: self._see_delays}
+        decoders = {
+            TOPICS_FILE: self._see_topics,
+            CONSUMER_OFFSET_FILE: self._see_consumers,
+            DELAY_OFFSET_FILE: self._see_delays,
+        }
         for name in _NAMES:
             path = store / CONFIG_DIRECTORY / name
             try:

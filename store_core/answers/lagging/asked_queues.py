@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.answers.lagging.group_kind import GroupKind, is_system_group, kind_of
 from store_core.answers.lagging.queue_lag import AskedGroup, AskedQueue
-from store_core.broker.config_file import CONFIG_DIRECTORY
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.config_paths import (
+    CONFIG_DIRECTORY,
+    CONSUMER_OFFSET_FILE,
+    LMQ_CONSUMER_OFFSET_FILE,
+    SUBSCRIPTION_GROUP_FILE,
+)
 from store_core.format.near_name import did_you_mean
 from store_core.store.put.put_checks import RETRY_PREFIX
 from store_core.views.committed_offsets import (
-    LIGHT_OFFSETS_FILE,
-    OFFSETS_FILE,
     decode_broadcast,
     decode_light,
     decode_offsets,
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerGroups", "asked_queues"]
 
-_GROUPS_FILE: Final = "subscriptionGroup.json"
 _MODES_FILE: Final = "messageRequestMode.json"
 _DATABASES: Final = ("consumerOffsets", "metadata")
 """Directories with a RocksDB that a broker of 5.x may keep its configuration in."""
@@ -75,12 +77,14 @@ class BrokerGroups(NamedTuple):
         CorruptRecordError
             If a file and its backup are broken.
         """
-        plain, light = (find_config(root, name, _Offsets.of) for name in (OFFSETS_FILE, LIGHT_OFFSETS_FILE))
+        plain, light = (
+            find_config(root, name, _Offsets.of) for name in (CONSUMER_OFFSET_FILE, LMQ_CONSUMER_OFFSET_FILE)
+        )
         found = [each for each in (plain, light) if each is not None]
         if not found:
             raise _no_offsets(root)
         newest = max(found, key=lambda each: each.timestamp)
-        configured = find_config(root, _GROUPS_FILE, _group_names)
+        configured = find_config(root, SUBSCRIPTION_GROUP_FILE, _group_names)
         return cls(
             (*newest.committed, *(light.light if light is not None else ())),
             tuple(newest.broadcast),
@@ -135,12 +139,12 @@ def _no_offsets(root: Path) -> Exception:
     if database is not None:
         return UnsupportedStoreError(
             f"committed offsets are in the RocksDB {database}, which is not read. RocketMQ's mqadmin "
-            f"rocksDBConfigToJson prints them as JSON; save that as {directory / OFFSETS_FILE} in a copy"
+            f"rocksDBConfigToJson prints them as JSON; save that as {directory / CONSUMER_OFFSET_FILE} in a copy"
         )
     return StoreNotFoundError(
-        f"{directory / OFFSETS_FILE} is missing or empty, and so is its .bak: expected what groups have committed. "
-        f"Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has served has "
-        f"none, and broadcasting consumers keep their offsets themselves"
+        f"{directory / CONSUMER_OFFSET_FILE} is missing or empty, and so is its .bak: expected what groups have "
+        f"committed. Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has "
+        f"served has none, and broadcasting consumers keep their offsets themselves"
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core.broker.consumer_offset import TOPIC_GROUP_SEPARATOR
+from store_core.files.config_paths import CONSUMER_OFFSET_FILE, DELAY_OFFSET_FILE
 from store_core.views.config_table import find_config
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ def consumer_offsets(root: Path) -> dict[tuple[str, str], dict[int, int]] | None
     CorruptRecordError
         If the file is broken, and its backup is broken or not there.
     """
-    return find_config(root, "consumerOffset.json", _of_consumers)
+    return find_config(root, CONSUMER_OFFSET_FILE, _of_consumers)
 
 
 def delay_offsets(root: Path) -> dict[int, int] | None:
     """Return delay level -> the offset that is delivered next; None without the file. Errors as above."""
-    return find_config(root, "delayOffset.json", lambda fields: fields.object("offsetTable").offsets())
+    return find_config(root, DELAY_OFFSET_FILE, lambda fields: fields.object("offsetTable").offsets())
 
 
 def _of_consumers(fields: ConfigFields) -> dict[tuple[str, str], dict[int, int]]:

@@ -83,11 +83,8 @@ def kind_of(row: Mapping[str, Any]) -> StepKind:
     if topic in _BY_TOPIC:
         return _BY_TOPIC[topic]
     if topic == SCHEDULE_TOPIC:
-        return (
-            StepKind.RETRY_WAIT
-            if real is not None and real.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
-            else StepKind.DELAY
-        )
+        is_retry = real is not None and real.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+        return StepKind.RETRY_WAIT if is_retry else StepKind.DELAY
     for prefix, kind in ((DEAD_LETTER_PREFIX, StepKind.DEAD_LETTER), (RETRY_PREFIX, StepKind.RETRY)):
         if topic.startswith(prefix):
             return kind

@@ -7,8 +7,8 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.broker.config_file import CONFIG_DIRECTORY
 from store_core.files.abort_file import ABORT_FILE
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path

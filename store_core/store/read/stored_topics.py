@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.files.config_paths import CONFIG_DIRECTORY, TOPICS_FILE
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import remote_paths, store_roots
@@ -51,7 +52,7 @@ def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
 def _topics_of(root: Path) -> Iterator[str]:
     for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
         yield from _directories(root / kind)
-    yield from _configured(root / "config" / "topics.json")
+    yield from _configured(root / CONFIG_DIRECTORY / TOPICS_FILE)
 
 
 def _directories(directory: Path) -> list[str]:

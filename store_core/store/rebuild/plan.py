@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
@@ -151,7 +152,7 @@ def _use_of(options: RebuildOptions) -> StoreUse:
 
 
 def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
-    taken = [store / name for name in (COMMIT_LOG, *QUEUE_KINDS, INDEX_DIRECTORY, "config")]
+    taken = [store / name for name in (COMMIT_LOG, *QUEUE_KINDS, INDEX_DIRECTORY, CONFIG_DIRECTORY)]
     if output == store or any(output == place or place in output.parents for place in taken):
         raise InvalidOptionError(f"--output {output} would be written into the store's own files: give another path")
     there = next(path for path in (output, *output.parents) if path.exists())
