@@ -169,7 +169,8 @@ class BillReport(Report[BillFacts]):
 
 
 def _bars(table: pa.Table, name: str) -> Iterator[Bar]:
-    for row in table.to_pylist():
+    columns = [each for each in (name, "bytes", "messages", "others", "is_dead") if each in table.column_names]
+    for row in table.select(columns).to_pylist():
         label = f"{row['bytes']:,} bytes, {counted(row['messages'], 'message')}"
         shown = f"{row['others']:,} others" if row["others"] is not None else row[name]
         yield Bar(shown, row["bytes"], _TONES.get(row.get("is_dead"), Tone.PLAIN), label)

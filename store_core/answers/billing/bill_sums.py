@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BillSums"]
 
-_TIME: Final = pa.timestamp("us", tz="UTC")
 _TOTALS: Final = {"bytes": SUM, "messages": COUNT}
 _TOPIC: Final = ("topic", pa.string())
 _SEGMENT: Final = ("segment", pa.int64())
@@ -47,7 +46,7 @@ class BillSums:
     """
 
     def __init__(self) -> None:
-        times = [("oldest", _TIME), ("newest", _TIME)]
+        times = [("oldest", pa.int64()), ("newest", pa.int64())]  # microseconds: a record may be of the year 146138
         timed = pa.schema([_TOPIC, *((name, pa.int64()) for name in _TOTALS), *times])
         self.topics = GroupTable(timed, {**_TOTALS, "oldest": MIN, "newest": MAX})
         self.queues = _groups(_TOPIC, ("queue_id", pa.int32()))
@@ -71,13 +70,13 @@ class BillSums:
 
 def _totals_of(batch: pa.RecordBatch, start_offset: int) -> pa.Table:
     """Return the totals of messages by all keys, with the columns that the tables have."""
-    stored = batch.column("store_timestamp")
+    stored = batch.column("store_timestamp").cast(pa.int64())
     columns = {
         "topic": batch.column("topic"),
         "queue_id": batch.column("queue_id"),
         "tags": batch.column("tags"),
         "host": batch.column("born_host"),
-        "day": pa.array(utc_days(stored)),
+        "day": pa.array(utc_days(batch.column("store_timestamp"))),
         "bytes": batch.column("store_size"),
         "oldest": stored,
         "newest": stored,

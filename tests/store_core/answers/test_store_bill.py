@@ -8,6 +8,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from store_core import read_messages
@@ -160,3 +161,17 @@ def test_hostile_tags_and_hosts_fill_no_memory_and_what_is_left_out_is_said(
     assert all(len(row["tags"]) <= 200 for row in rows[:-1])
     assert "there are more pairs of topic and tags than are counted one by one" in report.to_text(400)
     assert "\x1b" not in report.to_text()
+
+
+def test_store_times_that_python_has_no_datetime_for_are_counted(tmp_path: Path) -> None:
+    made = LogBuilder()
+    made.append(b"{}")
+    made.append(b"{}", store_timestamp=1 << 49)
+    made.append(b"{}", topic="past", store_timestamp=-(1 << 49))
+    report = bill(made.write(tmp_path))
+
+    newest = report.tables["topics"]["newest"].cast(pa.int64()).to_pylist()
+    assert sorted(newest) == [-(1 << 49) * 1000, (1 << 49) * 1000]
+    assert "past" in report.to_text(80)
+    assert '"orders"' in json.dumps(report.to_json())
+    assert "orders" in report.to_html()
