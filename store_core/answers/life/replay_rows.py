@@ -15,7 +15,7 @@ from store_core.answers.life.provenance import (
 from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT_MS
 from store_core.format.record.delayed import TIMERS
-from store_core.format.sys_flag import TRANSACTION_MASK
+from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,10 @@ OF_DELIVERY: Final = (DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGR
 """Properties by which a broker delivers a message elsewhere; a message that is sent again has none of them."""
 
 REPLAYED_COLUMNS: Final = ("topic", "body", "flag", "sys_flag", "born_timestamp", "born_host", "msg_id", "properties")
+_OF_RECORD: Final = (
+    TRANSACTION_MASK | int(MessageSysFlag.BORNHOST_V6_FLAG) | int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+)
+"""Bits of ``sys_flag`` that say what a record was and how wide its hosts are, which the new record says for itself."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -55,6 +59,9 @@ def replayed_batch(
     queues : iterator of int
         Queues, one for each message.
     """
+    at = batch.schema.get_field_index("born_timestamp")
+    micros = batch["born_timestamp"].cast(pa.int64())  # a record's time may be none that Python's datetime has
+    batch = batch.set_column(at, "born_timestamp", micros)
     return pa.RecordBatch.from_pylist(
         [_replayed(row, replay_id, to_topic, queues) for row in batch.to_pylist()], _SCHEMA
     )
@@ -69,7 +76,7 @@ def _replayed(row: dict[str, Any], replay_id: str, to_topic: str | None, queues:
         "queue_id": next(queues),
         "body": row["body"],
         "flag": row["flag"],
-        "sys_flag": row["sys_flag"] & ~TRANSACTION_MASK,
+        "sys_flag": row["sys_flag"] & ~_OF_RECORD,
         "born_timestamp": row["born_timestamp"],
         "born_host": row["born_host"],
         "properties": list(kept.items()),

@@ -127,3 +127,24 @@ def test_a_message_without_a_unique_key_is_traced_to_its_replay(tmp_path: Path) 
     replayed(root, root, topic="orders")
 
     assert ["send", "replay"] == [row["step"] for row in trace(root, message_id(sent)).tables["steps"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"born_timestamp": 1 << 49},
+        {"born_timestamp": -(1 << 49)},
+        {"store_host": ("2001:db8::1", 10911)},
+        {"born_host": ("2001:db8::1", 5), "store_host": ("2001:db8::2", 10911)},
+    ],
+)
+def test_messages_of_any_time_and_host_are_replayed(tmp_path: Path, fields: dict[str, Any]) -> None:
+    log = LifeLog(1 << 16)
+    log.send("a", **fields)
+    source = log.write(tmp_path / "store")
+    replayed(source, tmp_path / "new")
+
+    sent, again = (
+        read_messages(root, columns=["born_timestamp", "born_host"]).read_all() for root in (source, tmp_path / "new")
+    )
+    assert sent.equals(again)
