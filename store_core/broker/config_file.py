@@ -73,19 +73,23 @@ def read_config(
         As raised by the system.
     """
     broken: CorruptRecordError | None = None
-    notes: tuple[str, ...] = ()
     try:
         if _read(path, decode, file_system, largest):
             return ReadConfig(path)
     except CorruptRecordError as error:
         broken = error
-        notes = (f"{backup_of(path)} was loaded instead: {error}",)
-        _LOG.error("%s", notes[0])
     if _read(backup_of(path), decode, file_system, largest):
-        return ReadConfig(backup_of(path), notes)
+        return ReadConfig(backup_of(path), () if broken is None else (_note(path, broken),))
     if broken is not None:
         raise broken
     return ReadConfig(None)
+
+
+def _note(path: Path, broken: CorruptRecordError) -> str:
+    """Return what is said, and logged, of a file whose backup was loaded."""
+    note = f"{backup_of(path)} was loaded instead: {broken}"
+    _LOG.error("%s", note)
+    return note
 
 
 def _read(path: Path, decode: Callable[[JsonObject, str], object], file_system: FileSystem, largest: int) -> bool:

@@ -99,10 +99,13 @@ def test_taking_the_backup_for_a_broken_file_is_told(kept: Counter) -> None:
 
 
 @pytest.mark.parametrize("backup", [None, ""])
-def test_a_broken_file_without_a_backup_is_an_error_and_not_an_empty_table(kept: Counter, backup: str | None) -> None:
+def test_a_broken_file_without_a_backup_is_an_error_and_not_an_empty_table(
+    kept: Counter, backup: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     put(kept, "{", backup)
     with pytest.raises(CorruptRecordError, match=r"counter\.json:"):
         kept.load()
+    assert not caplog.records  # no backup was loaded
 
 
 def test_a_broken_backup_is_an_error(kept: Counter) -> None:
