@@ -13,6 +13,7 @@ from store_core.store.state.store_checkpoint import (
     CHECKPOINT_FILE,
     LOG_OFFSETS,
     LOG_TIMES,
+    RECOVERY_MARGIN_MS,
     StoreCheckpoint,
     checkpoint_fields,
 )
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["LogReach", "WrongValue", "checkpoint_findings", "wrong_values"]
 
 _LEAST_BYTES: Final = 8 * len(LOG_TIMES)
-_MARGIN_MS: Final = 3000
-"""How far a recovery goes back before these times anyway."""
-
 _LOST_MS: Final = 24 * 3600 * 1000
 """How much of a log a crash may have taken: times that are later than its last record by more were never right."""
 
@@ -108,7 +106,7 @@ def checkpoint_findings(store: Path, release: Release, reach: LogReach | None, *
         yield Finding(FindingKind.CHECKPOINT, str(path), expected=expected, found=found)
         return
     checkpoint = StoreCheckpoint(store, OsFileSystem(), release).load()
-    margin = _LOST_MS if is_open else _MARGIN_MS
+    margin = _LOST_MS if is_open else RECOVERY_MARGIN_MS
     for wrong in wrong_values(checkpoint, release, reach, margin):
         if not (is_open and wrong.name in LOG_OFFSETS):
             found = f"{wrong.value} as {wrong.name}"

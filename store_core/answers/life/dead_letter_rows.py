@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from store_core.answers.life.provenance import (
 )
 from store_core.broker.transaction_rows import with_ms
 from store_core.format.property_string import RETRY_TOPIC
-from store_core.format.record.host import position_of_message_id
+from store_core.format.record.host import is_message_id, position_of_message_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +36,6 @@ DEAD_LETTER_COLUMNS: Final = (
     "keys",
     "properties",
 )
-_MSG_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 _POSITION: Final = 16
 """Hexadecimal digits of the physical offset, at the end of an offset message id."""
 
@@ -58,7 +56,7 @@ def dead_letter_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 def origin_offset(row: Mapping[str, Any]) -> int | None:
     """Return where the first message of a dead letter was in the log; None if it does not say."""
     known: str | None = row["origin_id"]
-    return None if known is None or not _MSG_ID.fullmatch(known) else position_of_message_id(known)
+    return None if known is None or not is_message_id(known) else position_of_message_id(known)
 
 
 def origin_of(row: Mapping[str, Any], origins: Mapping[int, Mapping[str, Any]], log_begin: int) -> str:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import struct
 from typing import Final
 
-__all__ = ["V4_BYTES", "encode_host", "format_host", "message_id", "position_of_message_id"]
+__all__ = ["V4_BYTES", "encode_host", "format_host", "is_message_id", "message_id", "position_of_message_id"]
 
 V4_BYTES: Final = 4
+_MESSAGE_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 _PORT: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
 
@@ -54,6 +56,11 @@ def message_id(store_host: bytes, physical_offset: int) -> str:
     RocketMQ: ``MessageDecoder.createMessageId``.
     """
     return (store_host + _OFFSET.pack(physical_offset)).hex().upper()
+
+
+def is_message_id(text: str) -> bool:
+    """Return whether a text has the form of an offset message id: 32 hexadecimal digits, or 56 with an IPv6 host."""
+    return _MESSAGE_ID.fullmatch(text) is not None
 
 
 def position_of_message_id(msg_id: str) -> int:

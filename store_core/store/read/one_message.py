@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from store_core.format.record.host import is_message_id
 from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kind", "find_message", "meanings_of"]
 
-_MSG_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 _POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offset>[0-9]{1,18})")
 
 
@@ -70,7 +70,7 @@ def meanings_of(what: str, kind: Kind | None) -> Iterator[dict[str, Any]]:
 
 
 def _kinds(what: str) -> tuple[Kind, ...]:
-    if _MSG_ID.fullmatch(what):
+    if is_message_id(what):
         return Kind.ID, Kind.KEY
     return (Kind.POSITION, Kind.KEY) if _POSITION.fullmatch(what) else (Kind.KEY,)
 
@@ -80,7 +80,7 @@ def _key_options(what: str) -> dict[str, Any]:
 
 
 def _id_options(what: str) -> dict[str, Any] | None:
-    return {"msg_id": what.upper()} if _MSG_ID.fullmatch(what) else None
+    return {"msg_id": what.upper()} if is_message_id(what) else None
 
 
 def _position_options(what: str) -> dict[str, Any] | None:

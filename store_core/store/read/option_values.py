@@ -14,6 +14,7 @@ from store_core.errors import InvalidOptionError
 from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columns import resolve_columns
 from store_core.format.filter.message_selector import FILTER_TYPES
+from store_core.format.record.host import is_message_id
 from store_core.format.releases.release import RELEASES
 from store_core.store.read.option_checks import parse_integer, refuse_value, shown_option
 from store_core.store.read.store_time import parse_zone, store_time
@@ -32,7 +33,6 @@ _LATEST: Final = -1
 _EDGES: Final = {_EARLIEST: "earliest", _LATEST: "latest"}
 _LONG: Final = 2**63 - 1
 _INT: Final = 2**31 - 1
-_MSG_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{24}){0,1}[0-9A-Fa-f]{32}")
 _BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _BYTE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _TAG_SEPARATOR: Final = "||"
@@ -122,7 +122,7 @@ def _key(name: str, value: object) -> str:
 
 
 def _msg_id(name: str, value: object) -> str:
-    if not isinstance(value, str) or not _MSG_ID.fullmatch(value.strip()):
+    if not isinstance(value, str) or not is_message_id(value.strip()):
         refuse_value(
             name,
             value,

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.format.layout import Field
 
-__all__ = ["CHECKPOINT_FILE", "CHECKPOINT_SIZE", "LOG_OFFSETS", "LOG_TIMES", "StoreCheckpoint", "checkpoint_fields"]
+__all__ = [
+    "CHECKPOINT_FILE",
+    "CHECKPOINT_SIZE",
+    "LOG_OFFSETS",
+    "LOG_TIMES",
+    "RECOVERY_MARGIN_MS",
+    "StoreCheckpoint",
+    "checkpoint_fields",
+]
 
 CHECKPOINT_FILE: Final = "checkpoint"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getStoreCheckpoint``)."""
@@ -33,7 +41,7 @@ LOG_OFFSETS: Final = ("confirm_physical_offset", "logics_physical_offset")
 """Fields with a physical offset in the log."""
 
 _DTYPE: Final = unit_dtype(CHECKPOINT)
-_MARGIN_MS: Final = 3000
+RECOVERY_MARGIN_MS: Final = 3000
 """How far recovery goes back before the timestamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
 _FIELDS_BEFORE_5: Final = 3
 _FIELDS_BEFORE_5_5: Final = 5
@@ -142,7 +150,7 @@ class StoreCheckpoint:
     @property
     def min_timestamp(self) -> int:
         """Store time before which log and queues are surely on disk, ms; recovery starts at a file older than this."""
-        return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _MARGIN_MS)
+        return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - RECOVERY_MARGIN_MS)
 
     @property
     def min_timestamp_index(self) -> int:

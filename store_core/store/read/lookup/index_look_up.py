@@ -96,7 +96,7 @@ class IndexLookUp:
     @property
     def units(self) -> int:
         """Number of units that were read."""
-        return sum(survey.count for survey in self.tiling.surveys)
+        return self.tiling.units
 
     @property
     def entries(self) -> int:

@@ -124,7 +124,7 @@ def plan_position_look_up(
         tiling = QueueTiling(queues.queues, [home], ask_nothing, costs, proofs_of(roots[0], options))
     except (OSError, CorruptDatabaseError, UnsupportedStoreError):
         return PositionLookUp()
-    return PositionLookUp(picked, tiling, units=sum(survey.count for survey in tiling.surveys))
+    return PositionLookUp(picked, tiling, units=tiling.units)
 
 
 def _queues(

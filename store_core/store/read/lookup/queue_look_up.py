@@ -80,7 +80,7 @@ class QueueLookUp:
     @property
     def units(self) -> int:
         """Number of units that were read."""
-        return sum(survey.count for survey in self.tiling.surveys)
+        return self.tiling.units
 
     def known_end(self, segment: Segment, *, verify_crc: bool) -> Place:
         """Return up to where the last segment's records are known: the search for the log's end starts there."""

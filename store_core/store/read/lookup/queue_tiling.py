@@ -165,6 +165,11 @@ class QueueTiling:
     # -------------------------------------------------------------------------------------------------- what is covered
 
     @property
+    def units(self) -> int:
+        """Number of units that were read."""
+        return sum(survey.count for survey in self.surveys)
+
+    @property
     def spans(self) -> tuple[Span, ...]:
         """Where each segment's records can start."""
         return tuple(self._spans)
