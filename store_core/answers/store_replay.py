@@ -108,6 +108,8 @@ def replay(
     ``REPLAY_ORIGIN_TOPIC``. Records are staged beside the log and become visible together, as by ``df.write``; the
     store's ledger has the name, so that a replay which is repeated after a crash appends nothing twice.
 
+    If nothing was chosen, the name is not used up.
+
     Parameters
     ----------
     source : path or sequence of paths
@@ -163,7 +165,11 @@ class _Replay:
         directory = sink.claim(job, "commitlog replay", "0")
         try:
             paths = (directory / f"part-{number:05d}.arrow" for number in count())
-            done = commit.run(list(stage_batches(self._encoded(config), paths, files)))
+            staged = list(stage_batches(self._encoded(config), paths, files))
+            if not self.topics:  # the name stays free for a replay whose filters choose something
+                commit.discard()
+                return self._report(0, 0)
+            done = commit.run(staged)
         except BaseException:
             commit.discard()
             raise

@@ -148,3 +148,11 @@ def test_messages_of_any_time_and_host_are_replayed(tmp_path: Path, fields: dict
         read_messages(root, columns=["born_timestamp", "born_host"]).read_all() for root in (source, tmp_path / "new")
     )
     assert sent.equals(again)
+
+
+def test_a_replay_of_nothing_leaves_its_name_free(store: Path, tmp_path: Path) -> None:
+    mistyped = replayed(store, tmp_path / "new", topic="%DLQ%biling")
+    meant = replayed(store, tmp_path / "new", topic="%DLQ%billing")
+
+    assert (0, False) == (mistyped.found.messages, mistyped.found.is_repeat)
+    assert (2, False) == (meant.found.messages, meant.found.is_repeat)
