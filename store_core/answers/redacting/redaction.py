@@ -82,7 +82,7 @@ class Redaction:
     @cached_property
     def expression(self) -> re.Pattern[bytes]:
         """The compiled pattern."""
-        return re.compile(self.pattern or b"(?!)", re.DOTALL)
+        return re.compile(b"(?!)" if self.pattern is None else self.pattern, re.DOTALL)
 
     @property
     def kind(self) -> str:

@@ -182,3 +182,9 @@ def test_a_store_of_rocketmq_stays_sound(name: str, golden: Callable[[str], Unpa
     assert report.found.messages == sum(old != new for old, new in zip(bodies, left, strict=True))
     assert not any(chosen in body for body in left)
     assert salvage(tmp_path / "copy").found.mismatched_property_crc == salvage(store).found.mismatched_property_crc
+
+
+@pytest.mark.parametrize("options", [{"pattern": ""}, {"pattern": b""}, {"text": ""}, {"pattern": "a*"}])
+def test_what_matches_nothing_at_all_is_refused(options: dict[str, Any], log: LogBuilder, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="an empty match replaces nothing"):
+        redact(log.write(tmp_path / "store"), tmp_path / "copy", **options)
