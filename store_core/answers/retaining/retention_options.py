@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["MOST_DAYS", "RetentionOptions"]
 
 MOST_DAYS: Final = 366
+_LATEST: Final = 253_339_228_800_000
+"""The year 9998: a calendar ends with the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,9 @@ class RetentionOptions:
             config = MessageStoreConfig.from_properties(broker_config, release)
         config = replace(config, **{name: value for name, value in settings.items() if value is not None})
         parse_delete_when(config.delete_when)
+        began = store_time("now", now, zone)
         bounds = (
+            ("now", began, 0, _LATEST),
             ("days", days, 1, MOST_DAYS),
             ("disk_size", disk_size, 1, 2**62),
             ("disk_used", disk_used, 0, 2**62),
@@ -105,4 +109,4 @@ class RetentionOptions:
         for name, value, least, most in bounds:
             if value is not None and not least <= value <= most:
                 raise InvalidOptionError(f"{name}: expected {least} to {most}, found {value}")
-        return cls(store_time("now", now, zone), config, days, zone, disk_size, disk_used, daily_growth)
+        return cls(began, config, days, zone, disk_size, disk_used, daily_growth)

@@ -171,6 +171,12 @@ def test_values_are_checked(given: dict[str, Any]) -> None:
         options(**given)
 
 
+@pytest.mark.parametrize("now", [-1, 253_402_300_799_000, 2**63 - 1])
+def test_a_time_that_no_calendar_has_is_refused(now: int) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^now: expected 0 to "):
+        RetentionOptions.of(now)
+
+
 def test_without_a_log_there_is_nothing_to_foresee(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
     with pytest.raises(StoreNotFoundError):
