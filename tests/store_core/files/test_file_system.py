@@ -249,7 +249,7 @@ def test_used_space_is_rounded_up_and_leaves_out_roots_reserve(
     available: int,
     percent: int,
 ) -> None:
-    found = SimpleNamespace(f_blocks=blocks, f_bfree=free, f_bavail=available)
+    found = SimpleNamespace(f_blocks=blocks, f_bfree=free, f_bavail=available, f_frsize=1)
     monkeypatch.setattr(os, "statvfs", lambda _: found)
 
     assert system.used_percent(tmp_path) == percent
