@@ -134,7 +134,8 @@ def replay(
     >>> replay("/data/store", "/data/store", ReplayOptions(replay_id="T-1"), topic="%DLQ%billing")  # doctest: +SKIP
     """
     options.check()
-    if read.get("release", options.release) != options.release:
+    shared = {"release": options.release}
+    if shared | read != read | shared:
         raise InvalidOptionError("release is an option of the replay, for both stores")
     return _Replay(root_of(source), source, Path(into), options, read, clock or SystemClock()).run()
 

@@ -306,8 +306,8 @@ class MappedFile(ReferenceResource):
             As the system reports while clearing; positions stay.
         """
         with self._commit_lock, self._flush_lock:
-            if clear_tail and self._file.clear(position, self.file_size):
-                self._file.sync()  # or what was there is back after a power failure
+            if clear_tail:
+                self._file.clear(position, self.file_size)
             buffered = self._write_buffer is not None
             self.wrote_position = position
             # Bytes below the new position that are only in the write buffer are still to be committed and flushed.
