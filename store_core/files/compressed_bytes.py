@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from store_core.files.remote.remote_file import RemoteFile
+    from store_core.format.segment_view import Frames
 
 __all__ = ["CODECS", "LARGEST_SEGMENT", "CompressedBytes", "CompressedFile", "codec_of", "expanded_size"]
 
@@ -143,11 +144,16 @@ class CompressedBytes:
         self._file = file
         self._size = size
         self._memory = FilledMemory(size)
+        self._memory.use_huge_pages()
         self.raw = self._memory.raw
         self._stream = file.opened()
         self._position = 0
         self._kept = 0
         """Where the bytes begin that are filled and not dropped."""
+
+    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
+        """Return None: all bytes are expanded."""
+        return None
 
     def load(self, begin: int, end: int) -> None:
         """Make the bytes of a range available.

@@ -38,11 +38,14 @@ class FilledMemory:
     def __init__(self, size: int) -> None:
         # Private: shared memory is kept, whatever is said of its pages.
         self._memory = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if size >= _HUGE_PAGE:
-            self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._bytes = np.frombuffer(self._memory, np.uint8)[:size]
         self.raw: npt.NDArray[np.uint8] = self._bytes.view()
         self.raw.flags.writeable = False
+
+    def use_huge_pages(self) -> None:
+        """Take memory in huge pages, for what is filled without gaps."""
+        if len(self._memory) >= _HUGE_PAGE:
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
 
     def fill(self, begin: int, data: bytes) -> None:
         """Put bytes at a position."""

@@ -15,6 +15,7 @@ import numpy as np
 from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
+from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE, NarrowBytes
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.format.record.framing import Framing
 from store_core.format.segment_view import ALL_THERE, AllThere, SegmentView
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from store_core.files.remote.remote_file import RemoteFile
     from store_core.format.columnar.entries import EntryLog
-    from store_core.format.segment_view import Pages
+    from store_core.format.segment_view import Frames, Pages
 
 __all__ = [
     "MappedSegment",
@@ -124,6 +125,9 @@ class PagedBytes(SegmentBytes, Protocol):
     @property
     def step(self) -> int:
         """Most bytes that a walk loads at once."""
+
+    def follow(self, begin: int, goal: int, size: int) -> Frames | None:
+        """Find records without loading all of their bytes, see `store_core.format.segment_view.Pages`."""
 
     def load(self, begin: int, end: int) -> None:
         """Make the bytes from one position up to another available."""
@@ -223,7 +227,7 @@ def open_segment(segment: Segment) -> SparseBytes:
     return opened
 
 
-def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
+def open_pages(segment: Segment, ahead_to: int = 0, least_body: int | None = ALWAYS_WHOLE) -> PagedBytes:
     """Open a segment of which parts are read; what is read has to be loaded before.
 
     Parameters
@@ -231,17 +235,22 @@ def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
     segment : Segment
     ahead_to : int
         Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
+    least_body : int or None
+        For readers that need no bodies: bytes from which on these are left out of a remote segment, or None to measure
+        what pays.
 
     Raises
     ------
     SegmentVanishedError, StoreAccessError
         As `open_segment`.
     """
-    return MappedSegment(segment) if segment.is_mapped else _unmapped(segment, ahead_to)
+    return MappedSegment(segment) if segment.is_mapped else _unmapped(segment, ahead_to, least_body)
 
 
-def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | CompressedBytes:
+def _unmapped(segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_WHOLE) -> RemoteBytes | CompressedBytes:
     if segment.remote is not None and segment.codec is None:
+        if least_body != ALWAYS_WHOLE:
+            return NarrowBytes(segment.remote, segment.start_offset, ahead_to, least_body)
         return RemoteBytes(segment.remote, ahead_to)
     return CompressedBytes(CompressedFile(segment.path, segment.codec or "", segment.remote), segment.size)
 

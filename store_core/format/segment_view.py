@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 from store_core.format.record.framing import Framing
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["ALL_THERE", "AllThere", "Pages", "SegmentView"]
+__all__ = ["ALL_THERE", "AllThere", "Frames", "Pages", "SegmentView"]
+
+Frames: TypeAlias = "tuple[npt.NDArray[np.int64], int]"
+"""Where records start, int64, shape (n,), and where the last one ends."""
 
 
 class Pages(Protocol):
@@ -27,6 +30,26 @@ class Pages(Protocol):
     def step(self) -> int:
         """Most bytes that a walk loads at once."""
 
+    def follow(self, begin: int, goal: int, size: int) -> Frames | None:
+        """Find the records from a position on without loading all of their bytes.
+
+        Parameters
+        ----------
+        begin : int
+            Where a record starts.
+        goal : int
+            Records that start at or after it are omitted.
+        size : int
+            Position that no record runs past.
+
+        Returns
+        -------
+        tuple or None
+            The frames, as `store_core.format.columnar.lockstep.chain` finds them up to where they end, with everything
+            but bodies loaded. If they end before `goal`, the rest has to be loaded to see why. None if all bytes are to
+            be loaded.
+        """
+
     def load(self, begin: int, end: int) -> None:
         """Make the bytes from one position up to another available; where they are, nothing happens."""
 
@@ -38,6 +61,10 @@ class AllThere:
     """The pages of a segment that is there as a whole."""
 
     step: Final = 256 << 20
+
+    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
+        """Return None: there is nothing to load."""
+        return None
 
     def load(self, begin: int, end: int) -> None:
         """Do nothing."""

@@ -40,6 +40,8 @@ _BLOCK: Final = 4 << 20
 _REQUESTS: Final = 8
 _TARGET: Final = 1.43
 """A scan is to reach 0.7 of the download's rate."""
+_PACE: Final = 64 << 10
+"""Bytes that the server sends at once."""
 _BUCKET: Final = "bench"
 _NARROW: Final = ["topic", "queue_id", "queue_offset", "store_timestamp"]
 
@@ -48,7 +50,7 @@ def bench_remote(folder: Path, runs: int) -> dict[str, object]:
     """Time scans and downloads of a log by the wall clock, and measure the memory of a scan."""
     store = make_log(folder, _SIZE, _SEGMENT, _BODY)
     print(f"==> a log of {_SIZE >> 20} MiB on a server on loopback, wall-clock time", flush=True)
-    command = [sys.executable, __file__, "serve", str(store)]
+    command = [sys.executable, __file__, "serve", str(store), "0", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 -- this file
         try:
             port = int(server.stdout.readline()) if server.stdout else 0
@@ -120,9 +122,14 @@ def _settings(port: int) -> dict[str, str]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     root = Path()
+    latency = 0.0
+    """Seconds before a request is answered."""
+    rate = 0.0
+    """Bytes a second of one connection; 0 for as many as there are."""
 
     def do_HEAD(self) -> None:
         """Answer with an object's size."""
+        time.sleep(self.latency)
         path = self._path()
         if not path.is_file():
             self._answer(404, b"")
@@ -131,6 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a listing, or with a range of an object."""
+        time.sleep(self.latency)
         query = parse_qs(urlsplit(self.path).query)
         if "list-type" in query:
             self._answer(200, self._listing(query.get("prefix", [""])[0]))
@@ -143,7 +151,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         with path.open("rb") as file:
             while begin < end:
-                begin += os.sendfile(self.connection.fileno(), file.fileno(), begin, end - begin)
+                sent = os.sendfile(self.connection.fileno(), file.fileno(), begin, min(end - begin, _PACE))
+                begin += sent
+                time.sleep(sent / self.rate if self.rate else 0)
 
     def _path(self) -> Path:
         return self.root / urlsplit(self.path).path.removeprefix(f"/{_BUCKET}/store").lstrip("/")
@@ -185,8 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def _serve(store: str) -> None:
-    _Handler.root = Path(store)
+def _serve(store: str, latency: float, rate: float) -> None:
+    _Handler.root, _Handler.latency, _Handler.rate = Path(store), latency, rate
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     print(server.server_port, flush=True)
     server.serve_forever()
@@ -207,6 +217,6 @@ def _print_memory(port: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        _serve(sys.argv[2])
+        _serve(sys.argv[2], *(float(value) for value in sys.argv[3:]))
     else:
         _print_memory(int(sys.argv[2]))

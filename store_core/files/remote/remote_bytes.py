@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from store_core.files.remote.remote_file import RemoteFile
+    from store_core.format.segment_view import Frames
 
 __all__ = ["RemoteBytes"]
 
@@ -41,26 +42,39 @@ class RemoteBytes:
     file : RemoteFile
     ahead_to : int
         Position up to which blocks after those that are loaded are requested in advance; 0 for none.
+    is_sparse : bool
+        Whether little of the file will be loaded, here and there.
 
     Attributes
     ----------
     raw : numpy.ndarray
         uint8, shape (size,), read-only.
-    step : int
-        See `store_core.format.segment_view.Pages`.
     """
 
-    step = _STEP
-
-    def __init__(self, file: RemoteFile, ahead_to: int = 0) -> None:
+    def __init__(self, file: RemoteFile, ahead_to: int = 0, *, is_sparse: bool = False) -> None:
         self._size = file.size
         self._ahead_to = ahead_to
         self._reader = RemoteReader(file)
         self._memory = FilledMemory(file.size)
+        if not is_sparse:
+            self._memory.use_huge_pages()
         self.raw = self._memory.raw
         self._is_loaded = np.zeros(-(-file.size // _BLOCK), np.bool_)
         self._coming: dict[int, Future[None]] = {}
         self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def step(self) -> int:
+        """See `store_core.format.segment_view.Pages`."""
+        return _STEP
+
+    @property
+    def _block(self) -> int:
+        return _BLOCK
+
+    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
+        """Return None: all bytes are to be loaded."""
+        return None
 
     def load(self, begin: int, end: int) -> None:
         """Make the bytes of a range available, and request what comes after it."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.segment_view import SegmentView
+    from store_core.format.segment_view import Frames, SegmentView
 
 __all__ = ["Chain", "Place", "Run"]
 
@@ -169,22 +169,37 @@ class Chain:
             In order; the chain ends where the last one stops.
         """
         limit = self.segment.size if end is None else min(end, self.segment.size)
-        pages, longest = self.segment.pages, min(_WINDOW, self.segment.pages.step)
-        position, length = begin, min(window or _WINDOW, longest)
+        pages, position, length = self.segment.pages, begin, window or _WINDOW
         for run in self._kept_from(begin, limit):
-            pages.load(int(run.starts[0]), run.stop)
+            if self._narrow(int(run.starts[0]), run.stop)[1] != run.stop:
+                pages.load(int(run.starts[0]), run.stop)
             yield run
             position = run.stop
         while position < limit:
-            goal = min(position + length, limit)
-            pages.load(position, min(goal + _BEYOND, self.segment.size))
-            found = chain(self.segment.raw, position, goal, self.segment.start_offset, self.segment.framing)
-            if found.starts.size:
-                pages.load(goal, found.stop)
-                yield Run(found.starts, found.stop)
-            position, length = found.stop, min(2 * length, longest)
-            if position < goal:
+            goal = min(position + min(length, pages.step), limit)
+            starts, stop = self._narrow(position, goal)
+            is_whole = not starts.size
+            if is_whole:
+                starts, stop = self._followed_whole(position, goal)
+            if starts.size:
+                yield Run(starts, stop)
+            position, length = stop, min(2 * length, _WINDOW)
+            if is_whole and position < goal:
                 return
+
+    def _narrow(self, begin: int, goal: int) -> Frames:
+        """Follow the chain without loading bodies; no frame if only all of the bytes tell."""
+        found = self.segment.pages.follow(begin, goal, self.segment.size)
+        return (np.empty(0, np.int64), begin) if found is None else found
+
+    def _followed_whole(self, begin: int, goal: int) -> Frames:
+        """Follow the chain with all bytes loaded."""
+        segment = self.segment
+        segment.pages.load(begin, min(goal + _BEYOND, segment.size))
+        found = chain(segment.raw, begin, goal, segment.start_offset, segment.framing)
+        if found.starts.size:
+            segment.pages.load(goal, found.stop)
+        return found.starts, found.stop
 
     def _kept_from(self, begin: int, end: int) -> Iterator[Run]:
         """Yield the kept part of the chain from a position, if a kept record starts there."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["chain", "count_sound", "count_sound_leads", "scan"]
+__all__ = ["chain", "count_sound", "count_sound_leads", "find_candidate", "scan"]
 
 _MAX_LANES: Final = 4096
 _LANE_BYTES: Final = 128 << 10
@@ -199,13 +199,29 @@ def _choose_lanes(
     length = max(limit - begin, 0)
     count = max(1, min(lanes or _MAX_LANES, length // (_LANE_BYTES if lanes is None else MIN_RECORD_SIZE)))
     cuts = [begin + length * lane // count for lane in range(count)] + [limit]
-    found = [_find_candidate(raw, cut, stop, start_offset) for cut, stop in itertools.pairwise(cuts)]
+    found = [find_candidate(raw, cut, stop, start_offset) for cut, stop in itertools.pairwise(cuts)]
     return np.array([begin, *(position for position in found if position >= 0)], np.int64)
 
 
-def _find_candidate(raw: npt.NDArray[np.uint8], cut: int, stop: int, start_offset: int | None) -> int:
-    """Return the position of what looks like a record in [cut, stop), near its start; -1 if nothing does."""
-    for probe in _PROBES:
+def find_candidate(
+    raw: npt.NDArray[np.uint8],
+    cut: int,
+    stop: int,
+    start_offset: int | None,
+    probes: tuple[int, ...] = _PROBES,
+) -> int:
+    """Return the position of what looks like a record in [cut, stop), near its start; -1 if nothing does.
+
+    Parameters
+    ----------
+    raw, start_offset
+        As of `scan`.
+    cut, stop : int
+        Positions between which a record may start.
+    probes : tuple of int
+        Bytes after `cut` that are looked through, the one number after the other.
+    """
+    for probe in probes:
         chunk = raw[cut : min(cut + probe, stop) + MIN_RECORD_SIZE].tobytes()
         at = chunk.find(_COMMON_MAGIC, _MAGIC_POSITION)
         for _ in range(_MOST_TRIES):

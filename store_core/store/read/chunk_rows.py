@@ -11,6 +11,7 @@ import pyarrow as pa
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD
+from store_core.format.segment_view import ALL_THERE, AllThere
 from store_core.store.read.row_filter import RowFilter
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from store_core.errors import CorruptRecordError
     from store_core.files.segment_source import Segment
     from store_core.format.columnar.decode_batch import DecodedBatch, Fault
+    from store_core.format.segment_view import Pages
     from store_core.store.read.read_chunk import ReadChunk
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch
@@ -45,6 +47,8 @@ class ChunkRows:
     options : ReadOptions
     watch : TopicWatch, optional
         Is told the topics that are read.
+    pages : Pages
+        Makes bytes available that were not loaded, as bodies that no column needs.
 
     Attributes
     ----------
@@ -55,11 +59,17 @@ class ChunkRows:
     """
 
     def __init__(
-        self, segment: Segment, raw: npt.NDArray[np.uint8], options: ReadOptions, watch: TopicWatch | None
+        self,
+        segment: Segment,
+        raw: npt.NDArray[np.uint8],
+        options: ReadOptions,
+        watch: TopicWatch | None,
+        pages: Pages = ALL_THERE,
     ) -> None:
         self._segment = segment
         self._raw = raw
         self._options = options
+        self._pages = pages
         self.filter = RowFilter(options, watch)
         self.dropped = 0
         self.dropped_bytes = 0
@@ -126,6 +136,14 @@ class ChunkRows:
         return mask
 
     def _decode(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
+        decoded = self._decoded(records, columns)
+        if not decoded.faults or isinstance(self._pages, AllThere):
+            return decoded
+        for fault in decoded.faults:  # their errors and rows show all of their bytes
+            self._pages.load(fault.position, fault.position + fault.size)
+        return self._decoded(self.records(records.starts), columns)
+
+    def _decoded(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
         return decode_records(
             records,
             columns,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError
+from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
@@ -75,7 +76,8 @@ def read_range(
         return
     keep_freed_memory()
     try:
-        opened = open_pages(part.segment, min(part.end, part.data_end) - part.segment.start_offset)
+        data_end = min(part.end, part.data_end) - part.segment.start_offset
+        opened = open_pages(part.segment, data_end, ALWAYS_WHOLE if part.picks else options.least_left_out)
     except SegmentVanishedError as error:
         if options.fail_on_data_loss:
             raise
@@ -122,7 +124,7 @@ class _RangeReader:
         self._chain = chain.up_to(self._data_end)
         self._salvage = Salvage(self._chain.segment, only_newer=part.is_last)
         self._chunk = ReadChunk()
-        self._rows = ChunkRows(part.segment, self._raw, options, watch)
+        self._rows = ChunkRows(part.segment, self._raw, options, watch, self._chain.segment.pages)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = self._rows

@@ -170,4 +170,12 @@ READ_OPTIONS: Final = (
         "`auto` keeps in the planning process what was proven of queue and index files, so that the next look-up need "
         "not read those again that are sure to be the same; `never` neither keeps nor uses that. The rows are the same",
     ),
+    Option(
+        "skipBodies",
+        "auto",
+        "speed",
+        "bytes from which on bodies in object stores and other file systems are not downloaded if no column needs "
+        "them, such as `64k`: each costs a request in their place. `auto` measures what is faster; `never` downloads "
+        "all. The rows are the same",
+    ),
 )

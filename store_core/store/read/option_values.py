@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
 
 from store_core.errors import InvalidOptionError
+from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columns import resolve_columns
 from store_core.format.filter.message_selector import FILTER_TYPES
@@ -193,6 +194,12 @@ def _bytes(name: str, value: object) -> int:
     return parse_integer(name, number, 1, _LONG, "a number of bytes of 1 or more, such as 134217728 or 128m")
 
 
+def _skip_bodies(name: str, value: object) -> int | None:
+    if isinstance(value, str) and value.strip() in ("auto", "never"):
+        return None if value.strip() == "auto" else ALWAYS_WHOLE
+    return min(_bytes(name, value), ALWAYS_WHOLE)
+
+
 def _count(name: str, value: object) -> int:
     return parse_integer(name, value, 1, _INT, "a number of 1 or more")
 
@@ -274,6 +281,7 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "use_consume_queues": _use,
     "use_index_files": _use,
     "remember_proofs": _use,
+    "skip_bodies": _skip_bodies,
     "release": _one_of(*RELEASES),
     "storage": _storage,
 }

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from store_core.errors import InvalidOptionError
+from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
@@ -90,6 +91,9 @@ class ReadOptions:
     remember_proofs : str
         ``"auto"`` keeps in this process what was proven of queue and index files, and does not read them again while
         they are sure to be the same; ``"never"`` neither keeps nor uses that. The rows are the same.
+    skip_bodies : int or None
+        Bytes from which on bodies of remote segments are not downloaded if no column needs them; None to measure what
+        pays. `parse` also takes ``"auto"`` and ``"never"``. The rows are the same.
     release : str
         The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
         parses properties differently.
@@ -125,6 +129,7 @@ class ReadOptions:
     use_consume_queues: str = "auto"
     use_index_files: str = "auto"
     remember_proofs: str = "auto"
+    skip_bodies: int | None = None
     release: str = DEFAULT_RELEASE
     storage: StorageSettings = NO_SETTINGS
 
@@ -175,6 +180,11 @@ class ReadOptions:
     def end(self) -> OffsetBound:
         """Where reading ends, by the offsets alone."""
         return self.ending_offsets if self.ending_timestamp is None else _WHOLE_LOG
+
+    @property
+    def least_left_out(self) -> int | None:
+        """From how many bytes on bodies of remote segments are left out; None to measure that."""
+        return ALWAYS_WHOLE if "body" in self.columns else self.skip_bodies
 
     @property
     def position(self) -> int | None:

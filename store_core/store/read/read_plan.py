@@ -226,6 +226,9 @@ class _Planner:
                 parts[at] = replace(parts[at], walk_start=None if start is None else first + start)
         return parts
 
+    def _open_ahead(self, segment: Segment) -> SegmentBytes:
+        return open_pages(segment, segment.size, self._options.least_left_out)
+
     def _note(self, text: str) -> None:
         self._notes.append(text)
         _log.warning(text)
@@ -256,7 +259,7 @@ class _Planner:
                 verify_crc=self._options.verify_crc,
                 has_tail=self._options.is_permissive,
                 after=self._look_up.known_end(last.segment),
-                open_bytes=open_segment if last.segment.is_mapped else _open_ahead,
+                open_bytes=open_segment if last.segment.is_mapped else self._open_ahead,
             )
             self._ends.append(end)
             part = self._up_to(last, end)
@@ -367,10 +370,6 @@ class _Planner:
         timed = zip_longest(parts, times, times[1:])
         placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
         return [part for part in placed if part.may_hold(self._options)]
-
-
-def _open_ahead(segment: Segment) -> SegmentBytes:
-    return open_pages(segment, segment.size)
 
 
 def _root_of(segment: Segment) -> Path:
