@@ -29,10 +29,7 @@ class DeferredSyncFileSystem(OsFileSystem):
     after all are written, the first wait covers all of them.
     """
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
-        """Open a file, or with `create` make it if it does not exist."""
-        flags = os.O_RDWR if writable else os.O_RDONLY
-        return _UnsyncedFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o644))
+    _file_class = _UnsyncedFile
 
     def make_directories(self, path: Path) -> None:
         """Create a directory and its parents."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.errors import StoreAccessError
 from store_core.files.access import kind_of_file
+from store_core.files.unnamed_file import name_file, open_unnamed
 from store_core.files.unsynced_names import UnsyncedNames
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ class FileSystem(Protocol):
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         """Open a file, or with `create` make it if it does not exist. Its content is kept."""
+        ...
+
+    def make(self, path: Path, size: int) -> OpenFile:
+        """Create a file of zeros, which should have its size from the moment on in which its name is there."""
         ...
 
     def status(self, path: Path) -> FileStatus | None:
@@ -254,6 +259,8 @@ class OsOpenFile:
 class OsFileSystem:
     """The operating system's files."""
 
+    _file_class: type[OsOpenFile] = OsOpenFile
+
     def __init__(self) -> None:
         self._unsynced = UnsyncedNames()
 
@@ -261,10 +268,39 @@ class OsFileSystem:
         """Open a file, or with `create` make it if it does not exist."""
         flags = os.O_RDWR if writable else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK  # opening a named pipe would wait for its other end, forever
-        file = OsOpenFile(os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
+        file = self._file_class(os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise StoreAccessError(f"{path}: expected a file, found {kind_of_file(mode)}. Move it elsewhere")
+        return file
+
+    def make(self, path: Path, size: int) -> OsOpenFile:
+        """Create a file of zeros, which has its size from the moment on in which its name is there.
+
+        A process that is killed leaves the whole file or none. On file systems that know no files without a name
+        (``O_TMPFILE``), such as NFS, it may leave one that is too short.
+
+        Raises
+        ------
+        FileExistsError
+            If there is something of that name.
+        OSError
+            As raised by the system; there is no such file then.
+        """
+        unnamed = open_unnamed(path.parent)
+        if unnamed is not None:
+            file = self._file_class(unnamed)
+            file.grow(size)
+            if name_file(file.fileno(), path):
+                return file
+            file.close()
+        file = self._file_class(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o644))
+        try:
+            file.grow(size)
+        except OSError:
+            file.close()
+            path.unlink()
+            raise
         return file
 
     def status(self, path: Path) -> FileStatus | None:

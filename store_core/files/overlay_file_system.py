@@ -160,6 +160,15 @@ class OverlayFileSystem:
         with self._lock:
             return OverlayFile(self._node(path, create=create), writable=writable)
 
+    def make(self, path: Path, size: int) -> OverlayFile:
+        """Create a file of zeros."""
+        with self._lock:
+            if self._found(path) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            file = self.open(path, create=True)
+            file.grow(size)
+            return file
+
     def _node(self, path: Path, *, create: bool = False) -> OverlayNode:
         entry = self._entries.get(path.parent, {}).get(path.name)
         if isinstance(entry, OverlayNode):

@@ -87,11 +87,11 @@ class SegmentFile:
     def create(self, *, reserve: bool = False) -> None:
         """Create the file at its full size.
 
-        Steps: 1. create the directory; 2. open or create the file; 3. extend it as one hole; 4. with `reserve`,
-        allocate the disk blocks (the effect of RocketMQ's ``warmMapedFileEnable``), if the file system can. Nothing is
-        synced yet: the first `sync` does that, directory included. A crash between 2 and 3 leaves an empty last file,
-        which loading deletes (RocketMQ 5.1.3 and later). An existing file of that name is used with its content, as in
-        RocketMQ.
+        Steps: 1. create the directory; 2. create the file as one hole of its full size, see `OsFileSystem.make`; 3.
+        with `reserve`, allocate the disk blocks (the effect of RocketMQ's ``warmMapedFileEnable``), if the file system
+        can. Nothing is synced yet: the first `sync` does that, directory included. No kill leaves a shorter file, which
+        RocketMQ would refuse to load (from 5.1.3 on it deletes an empty last one). An existing file of that name is
+        used with its content, as in RocketMQ.
 
         Raises
         ------
@@ -101,9 +101,12 @@ class SegmentFile:
         """
         self._file_system.add_directories(self.path.parent)
         self.is_new = self._file_system.status(self.path) is None
-        file = self._file_system.open(self.path, create=True)
+        file = self._file_system.make(self.path, self.size) if self.is_new else self._file_system.open(self.path)
         try:
-            self._size_up(file, reserve=reserve)
+            if not self.is_new:
+                self._size_up(file)
+            if reserve:
+                self._reserve(file)
         except OSError:
             file.close()
             if self.is_new:
@@ -112,7 +115,7 @@ class SegmentFile:
         self._file = file
         self._sync.note_creation()
 
-    def _size_up(self, file: OpenFile, *, reserve: bool) -> None:
+    def _size_up(self, file: OpenFile) -> None:
         found = file.size()
         if found > self.size:
             raise FileExistsError(
@@ -122,12 +125,13 @@ class SegmentFile:
                 str(self.path),
             )
         file.grow(self.size)
-        if reserve:
-            try:
-                file.reserve(self.size)
-            except OSError as error:
-                if error.errno not in _CANNOT_RESERVE:
-                    raise
+
+    def _reserve(self, file: OpenFile) -> None:
+        try:
+            file.reserve(self.size)
+        except OSError as error:
+            if error.errno not in _CANNOT_RESERVE:
+                raise
 
     def write(self, data: memoryview, position: int, *, seal: int = 0) -> None:
         """Write all of `data` at `position`, or nothing.

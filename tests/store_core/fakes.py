@@ -116,6 +116,11 @@ class FaultyFileSystem(OsFileSystem):
         self.called("open", path)
         return _FaultyFile(super().open(path, create=create, writable=writable), path, self)
 
+    def make(self, path: Path, size: int) -> OsOpenFile:
+        self.called("open", path)
+        self.called("grow", path)
+        return _FaultyFile(super().make(path, size), path, self)
+
     def make_directories(self, path: Path) -> None:
         self.called("make_directories", path)
         super().make_directories(path)

@@ -95,6 +95,11 @@ class MortalFileSystem(OsFileSystem):
             self._synced.pop(path, None)
         return _MortalFile(super().open(path, create=create, writable=writable), path, self)
 
+    def make(self, path: Path, size: int) -> OsOpenFile:
+        self.change(path, undo=path.unlink)
+        self._synced.pop(path, None)
+        return _MortalFile(super().make(path, size), path, self)
+
     def make_directories(self, path: Path) -> None:
         if not path.is_dir():
             self.make_directories(path.parent)

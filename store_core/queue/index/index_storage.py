@@ -50,12 +50,11 @@ class IndexStorage:
         """
         created = cls(path, size, file_system)
         file_system.make_directories(path.parent)
-        created._file = file_system.open(path, create=True)
+        created._file = file_system.make(path, size)
         created._is_writable = True
         created._is_synced = False
         created._sync.note_creation()
         try:
-            created._file.grow(size)
             if any(start):
                 created.write(start, 0)
         except OSError:

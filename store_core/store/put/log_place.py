@@ -81,6 +81,6 @@ def make_place(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
     write_all(file, memoryview(blank_head(size - position)), position)
     file.sync()
     path = directory / file_name_of(last.end_offset)
-    file_system.open(path, create=True).grow(size)
+    file_system.make(path, size).close()
     file_system.sync_directory(directory)
     return LogPlace(directory, size, path, last.end_offset)

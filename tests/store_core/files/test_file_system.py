@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem, write_all
+from store_core.files.file_system import OsFileSystem, OsOpenFile, write_all
 from store_core.files.unsynced_names import UnsyncedNames
 
 if TYPE_CHECKING:
@@ -51,6 +51,73 @@ def test_a_mapping_outlives_descriptor_and_name(system: OsFileSystem, tmp_path: 
     system.remove(tmp_path / "f")
 
     assert bytes(mapping[:3]) == b"one"
+
+
+@pytest.mark.parametrize("has_unnamed", [True, False])
+def test_a_made_file_is_zeros_of_its_size(
+    has_unnamed: bool, system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_unnamed:
+        monkeypatch.setattr("store_core.files.unnamed_file._UNNAMED", 0)
+    before = descriptors()
+    file = system.make(tmp_path / "f", 10_000)
+    file.write(memoryview(b"one"), 0)
+    file.close()
+
+    assert b"one".ljust(10_000, b"\0") == (tmp_path / "f").read_bytes()
+    with pytest.raises(FileExistsError):
+        system.make(tmp_path / "f", 10_000)
+    with pytest.raises(FileNotFoundError):
+        system.make(tmp_path / "none" / "f", 10_000)
+    assert ["f"] == system.names(tmp_path)
+    assert before == descriptors()
+
+
+def test_a_made_file_has_its_size_before_it_has_its_name(
+    system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    grow = OsOpenFile.grow
+
+    def watched(file: OsOpenFile, size: int) -> None:
+        seen.append(system.names(tmp_path))
+        grow(file, size)
+        seen.append(system.names(tmp_path))
+
+    monkeypatch.setattr(OsOpenFile, "grow", watched)
+    system.make(tmp_path / "f", 10_000)
+
+    assert [[], []] == seen
+    assert 10_000 == (tmp_path / "f").stat().st_size
+
+
+@pytest.mark.parametrize("refusal", [errno.EPERM, errno.ENOENT, errno.EOPNOTSUPP])
+def test_a_file_is_made_where_it_can_not_be_named_later(
+    refusal: int, system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr("os.link", refuse)
+    system.make(tmp_path / "f", 100).close()
+
+    assert 100 == (tmp_path / "f").stat().st_size
+
+
+def test_a_file_that_has_no_room_is_not_there(
+    system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(OsOpenFile, "grow", full)
+    for unnamed in (True, False):
+        if not unnamed:
+            monkeypatch.setattr("store_core.files.unnamed_file._UNNAMED", 0)
+        with pytest.raises(OSError, match="No space"):
+            system.make(tmp_path / "f", 100)
+
+    assert [] == system.names(tmp_path)
 
 
 def test_growing_never_shortens(system: OsFileSystem, tmp_path: Path) -> None:

@@ -73,6 +73,10 @@ class FatedFileSystem(OsFileSystem):
             self._fate.meet()
         return FatedFile(super().open(path, create=create, writable=writable), self._fate)
 
+    def make(self, path: Path, size: int) -> OsOpenFile:
+        self._fate.meet()
+        return FatedFile(super().make(path, size), self._fate)
+
     def make_directories(self, path: Path) -> None:
         self._fate.meet()
         super().make_directories(path)

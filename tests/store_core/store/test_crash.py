@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
 import signal
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import DefaultMessageStore, MessageStoreConfig, PutMessageStatus
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, PutMessageStatus
 from store_core.files.segment_paths import SegmentPaths
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.put.put_outcome import as_future
@@ -93,6 +94,40 @@ def test_process_killed_within_any_call_loses_nothing_that_was_acknowledged(tmp_
         following = check_recovery(tmp_path, last)
 
 
+def test_no_file_of_a_store_is_ever_seen_half_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill can come after any of these calls, and RocketMQ before 5.1.3 loads no segment of another size."""
+    sizes: dict[str, set[int]] = {}
+
+    def watch(name: str) -> None:
+        call = getattr(os, name)
+
+        def watched(*given: object, **named: object) -> object:
+            result = call(*given, **named)
+            for path in (
+                path for kind in ("commitlog", "consumequeue", "index") for path in tmp_path.glob(f"{kind}/**/*")
+            ):
+                if path.is_file():
+                    sizes.setdefault(path.relative_to(tmp_path).parts[0], set()).add(path.stat().st_size)
+            return result
+
+        monkeypatch.setattr(os, name, watched)
+
+    for name in ("open", "ftruncate", "link", "pwrite"):
+        watch(name)
+    config = MessageStoreConfig(
+        release="4.9",
+        mapped_file_size_commit_log=_FILE_SIZE,
+        mapped_file_size_consume_queue=200,
+        max_hash_slot_num=10,
+        max_index_num=20,
+    )
+    with DefaultMessageStore.open(tmp_path, config) as store:
+        for number in range(60):
+            store.put_message(Message("orders", bytes(700), keys=f"k{number}"))
+
+    assert {"commitlog": {_FILE_SIZE}, "consumequeue": {200}, "index": {40 + 10 * 4 + 20 * 20}} == sizes
+
+
 class LosingDisk(FaultyFileSystem):
     """Records each file's content at its last sync: all that a power failure is certain to leave."""
 
@@ -101,7 +136,12 @@ class LosingDisk(FaultyFileSystem):
         self.safe: dict[str, bytes] = {}
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
-        file = super().open(path, create=create, writable=writable)
+        return self._watched(super().open(path, create=create, writable=writable), path)
+
+    def make(self, path: Path, size: int) -> OsOpenFile:
+        return self._watched(super().make(path, size), path)
+
+    def _watched(self, file: OsOpenFile, path: Path) -> OsOpenFile:
         sync = file.sync
 
         def remembering() -> None:
