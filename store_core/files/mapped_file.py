@@ -298,31 +298,36 @@ class MappedFile(ReferenceResource):
             Bytes from the start of the file.
         clear_tail : bool
             Also overwrite everything after it with zeros, before positions move. RocketMQ leaves it, and if later
-            records end exactly where an old one starts, the next restart finds the old ones again.
+            records end exactly where an old one starts, the next restart finds the old ones again. The zeros are on
+            disk on return, or else the old records could come back with a power failure.
 
         Raises
         ------
         OSError
-            As the system reports while clearing; positions stay.
+            As the system reports. Positions stay if clearing failed; they are set if only the sync after it did, since
+            what they ended is gone then.
         """
         with self._commit_lock, self._flush_lock:
-            if clear_tail:
-                self._file.clear(position, self.file_size)
+            is_cleared = clear_tail and self._file.clear(position, self.file_size)
             buffered = self._write_buffer is not None
             self.wrote_position = position
             # Bytes below the new position that are only in the write buffer are still to be committed and flushed.
             self.committed_position = min(self.committed_position, position) if buffered else position
             self.flushed_position = min(self.flushed_position, position) if buffered else position
+            if is_cleared:
+                self._file.sync()
 
     def clear_tail(self) -> None:
-        """Overwrite everything after the wrote position with zeros.
+        """Overwrite everything after the wrote position with zeros, which are on disk on return.
 
         Raises
         ------
         OSError
             As the system reports.
         """
-        self._file.clear(self.wrote_position, self.file_size)
+        with self._flush_lock:
+            if self._file.clear(self.wrote_position, self.file_size):
+                self._file.sync()
 
     def select(self, position: int, size: int | None = None) -> memoryview | None:
         """Return a view of `size` bytes at `position`, or all up to the read position; None if they are not all there.

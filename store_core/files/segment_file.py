@@ -169,8 +169,13 @@ class SegmentFile:
             _LOG.error("bytes %d to %d of %s could not be erased yet: %s", start, stop, self.path, error)
             self._torn_until = stop
 
-    def clear(self, start: int, stop: int) -> None:
+    def clear(self, start: int, stop: int) -> bool:
         """Overwrite what is not yet zero with zeros, first bytes first: from the first write on the log ends there.
+
+        Returns
+        -------
+        bool
+            Whether there was anything to overwrite.
 
         Raises
         ------
@@ -178,13 +183,16 @@ class SegmentFile:
             As the system reports.
         """
         file = self._open()
+        is_changed = False
         while start < stop and (data := file.next_data(start)) is not None and data[0] < stop:
             start = max(start, data[0])
             until = min(stop, data[1], start + len(_ZEROS))
             zeros = _ZEROS[: until - start]  # bytes: a memoryview is compared item by item
             if file.read(len(zeros), start) != zeros:
                 write_all(file, memoryview(zeros), start)
+                is_changed = True
             start = until
+        return is_changed
 
     def next_data(self, position: int) -> int:
         """Return the first position at or after `position` that may hold anything but zeros, or the size."""

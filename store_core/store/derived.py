@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index.index_files import INDEX_DIRECTORY
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 __all__ = ["DerivedStructures"]
+
+_LOG: Final = logging.getLogger("store_core")
 
 
 class DerivedStructures:
@@ -75,6 +78,7 @@ class DerivedStructures:
     ) -> None:
         self._log = log
         self._checkpoint = checkpoint
+        self._log_on_disk = 0
         self.rules = rules
         flags = log.running_flags
         self.queues = ConsumeQueueStore(
@@ -99,14 +103,22 @@ class DerivedStructures:
         """Note up to where queues have units; not after one that couldn't be written, which a restart has to add."""
         if not self._log.running_flags.is_cq_writeable:
             return
-        if self.rules.features.keeps_flushed_queue_offset:
-            self._checkpoint.last_put = store_timestamp, physical_offset
-        else:
-            self._checkpoint.logics_msg_timestamp = store_timestamp
+        self._checkpoint.last_put = store_timestamp, physical_offset
         if self._log.config.broker_role == "SLAVE":
             self._checkpoint.physic_msg_timestamp = store_timestamp
 
     def _note_full_index(self, end_timestamp: int) -> None:
+        """Record that a full index file is on disk, after the log that it points into.
+
+        Otherwise the log could end before the index after a power failure, and what is put then would not be indexed.
+        """
+        log, end = self._log.mapped_file_queue, self._log.max_offset
+        try:
+            log.force(max(self._log.flushed_where, self._log_on_disk))
+        except OSError as error:
+            _LOG.error("the log could not be flushed, and the checkpoint does not cover the index yet: %s", error)
+            return
+        self._log_on_disk = end
         self._checkpoint.index_msg_timestamp = end_timestamp
         self._checkpoint.flush()
 

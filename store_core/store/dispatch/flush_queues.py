@@ -73,19 +73,25 @@ class FlushConsumeQueueService(ServiceThread):
         OSError
             If a system call fails; the checkpoint is then left unchanged.
         """
+        self._flush_noted(keeps_offset=self._config.features.keeps_flushed_queue_offset)
+        self._checkpoint.flush()
+
+    def _flush_noted(self, *, keeps_offset: bool) -> None:
+        """Flush all queues, then note in the checkpoint what had been dispatched before."""
         checkpoint = self._checkpoint
-        keeps_offset = self._config.features.keeps_flushed_queue_offset
-        dispatched, offset = checkpoint.last_put if keeps_offset else (checkpoint.logics_msg_timestamp, 0)
+        dispatched, offset = checkpoint.last_put
         self._queues.flush(0)
         if dispatched > 0:
             checkpoint.logics_msg_timestamp = dispatched
-        if offset > 0:
+        if offset > 0 and keeps_offset:
             checkpoint.logics_physical_offset = offset
-        self._checkpoint.flush()
 
     def finish(self) -> None:
-        """Flush all that was dispatched."""
-        self._queues.flush(0)
+        """Flush all that was dispatched; a release whose checkpoint holds an offset notes that only by the minute."""
+        if self._config.features.keeps_flushed_queue_offset:
+            self._queues.flush(0)
+        else:
+            self._flush_noted(keeps_offset=False)
 
 
 class FlushCheckpointService(ServiceThread):

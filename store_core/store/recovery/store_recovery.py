@@ -23,10 +23,11 @@ RocketMQ: ``DefaultMessageStore.load`` and ``recover``, ``CommitLog.recoverNorma
 are cut by where they reach once everything found is dispatched. 5.4 and 5.5 so rebuild lost queues from these files
 only; `store_core.rebuild_consume_queue` rebuilds them whole.
 
-There are two differences. Bytes after the end of the log, or of a queue, in its last file are zeroed. RocketMQ leaves
+There are three differences. Bytes after the end of the log, or of a queue, in its last file are zeroed. RocketMQ leaves
 them, and the restart after next may take them for messages again. And where 4.3.0, after a crash, counts a record of
 the wrong size as a message of a topic without a name, that topic's queue is kept in memory: 4.3.0 writes a file that
-its next start takes for a queue of the topic "0".
+its next start takes for a queue of the topic "0". And with ``messageIndexSafe`` no key is left out of the index, see
+`store_core.store.recovery.index_gap`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import SegmentLayoutError
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.dispatch.dispatcher import select_rows
+from store_core.store.recovery.index_gap import close_index_gap
 from store_core.store.recovery.log_recovery import FollowedLog, find_end_of_files, follow_log_for_recovery
 from store_core.store.recovery.recovery_gate import RecoveryGate
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
@@ -230,7 +232,10 @@ class StoreRecovery:
 
         If a truncation were lost, units would reappear that point into messages put since.
         """
+        self._queues.flush()
         self._queues.force()
+        if not self._rules.features.keeps_flushed_queue_offset and self._checkpoint.last_put[0] > 0:
+            self._checkpoint.logics_msg_timestamp = self._checkpoint.last_put[0]
         self._log.mapped_file_queue.force(self.report.start_offset)
 
     # ---- loading
@@ -257,6 +262,9 @@ class StoreRecovery:
         files = queue.mapped_files
         start = self._start_file(files, cover, last_exit_ok=last_exit_ok)
         self._tell_start(files[start.number], start)
+        gap = None if last_exit_ok else close_index_gap(self._index, files, start.number, self._rules)
+        if gap is not None:
+            self._decide(gap.what, gap.where, gap.why)
         confirmed = self._log.confirm_offset
         found, chains = find_end_of_files(files, verify_crc=self._rules.check_crc)
         end = self._scan(files[start.number :], cover, chains, last_exit_ok=last_exit_ok)
@@ -288,14 +296,6 @@ class StoreRecovery:
         self._note(start_offset=file.file_from_offset)
         if start.number:
             self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
-        begin, end = self._index.deleted or (0, 0)
-        if begin < min(end, file.file_from_offset):
-            end = min(end, file.file_from_offset)
-            why = (
-                f"files that had them were deleted after the abnormal exit, and the log is indexed again only from "
-                f"{file.file_from_offset} on. commitlog-rebuild-index STORE --since-offset {begin} --replace adds them"
-            )
-            self._decide(f"left keys of records from {begin} to {end} out", self._index.directory, why)
 
     def _scan(
         self, files: tuple[MappedFile, ...], cover: int, chains: Mapping[str, Chain], *, last_exit_ok: bool

@@ -72,8 +72,9 @@ class StoreCheckpoint:
         Physical offset of a record up to which the queues are on disk. Kept by releases with
         `ReleaseRules.keeps_flushed_queue_offset`; the others leave it as it is.
     last_put : tuple of int
-        With these releases: store time, ms, and physical offset of the last unit put into a queue, flushed or not
-        (``tmpLogicsMsgTimestamp``, ``tmpLogicsPhysicalOffset``); zeros if there was none. It is not stored.
+        Store time, ms, and physical offset of the last unit put into a queue, flushed or not; zeros if there was none.
+        It is not stored (``tmpLogicsMsgTimestamp``, ``tmpLogicsPhysicalOffset``). RocketMQ before 5.5 stores this time
+        as that of the queues, so that after a power failure its recovery may start after units that were lost.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, release: str = DEFAULT_RELEASE) -> None:

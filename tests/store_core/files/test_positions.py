@@ -128,10 +128,24 @@ class MappedFileMachine(RuleBasedStateMachine):
             return True
         return end // PAGE - done // PAGE >= least_pages if least_pages else end > done
 
-    @rule(share=st.floats(0, 1))
-    def truncate(self, share: float) -> None:
+    @rule(share=st.floats(0, 1), fails=st.booleans())
+    def truncate(self, share: float, fails: bool) -> None:
         position = int(share * len(self.model))
-        self.file.set_position(position, clear_tail=True)
+        is_due = any(self.path.read_bytes()[position:])
+        synced = self.disk.count("sync")
+        if fails:
+            self.disk.fail("sync", errno.EIO)
+        try:
+            self.file.set_position(position, clear_tail=True)
+        except OSError:
+            assert is_due
+            assert fails or not self.is_flushable
+            self.is_flushable = False
+        else:
+            assert not is_due or (self.is_flushable and not fails)
+            assert self.disk.count("sync") - synced == is_due
+        self.disk.heal()
+        assert not any(self.path.read_bytes()[position:])
         self.model = self.model[:position]
         self.committed = min(self.committed, position)
         self.flushed = min(self.flushed, position) if self.is_buffered else position

@@ -434,8 +434,7 @@ class Queues:
 
     def flush(self, least_pages: int) -> bool:
         self.flushes.append(least_pages)
-        self._during.logics_msg_timestamp += 5  # another thread dispatches meanwhile
-        time, offset = self._during.last_put
+        time, offset = self._during.last_put  # another thread dispatches meanwhile
         self._during.last_put = time + 5, offset + 100
         return False
 
@@ -443,7 +442,7 @@ class Queues:
 def test_queues_are_flushed_by_pages_and_every_minute_thoroughly(tmp_path: Path) -> None:
     clock, disk = FakeClock(), FaultyFileSystem()
     checkpoint = StoreCheckpoint(tmp_path, disk, "5.3")
-    checkpoint.logics_msg_timestamp = 1000
+    checkpoint.last_put = 1000, 500
     queues = Queues(checkpoint)
     service = FlushConsumeQueueService(config(release="5.3"), queues, checkpoint, clock)  # type: ignore[arg-type]  # they can flush
     service.run_once()
@@ -451,11 +450,13 @@ def test_queues_are_flushed_by_pages_and_every_minute_thoroughly(tmp_path: Path)
 
     clock.advance(59)
     service.run_once()
-    assert ([0, 2], 1005) == (queues.flushes, checkpoint.logics_msg_timestamp)
+    assert ([0, 2], 1000) == (queues.flushes, checkpoint.logics_msg_timestamp)
     clock.advance(1)
     service.run_once()
-    assert ([0, 2, 0], 1005) == (queues.flushes, checkpoint.logics_msg_timestamp)
-    assert 1005 == StoreCheckpoint(tmp_path, disk).load().logics_msg_timestamp
+    assert ([0, 2, 0], 1010) == (queues.flushes, checkpoint.logics_msg_timestamp)
+    assert 1010 == StoreCheckpoint(tmp_path, disk).load().logics_msg_timestamp
+    service.finish()
+    assert (1015, 0) == (checkpoint.logics_msg_timestamp, checkpoint.logics_physical_offset)
 
 
 def test_the_checkpoint_of_5_5_has_time_and_offset_of_a_unit_that_is_flushed(tmp_path: Path) -> None:
