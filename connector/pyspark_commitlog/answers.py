@@ -20,20 +20,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.replaying import replay_report
+from store_core.answers.limits import MOST_MESSAGES, TOP
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.message_trace import trace_by
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.report import Report
-from store_core.answers.store_bill import TOP, bill_by
+from store_core.answers.store_bill import bill_by
 from store_core.answers.store_check import check_by
 from store_core.answers.store_dead_letters import dead_letters_by
 from store_core.answers.store_delays import delays_by
 from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
 from store_core.answers.store_producers import producers_by
-from store_core.answers.store_recover import MOST_MESSAGES, recover_by
+from store_core.answers.store_recover import recover_by
 from store_core.answers.store_redact import redact_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.answers.store_retention import retention_by

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer, store_parser
 from pyspark_commitlog.jobs.job_output import write_json
 from store_core.answers.checking.check_options import CheckOptions
+from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.store_check import check_by
-from store_core.answers.store_recover import CHOICES, MOST_MESSAGES, recover_by
+from store_core.answers.store_recover import recover_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
-from store_core.store.salvage.salvage_output import SalvageFormat
+from store_core.store.salvage.salvage_format import SalvageFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def recover(arguments: Sequence[str] | None = None) -> int:
     parser = store_parser("commitlog-recover", about, _RECOVER_REMARK)
     parser.add_argument("--dry-run", action="store_true", required=True, help="change nothing; required")
     shown = "RocketMQ that would open the store; all: each, side by side (default %(default)s)"
-    parser.add_argument("--release", choices=CHOICES, default=DEFAULT_RELEASE, help=shown)
+    parser.add_argument("--release", choices=RELEASE_CHOICES, default=DEFAULT_RELEASE, help=shown)
     parser.add_argument("--config", metavar="FILE", help="the broker's configuration, for sizes that are not the usual")
     listed = f"list all messages that would be truncated, not just {MOST_MESSAGES}"
     parser.add_argument("--messages", action="store_true", help=listed)
@@ -86,7 +87,7 @@ def _recovered(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     """Make the dry runs."""
     config = None if given.config is None else MessageStoreConfig.from_properties(given.config)
     most = None if given.messages else MOST_MESSAGES
-    return recover_by(engine, given.store, config, releases=CHOICES[given.release], most_messages=most)
+    return recover_by(engine, given.store, config, releases=RELEASE_CHOICES[given.release], most_messages=most)
 
 
 def repair(arguments: Sequence[str] | None = None) -> int:

@@ -12,8 +12,8 @@ from store_core.answers.store_dead_letters import DeadLettersOptions, dead_lette
 from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_replay import ReplayOptions
 from store_core.answers.store_transactions import TransactionsOptions, transactions_by
-from store_core.store.read.one_message import Kind
 from store_core.store.read.store_time import store_time
+from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +37,7 @@ def trace(arguments: Sequence[str] | None = None) -> int:
     about = "Tells what happened to a message of a RocketMQ store, from its send to its last copy."
     parser = store_parser("commitlog-trace", about, _TRACE_REMARK)
     parser.add_argument("what", metavar="WHAT", help="a key, a unique key, a message id, or TOPIC/QUEUE/OFFSET")
-    parser.add_argument("--as", dest="kind", type=Kind, choices=list(Kind), help="what WHAT is")
+    parser.add_argument("--as", dest="kind", type=WordKind, choices=list(WordKind), help="what WHAT is")
     add_release(parser)
     given = parser.parse_args(arguments)
     options = TraceOptions(kind=given.kind, release=given.release)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.answer_job import run_answer, store_parser
-from store_core.answers.store_bill import TOP, bill_by
+from store_core.answers.limits import TOP
+from store_core.answers.store_bill import bill_by
 from store_core.answers.store_producers import producers_by
 
 if TYPE_CHECKING:

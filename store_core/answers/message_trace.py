@@ -28,7 +28,7 @@ from store_core.errors import StoreNotFoundError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.read.one_message import Kind, meanings_of
+from store_core.store.read.one_message import meanings_of
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.read.word_kind import WordKind
 
 __all__ = ["TraceOptions", "trace", "trace_by"]
 
@@ -51,13 +52,13 @@ class TraceOptions:
 
     Attributes
     ----------
-    kind : Kind or None
+    kind : WordKind or None
         What the word is; by default what it looks like, then a key.
     release : str
         RocketMQ release that serves the store.
     """
 
-    kind: Kind | None = None
+    kind: WordKind | None = None
     release: Release = DEFAULT_RELEASE
 
 

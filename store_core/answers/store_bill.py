@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.billing.bill_report import BillFacts, BillReport
 from store_core.answers.billing.bill_sums import BillSums
+from store_core.answers.limits import TOP
 from store_core.answers.local_engine import local_engine
 from store_core.answers.scanning.message_scan import MessageScan
 from store_core.answers.scanning.top_rows import top_rows, uncertain_note
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine, ProgressSink
 
-__all__ = ["TOP", "BillJob", "bill", "bill_by"]
-
-TOP: Final = 50
-"""Rows of a table by default."""
+__all__ = ["BillJob", "bill", "bill_by"]
 
 _SUMMED: Final = ("messages", "bytes")
 _TABLES: Final = {

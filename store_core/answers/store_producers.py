@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow.compute as pc
 
+from store_core.answers.limits import TOP
 from store_core.answers.local_engine import local_engine
 from store_core.answers.producing.key_findings import KeyFindings, order_findings, unique_findings
 from store_core.answers.producing.key_pieces import KeyPieces, from_bytes, to_bytes
@@ -32,10 +33,7 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["TOP", "ProducersJob", "producers", "producers_by"]
-
-TOP: Final = 50
-"""Rows of a table by default."""
+__all__ = ["ProducersJob", "producers", "producers_by"]
 
 _GROUP_BYTES: Final = 512 << 20
 """Bytes of the log for which there is a group of keys: what is in memory at once, at most about as much again."""

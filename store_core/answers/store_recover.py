@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.answers.limits import MOST_MESSAGES
 from store_core.answers.local_engine import local_engine
 from store_core.answers.recover_report import RecoverFacts, RecoverReport
 from store_core.answers.verdict import Verdict
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages
@@ -26,13 +27,7 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["CHOICES", "MOST_MESSAGES", "recover", "recover_by"]
-
-CHOICES: Final = {name: (name,) for name in RELEASES} | {"all": RELEASES}
-"""What a command's ``--release`` may be -> the releases that it stands for."""
-
-MOST_MESSAGES: Final = 100
-"""How many truncated messages are listed, if not all are asked for."""
+__all__ = ["recover", "recover_by"]
 
 _COLUMNS: Final = (
     "physical_offset", "topic", "queue_id", "queue_offset", "keys", "store_size", "msg_id", "unique_key",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from store_core.answers.store_bill import TOP, bill_by
-from store_core.answers.store_producers import producers_by
+from store_core.answers.limits import TOP
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 
@@ -41,6 +40,8 @@ def bill(store: str, top: int, processes: int, output: ReportOutput) -> ExitCode
     have. For each topic it says how many segment files would be gone without it. The exit code is 5 if the log is
     damaged: damaged ranges are in no table.
     """
+    from store_core.answers.store_bill import bill_by
+
     with shown_engine(processes) as engine:
         return output.put(bill_by(engine, store, top))
 
@@ -62,5 +63,7 @@ def producers(store: str, top: int, processes: int, output: ReportOutput) -> Exi
     if a unique key was sent twice, or messages of a sharding key are out of order or in several queues; and 5 if the
     log is damaged.
     """
+    from store_core.answers.store_producers import producers_by
+
     with shown_engine(processes) as engine:
         return output.put(producers_by(engine, store, top))

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.store_check import check_by
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
@@ -58,6 +56,9 @@ def check(  # noqa: PLR0913 -- the command's own options
     Each record is compared with its units and index entries, and each unit and entry with its record. What a crash or a
     running broker leaves at the log's end is noted, and is no finding. The exit code is 1 if there are findings.
     """
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.store_check import check_by
+
     check_new("--certificate", certificate)
     options = CheckOptions(topic=topic or None, release=release, broker_config=config, check_crc=bodies)
     with shown_engine(processes) as engine:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from store_core.answers.lagging.lag_options import LagOptions
-from store_core.answers.store_lag import lag_by
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_report
@@ -64,6 +62,9 @@ def lag(  # noqa: PLR0913 -- the command's own options
     has not consumed, and for those that --messages lists. The exit code is 1 if an offset is below its queue's minimum,
     beyond its end, or of no queue: how far a group is behind is then not what a difference would say.
     """
+    from store_core.answers.lagging.lag_options import LagOptions
+    from store_core.answers.store_lag import lag_by
+
     present = Surroundings.of(context).clock.now_ms() if now is None and as_of is None else now
     options = LagOptions.of(
         group=group,

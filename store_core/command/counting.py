@@ -9,12 +9,8 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
-from store_core.command.groups import Groups
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
-from store_core.command.unknown_topic import has_unknown_topic
-from store_core.store.read.read_messages import read_messages
-from store_core.store.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +33,11 @@ __all__ = ["count"]
 @with_output()
 def count(stores: tuple[str, ...], by: str | None, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Count messages, and the bytes of their records."""
+    from store_core.command.groups import Groups
+    from store_core.command.unknown_topic import has_unknown_topic
+    from store_core.store.read.read_messages import read_messages
+    from store_core.store.read.read_options import ReadOptions
+
     groups = Groups.by([name.strip() for name in by.split(",")] if by else [])
     options = ReadOptions.parse(**{**read, "columns": groups.columns})
     with read_messages(stores, **{**read, "columns": groups.columns}) as reader:

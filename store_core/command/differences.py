@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.log_diff import diff_by
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
@@ -45,6 +44,8 @@ def diff(a: str, b: str, by: str, same_extent: bool, most_rows: int, processes: 
     The exit code is 0 if nothing differs in what both logs should have, and 1 if something does. A record in progress
     at the end of a live log is no difference.
     """
+    from store_core.answers.log_diff import diff_by
+
     options = DiffOptions(DiffBy(by), most_rows, same_extent)
     with shown_engine(processes) as engine:
         report = diff_by(engine, a, b, options)

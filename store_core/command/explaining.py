@@ -4,31 +4,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
-from store_core.format.columns import STRINGS_TYPE
-from store_core.store.read import explain as explaining
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
     from store_core.command.output.output import Output
+    from store_core.store.read.lookup.explanation import ReadExplanation
 
 __all__ = ["explain"]
-
-_LONG: Final = pa.int64()
-_SCHEMA: Final = pa.schema(
-    {"plan": pa.string(), "why": pa.string(), "files": _LONG, "bytes": _LONG, "units": _LONG, "entries": _LONG}
-    | {"records": _LONG, "notes": STRINGS_TYPE}
-)
-"""The fields of `store_core.store.read.lookup.explanation.ReadExplanation`."""
 
 
 @click.command(
@@ -46,9 +39,25 @@ def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) ->
 
     The plan is scan, or a look-up by queues, index or position. Only what planning needs is read.
     """
+    from store_core.store.read import explain as explaining
+
     found = explaining.explain(stores, **read)
-    table = pa.Table.from_pylist([{**asdict(found), "notes": list(found.notes) or None}], _SCHEMA)
+    table = _as_table(found)
     with output.writer(table.schema) as writer:
         for batch in table.to_batches():
             writer.write(batch)
     return ExitCode.DONE
+
+
+def _as_table(found: ReadExplanation) -> pa.Table:
+    """Return a table with one row, whose columns are the fields of an explanation."""
+    import pyarrow as pa
+
+    from store_core.format.columns import STRINGS_TYPE
+
+    text, number = pa.string(), pa.int64()
+    schema = pa.schema(
+        {"plan": text, "why": text, "files": number, "bytes": number, "units": number, "entries": number}
+        | {"records": number, "notes": STRINGS_TYPE}
+    )
+    return pa.Table.from_pylist([{**asdict(found), "notes": list(found.notes) or None}], schema)

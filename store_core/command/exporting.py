@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.store_export import export_by, prove_by
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 
@@ -46,6 +45,8 @@ def export(  # noqa: PLR0913 -- the command's own options
     STORE is only read, and may be live. A run that is killed is finished by the next one. The exit code is 0 if all is
     exported, 5 if something is damaged or gone; with --prove it is 1 if anything differs.
     """
+    from store_core.answers.store_export import export_by, prove_by
+
     if is_proof and (topic or allow_loss):
         raise click.UsageError("--prove compares what was exported: it goes with neither --topic nor --allow-loss")
     with shown_engine(processes) as engine:

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.answers.message_trace import TraceOptions, trace_by
-from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
-from store_core.answers.store_delays import DelaysOptions, delays_by
-from store_core.answers.store_replay import ReplayOptions
-from store_core.answers.store_replay import replay as replay_messages
-from store_core.answers.store_transactions import TransactionsOptions, transactions_by
 from store_core.command.examples import examples
 from store_core.command.read_arguments import with_read_options
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.read.one_message import Kind
-from store_core.store.read.store_time import store_time
+from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +41,8 @@ def _with_judging(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _time_of(at: str | None) -> int | None:
+    from store_core.store.read.store_time import store_time
+
     return None if at is None else store_time("at", at)
 
 
@@ -63,7 +58,7 @@ def _time_of(at: str | None) -> int | None:
 @click.option(
     "--as",
     "kind",
-    type=click.Choice([kind.value for kind in Kind]),
+    type=click.Choice([kind.value for kind in WordKind]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
 @with_release
@@ -75,7 +70,9 @@ def trace(store: str, what: str, kind: str | None, release: Release, processes: 
     Duplicates are sends with the same unique key. The exit code is 1 if there are any, or if the message is a dead
     letter, and 2 if there is no such message.
     """
-    options = TraceOptions(kind=None if kind is None else Kind(kind), release=release)
+    from store_core.answers.message_trace import TraceOptions, trace_by
+
+    options = TraceOptions(kind=None if kind is None else WordKind(kind), release=release)
     with shown_engine(processes) as engine:
         report = trace_by(engine, store, what, options)
     return output.put(report)
@@ -112,6 +109,8 @@ def transactions(store: str, at: str | None, processes: int, output: ReportOutpu
     Only the log, consume queues and consumerOffset.json are read. The exit code is 1 if one will not end by itself, or
     is pending for too long.
     """
+    from store_core.answers.store_transactions import TransactionsOptions, transactions_by
+
     options = TransactionsOptions(at=_time_of(at), **judging)
     with shown_engine(processes) as engine:
         report = transactions_by(engine, store, options)
@@ -143,6 +142,8 @@ def delays(store: str, at: str | None, processes: int, output: ReportOutput, **j
     Only the topics where they wait are read, and delayOffset.json and timercheck. The exit code is 1 if messages are
     late, or will not be delivered.
     """
+    from store_core.answers.store_delays import DelaysOptions, delays_by
+
     options = DelaysOptions(at=_time_of(at), **judging)
     with shown_engine(processes) as engine:
         report = delays_by(engine, store, options)
@@ -167,6 +168,8 @@ def deadletters(store: str, group: tuple[str, ...], processes: int, output: Repo
 
     Only the topics of dead letters are read, and the records that they name. The exit code is 1 if there are any.
     """
+    from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
+
     options = DeadLettersOptions(group=group, **judging)
     with shown_engine(processes) as engine:
         report = dead_letters_by(engine, store, options)
@@ -194,6 +197,9 @@ def replay(store: str, into: str | None, read: Mapping[str, Any], output: Report
     No broker may be running on the store that they go to. Each becomes a new message with properties that say where it
     comes from: REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC.
     """
+    from store_core.answers.store_replay import ReplayOptions
+    from store_core.answers.store_replay import replay as replay_messages
+
     release = read.get("release", DEFAULT_RELEASE)
     report = replay_messages(store, into or store, ReplayOptions(release=release, **given), **read)
     return output.put(report)

@@ -9,18 +9,11 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
-from store_core.command.follower import Follower
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
 from store_core.command.surroundings import Surroundings
-from store_core.command.unknown_topic import has_unknown_topic
 from store_core.errors import StoreNotFoundError
-from store_core.format.columns import COLUMNS, CORRUPT_RECORD, arrow_schema
-from store_core.store.read.last_rows import last_rows
-from store_core.store.read.one_message import Kind, find_message
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_messages import read_messages
-from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,14 +21,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.command.output.output import Output
+    from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["cat", "get", "head", "tail"]
 
 _FOR_PEOPLE: Final = ("store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys", "body")
 """Columns of a table if none are named: those that fit a terminal."""
-
-_OF_ONE: Final = tuple(column.name for column in COLUMNS if column.name not in {"properties_string", CORRUPT_RECORD})
-"""Columns of a message that was asked for."""
 
 _ROWS: Final = 10
 _SECONDS: Final = 1.0
@@ -100,6 +91,10 @@ def tail(  # noqa: PLR0913 -- the command's own options
     output: Output,
 ) -> ExitCode:
     """Print the last messages of a log, and with --follow those that a broker writes to it from now on."""
+    from store_core.command.follower import Follower
+    from store_core.format.columns import arrow_schema
+    from store_core.store.read.last_rows import last_rows
+
     options = _options(read, output)
     clock = Surroundings.of(click.get_current_context()).clock
     follower = Follower(stores, options, clock) if follow else None
@@ -124,7 +119,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
 @click.option(
     "--as",
     "kind",
-    type=click.Choice([kind.value for kind in Kind]),
+    type=click.Choice([kind.value for kind in WordKind]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
 @with_read_options
@@ -135,7 +130,11 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
     KEY is one of the words in property KEYS, or the id in property UNIQ_KEY. MSGID is an offset message id of 32 or 56
     hexadecimal digits. If nothing is found the exit code is 2.
     """
-    found = find_message(store, what, None if kind is None else Kind(kind), {"columns": _OF_ONE, **read})
+    from store_core.format.columns import COLUMNS, CORRUPT_RECORD
+    from store_core.store.read.one_message import find_message
+
+    columns = [column.name for column in COLUMNS if column.name not in {"properties_string", CORRUPT_RECORD}]
+    found = find_message(store, what, None if kind is None else WordKind(kind), {"columns": columns, **read})
     if found is None:
         raise StoreNotFoundError(f"{store} has no message with the key, id or position {what!r}")
     with found, output.writer(found.schema) as writer:
@@ -146,6 +145,10 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
 
 def _options(read: Mapping[str, Any], output: Output) -> ReadOptions:
     """Parse the options; without named columns, a table has those that fit a terminal."""
+    from store_core.format.columns import CORRUPT_RECORD
+    from store_core.store.read.option_values import ReadMode
+    from store_core.store.read.read_options import ReadOptions
+
     options = ReadOptions.parse(**read)
     if "columns" in read or not output.is_for_people:
         return options
@@ -154,6 +157,9 @@ def _options(read: Mapping[str, Any], output: Output) -> ReadOptions:
 
 
 def _print(stores: tuple[str, ...], read: Mapping[str, Any], output: Output, most: int | None) -> ExitCode:
+    from store_core.command.unknown_topic import has_unknown_topic
+    from store_core.store.read.read_messages import read_messages
+
     options = _options(read, output)
     rows = 0
     with (

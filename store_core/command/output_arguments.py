@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.answers.text.shown_text import BytesStyle
-from store_core.command.output.output import Output
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.command.exit_code import ExitCode
+    from store_core.command.output.output import Output
 
 __all__ = ["FORMATS", "with_output"]
 
@@ -97,6 +97,8 @@ def _options(default: str) -> list[Callable[[Callable[..., ExitCode]], Callable[
 def _output(  # noqa: PLR0913 -- an argument for each option
     default: str, *, format_: str | None, target: Path | None, style: str, color: str, no_color: str
 ) -> Output:
+    from store_core.command.output.output import Output
+
     target = None if target == Path("-") else target
     by_suffix = _SUFFIXES.get(target.suffix.lower()) if target is not None else None
     width = Surroundings.of(click.get_current_context()).width

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.store_recover import CHOICES, MOST_MESSAGES, recover_by
+from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.config.message_store_config import MessageStoreConfig
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
@@ -32,7 +31,7 @@ __all__ = ["recover"]
 @click.option("--dry-run", is_flag=True, required=True, help="Change nothing. Required: this command only looks.")
 @click.option(
     "--release",
-    type=click.Choice(list(CHOICES)),
+    type=click.Choice(list(RELEASE_CHOICES)),
     default=DEFAULT_RELEASE,
     help="RocketMQ that would open the store; all: what each would do, side by side. Their decisions are in --json and "
     f"--html then.  [default: {DEFAULT_RELEASE}]",
@@ -55,9 +54,12 @@ def recover(  # noqa: PLR0913 -- the command's own options
     The same code runs as for a real start, on changes that are kept in memory. The exit code is 0 if nothing would
     change, 1 if something would, 4 if the store would be refused, and 5 if nothing would change but the log is damaged.
     """
+    from store_core.answers.store_recover import recover_by
+    from store_core.store.config.message_store_config import MessageStoreConfig
+
     del dry_run  # required, so that the command can never mean anything else
     given = None if config is None else MessageStoreConfig.from_properties(config)
     most = None if messages else MOST_MESSAGES
     with shown_engine(processes) as engine:
-        report = recover_by(engine, store, given, releases=CHOICES[release], most_messages=most)
+        report = recover_by(engine, store, given, releases=RELEASE_CHOICES[release], most_messages=most)
     return output.put(report)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.redacting.redaction import Redaction
-from store_core.answers.store_redact import redact_by
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 
@@ -49,6 +47,9 @@ def redact(  # noqa: PLR0913 -- the command's own options
     Exactly one of --pattern, --text, --key and --topic is given. STORE is only read, and no broker may hold it. The
     exit code is 4 if something can't be redacted or is left: then there is no copy, and the report says where.
     """
+    from store_core.answers.redacting.redaction import Redaction
+    from store_core.answers.store_redact import redact_by
+
     redaction = Redaction.of(pattern, text, key, topic)
     with shown_engine(processes) as engine:
         return output.put(redact_by(engine, store, into, redaction))

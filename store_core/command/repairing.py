@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import shown_engine, with_processes, with_report
@@ -82,6 +80,9 @@ def repair(  # noqa: PLR0913 -- the command's own options
 
     The exit code of a plan is 1 if there is anything to do.
     """
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.store_repair import plan_repair_by, repair_by
+
     if apply is not None:
         if any(each is not None for each in (plan, release, config, hash_slot_num, index_num)):
             raise click.UsageError(

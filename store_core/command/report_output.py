@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.answers.local_engine import local_engine
 from store_core.answers.text.shown_text import escape_json
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
-from store_core.command.parts_progress import PartsProgress
 from store_core.command.surroundings import Surroundings
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
@@ -98,6 +96,9 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def shown_engine(processes: int) -> Iterator[LocalEngine]:
     """Provide an engine that shows on a terminal how many parts are done, until the block ends."""
+    from store_core.answers.local_engine import local_engine
+    from store_core.command.parts_progress import PartsProgress
+
     context = click.get_current_context()
     around = Surroundings.of(context)
     progress = PartsProgress(context.info_name or "", around.progress, around.clock)

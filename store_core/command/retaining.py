@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.retaining.retention_options import MOST_DAYS, RetentionOptions
-from store_core.answers.store_retention import retention_by
+from store_core.answers.limits import MOST_DAYS
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
@@ -62,6 +61,9 @@ def retention(
     times show. The exit code is 1 if messages go that a group has not consumed now, or if the disk becomes so full that
     messages are refused.
     """
+    from store_core.answers.retaining.retention_options import RetentionOptions
+    from store_core.answers.store_retention import retention_by
+
     present = Surroundings.of(context).clock.now_ms() if now is None else now
     options = RetentionOptions.of(present, **given)
     with warnings_shown(), shown_engine(processes) as engine:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.log_salvage import salvage_by
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.store.salvage.salvage_output import SalvageFormat
+from store_core.store.salvage.salvage_format import SalvageFormat
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
@@ -43,6 +42,8 @@ def salvage(store: str, into: str | None, kind: str, processes: int, output: Rep
 
     STORE is only read. The exit code is 0 if nothing is lost, and 5 if something is.
     """
+    from store_core.answers.log_salvage import salvage_by
+
     with shown_engine(processes) as engine:
         report = salvage_by(engine, store, into, kind)
     return output.put(report)

@@ -6,12 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-import pyarrow as pa
 
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.output_arguments import with_output
-from store_core.format.columns import COLUMNS
 
 if TYPE_CHECKING:
     from store_core.command.output.output import Output
@@ -28,6 +26,10 @@ __all__ = ["schema"]
 @with_output()
 def schema(output: Output) -> ExitCode:
     """List the columns that --columns takes, with their Arrow types."""
+    import pyarrow as pa
+
+    from store_core.format.columns import COLUMNS
+
     table = pa.table(
         {
             "column": [column.name for column in COLUMNS],

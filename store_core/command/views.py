@@ -12,9 +12,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.notices import say
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
-from store_core.views.read_view import read_view
-from store_core.views.store_root import queue_notes
-from store_core.views.view_columns import VIEWS
+from store_core.views.view_names import VIEW_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +40,8 @@ _FOR_PEOPLE: Final = {
 @with_output()
 def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List the segment files of a log: where their records end and why, how many they are, and since when."""
+    from store_core.views.store_root import queue_notes
+
     code = _print(stores, "segments", read, output)
     for note in queue_notes(stores):
         say(f"note: {note}")
@@ -73,7 +73,7 @@ def topics(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> 
     ),
 )
 @click.argument("store", metavar="STORE")
-@click.argument("name", metavar="VIEW", type=click.Choice(list(VIEWS), case_sensitive=False))
+@click.argument("name", metavar="VIEW", type=click.Choice(VIEW_NAMES, case_sensitive=False))
 @with_read_options
 @with_output()
 def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
@@ -85,6 +85,8 @@ def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> Exit
 
 
 def _print(stores: StorePaths, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
+    from store_core.views.read_view import read_view
+
     columns = _FOR_PEOPLE.get(name) if output.is_for_people else None
     with read_view(stores, name, **{"columns": columns, **read}) as reader, output.writer(reader.schema) as writer:
         for batch in reader:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from store_core.answers.limits import MOST_DAYS
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.clean.log_cleaner import parse_delete_when
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
     from store_core.format.releases.release import Release
 
-__all__ = ["MOST_DAYS", "RetentionOptions"]
+__all__ = ["RetentionOptions"]
 
-MOST_DAYS: Final = 366
 _LATEST: Final = 253_339_228_800_000
 """The year 9998: a calendar ends with the year 9999."""
 

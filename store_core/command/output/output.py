@@ -100,7 +100,7 @@ class Output:
             writer.close()
 
     def _binary_writer(self, schema: pa.Schema, stream: BinaryIO) -> RowWriter:
-        from store_core.command.output.arrow_files import ArrowWriter, ParquetWriter  # noqa: PLC0415 -- slow to import
+        from store_core.command.output.arrow_files import ArrowWriter, ParquetWriter
 
         return ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,31 +11,24 @@ import pyarrow as pa
 
 from store_core.format.record.host import is_message_id
 from store_core.store.read.read_messages import read_messages
+from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Kind", "find_message", "meanings_of"]
+__all__ = ["find_message", "meanings_of"]
 
 _POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offset>[0-9]{1,18})")
 
 
-class Kind(Enum):
-    """What a word means."""
-
-    KEY = "key"
-    ID = "id"
-    POSITION = "position"
-
-
-def find_message(path: str, what: str, kind: Kind | None, read: Mapping[str, Any]) -> pa.RecordBatchReader | None:
+def find_message(path: str, what: str, kind: WordKind | None, read: Mapping[str, Any]) -> pa.RecordBatchReader | None:
     """Find the messages that a word means.
 
     Parameters
     ----------
     path : str
     what : str
-    kind : Kind or None
+    kind : WordKind or None
         What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which are
         keys, look like offset message ids.
     read : mapping
@@ -61,7 +53,7 @@ def find_message(path: str, what: str, kind: Kind | None, read: Mapping[str, Any
     return None
 
 
-def meanings_of(what: str, kind: Kind | None) -> Iterator[dict[str, Any]]:
+def meanings_of(what: str, kind: WordKind | None) -> Iterator[dict[str, Any]]:
     """Yield the options of the reader for what a word may mean, the likeliest first; arguments as of `find_message`."""
     for each in _kinds(what) if kind is None else (kind,):
         found = _OPTIONS[each](what)
@@ -69,10 +61,10 @@ def meanings_of(what: str, kind: Kind | None) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def _kinds(what: str) -> tuple[Kind, ...]:
+def _kinds(what: str) -> tuple[WordKind, ...]:
     if is_message_id(what):
-        return Kind.ID, Kind.KEY
-    return (Kind.POSITION, Kind.KEY) if _POSITION.fullmatch(what) else (Kind.KEY,)
+        return WordKind.ID, WordKind.KEY
+    return (WordKind.POSITION, WordKind.KEY) if _POSITION.fullmatch(what) else (WordKind.KEY,)
 
 
 def _key_options(what: str) -> dict[str, Any]:
@@ -96,4 +88,4 @@ def _position_options(what: str) -> dict[str, Any] | None:
     }
 
 
-_OPTIONS: Final = {Kind.KEY: _key_options, Kind.ID: _id_options, Kind.POSITION: _position_options}
+_OPTIONS: Final = {WordKind.KEY: _key_options, WordKind.ID: _id_options, WordKind.POSITION: _position_options}

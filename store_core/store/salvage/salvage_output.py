@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store_core.errors import InvalidOptionError
 from store_core.format.columns import arrow_schema
 from store_core.store.new_directory import NewDirectory, places_beside
+from store_core.store.salvage.salvage_format import SalvageFormat
 from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.salvage.segment_salvage import Salvaged
 
-__all__ = ["PIECES", "SALVAGED_SCHEMA", "SalvageFormat", "SalvageOutput", "write_piece"]
+__all__ = ["PIECES", "SALVAGED_SCHEMA", "SalvageOutput", "write_piece"]
 
 PIECES: Final = "pieces"
 """Directory of salvaged records on their way into a new store."""
@@ -37,28 +36,6 @@ SALVAGED_SCHEMA: Final = pa.schema(
     ]
 )
 """Columns of a Parquet file: those of a message, and its grade."""
-
-
-class SalvageFormat(Enum):
-    """What the records become: a store with a new log, or Parquet files with a row per message."""
-
-    STORE = "store"
-    PARQUET = "parquet"
-
-    @classmethod
-    def of(cls, kind: str) -> Self:
-        """Return the format of a name.
-
-        Raises
-        ------
-        InvalidOptionError
-            If there is none.
-        """
-        try:
-            return cls(kind)
-        except ValueError as error:
-            names = " or ".join(repr(each.value) for each in cls)
-            raise InvalidOptionError(f"kind: expected {names}, found {kind!r}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from store_core.answers.message_trace import trace_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.store.process_pool import ProcessPool
-from store_core.store.read.one_message import Kind
+from store_core.store.read.word_kind import WordKind
 from tests.golden_stores import golden_stores
 from tests.life_logs import BEGIN, LifeLog, message_id, write_config
 
@@ -175,7 +175,7 @@ def test_nothing_found_is_an_error_that_names_what_was_asked_for(tmp_path: Path)
     with pytest.raises(StoreNotFoundError, match="'b'"):
         trace(root, "b")
     with pytest.raises(StoreNotFoundError):
-        trace(root, "a", TraceOptions(kind=Kind.ID))
+        trace(root, "a", TraceOptions(kind=WordKind.ID))
 
 
 def test_the_index_and_a_pool_change_nothing(tmp_path: Path) -> None:

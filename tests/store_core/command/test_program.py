@@ -13,9 +13,9 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from store_core import __version__
-from store_core.command import counting
 from store_core.command.exit_code import ExitCode
 from store_core.command.program import program
+from store_core.store.read import read_messages as reading
 from store_core.store.read.option_table import READ_OPTIONS
 from tests.fresh_python import run_python
 from tests.store_core.command.calls import call
@@ -74,7 +74,7 @@ def test_a_bug_is_no_finding(store: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*_args: object, **_options: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(counting, "read_messages", fail)
+    monkeypatch.setattr(reading, "read_messages", fail)
     called = call("count", store)
 
     assert ExitCode.FAILED == called.code
@@ -86,7 +86,7 @@ def test_a_missing_permission_is_said_with_what_to_do(store: Path, monkeypatch: 
     def refuse(*_args: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied", "/data/store")
 
-    monkeypatch.setattr(counting, "read_messages", refuse)
+    monkeypatch.setattr(reading, "read_messages", refuse)
     called = call("count", store)
 
     assert ExitCode.FAILED == called.code
@@ -108,30 +108,62 @@ def test_completion_knows_the_options_of_a_command() -> None:
 # ---------------------------------------------------------------------------------------- in a process of its own
 
 
-def imports_of(words: list[str], directory: Path) -> set[str]:
-    """Run the program in a process of its own; return which of some modules it imported."""
+HEAVY = (
+    "numpy",
+    "pyarrow",
+    "pyarrow.parquet",
+    "pandas",
+    "pyspark",
+    "multiprocessing",
+    "store_core.store.message_store",
+)
+ANSWERS = {"store_core.answers", "store_core.answers.limits", "store_core.answers.verdict"}
+"""What help may import of the answers: constants alone."""
+
+
+def imports_of(calls: list[list[str]], directory: Path, **environment: str) -> set[str]:
+    """Call the program in a process of its own, several times; return which heavy modules it imported."""
     code = (
-        f"import sys; sys.argv[1:] = {words!r}\n"
+        "import sys\n"
         "from store_core.command.main import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "wanted = ('numpy', 'pyarrow', 'pyarrow.parquet', 'pandas', 'pyspark', 'store_core.store.message_store')\n"
-        "print('IMPORTED', *(name for name in wanted if sys.modules.get(name)))\n"
+        f"for words in {calls!r}:\n"
+        "    sys.argv[1:] = words\n"
+        "    try: main()\n"
+        "    except SystemExit: pass\n"
+        f"wanted = {{name for name in {HEAVY!r} if sys.modules.get(name)}}\n"
+        "wanted |= {name for name in sys.modules if name.startswith('store_core.answers')}\n"
+        "print('\\nIMPORTED', *wanted)\n"
     )
-    return set(run_python(code, directory).splitlines()[-1].split()[1:])
+    imported = set(run_python(code, directory, **environment).splitlines()[-1].split()[1:])
+    return imported - ANSWERS - {"store_core.answers.text", "store_core.answers.text.shown_text"}
 
 
-def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
-    assert set() == imports_of(["--help"], tmp_path)
+def test_help_imports_nothing_of_what_a_command_does(tmp_path: Path) -> None:
+    assert set() == imports_of([["--help"], *([name, "--help"] for name in COMMANDS)], tmp_path)
 
 
-@pytest.mark.parametrize("words", [["schema"], ["cat", "--help"]])
-def test_commands_import_numpy_and_arrow_alone(words: list[str], tmp_path: Path) -> None:
-    assert {"numpy", "pyarrow"} == imports_of(words, tmp_path)
+def test_a_wrong_option_is_found_before_anything_is_imported(tmp_path: Path) -> None:
+    assert set() == imports_of([["dog"], *([name, "--no-such-option"] for name in COMMANDS)], tmp_path)
+
+
+@pytest.mark.parametrize("words", ["commitlog co", "commitlog check --pro", "commitlog view /data/store consumer"])
+def test_completion_imports_nothing_of_what_a_command_does(words: str, tmp_path: Path) -> None:
+    last = str(len(words.split()) - 1)
+    asked = {"_COMMITLOG_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": last}
+
+    assert set() == imports_of([[]], tmp_path, **asked)
+
+
+def test_the_schema_needs_no_store_to_be_imported(tmp_path: Path) -> None:
+    imported = imports_of([["schema"]], tmp_path)
+
+    assert {"numpy", "pyarrow"} == {name for name in imported if not name.startswith("store_core.answers")}
 
 
 def test_reading_imports_neither_pandas_nor_spark(store: Path, tmp_path: Path) -> None:
-    assert {"numpy", "pyarrow"} == imports_of(["count", str(store), "--by=topic"], tmp_path)
+    imported = imports_of([["count", str(store), "--by=topic"]], tmp_path)
+
+    assert {"numpy", "pyarrow"} == {name for name in imported if not name.startswith("store_core.answers")}
 
 
 def test_without_its_library_it_says_in_one_line_what_to_install(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from store_core import InvalidOptionError, StoreNotFoundError, read_messages, re
 from store_core.queue.rocksdb.store_entry import STORE_DATABASE
 from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.views.view_columns import VIEWS
+from store_core.views.view_names import VIEW_NAMES
 from store_core.views.view_options import ViewOptions
 from store_core.views.view_plan import plan_view
 from tests.store_core.files.rocksdbs import make_rocksdb
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 every_view = pytest.mark.parametrize("view", VIEWS)
+
+
+def test_the_names_of_the_views_are_those_of_their_table() -> None:
+    assert VIEW_NAMES == tuple(VIEWS)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defaults and bounds of answers that the help of commands shows: it has to come without importing an answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from store_core.format.releases.release import RELEASES
+
+__all__ = ["MOST_DAYS", "MOST_MESSAGES", "RELEASE_CHOICES", "TOP"]
+
+TOP: Final = 50
+"""Rows of a table of `bill` and `producers` by default."""
+
+MOST_MESSAGES: Final = 100
+"""How many truncated messages `recover` lists, if not all are asked for."""
+
+RELEASE_CHOICES: Final = {name: (name,) for name in RELEASES} | {"all": RELEASES}
+"""What ``--release`` of `recover` may be -> the releases that it stands for."""
+
+MOST_DAYS: Final = 366
+"""The most days that `retention` foresees."""
