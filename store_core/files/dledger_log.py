@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
 
 __all__ = [
+    "MEMBER_DATA",
     "MEMBER_PREFIX",
     "data_directory",
     "dledger_error",
@@ -30,7 +31,7 @@ __all__ = [
 MEMBER_PREFIX: Final = "dledger-"
 """Prefix of a member's directory, ``dledger-SELFID`` (``DLedgerConfig.getDataStorePath``, DLedger 0.3)."""
 
-_DATA: Final = "data"
+MEMBER_DATA: Final = "data"
 _CHECKPOINT: Final = "checkpoint"
 _MOST_BYTES: Final = 4096
 """Bytes of a checkpoint that are looked at; RocketMQ writes some forty."""
@@ -45,7 +46,7 @@ def dledger_logs(root: Path, file_system: FileSystem) -> Iterator[Path]:
         names = names_in(root, file_system)
     except PermissionError:
         return
-    members = (root / name / _DATA for name in sorted(names) if name.startswith(MEMBER_PREFIX))
+    members = (root / name / MEMBER_DATA for name in sorted(names) if name.startswith(MEMBER_PREFIX))
     yield from (data for data in members if _is_directory(data, file_system))
 
 
@@ -58,15 +59,15 @@ def data_directory(place: Path, file_system: FileSystem) -> Path | None:
         A member's directory, the directory ``data`` in it, or a file there.
     file_system : FileSystem
     """
-    for data in (place / _DATA, place, place.parent):
-        if data.name == _DATA and data.parent.name.startswith(MEMBER_PREFIX) and _is_directory(data, file_system):
+    for data in (place / MEMBER_DATA, place, place.parent):
+        if data.name == MEMBER_DATA and data.parent.name.startswith(MEMBER_PREFIX) and _is_directory(data, file_system):
             return data
     return None
 
 
 def root_of_member(place: Path) -> Path | None:
     """Return the root of the store that a directory of a DLedger log is part of, by the names; None if it is none."""
-    member = place.parent if place.name == _DATA else place
+    member = place.parent if place.name == MEMBER_DATA else place
     return member.parent if member.name.startswith(MEMBER_PREFIX) else None
 
 
@@ -105,7 +106,7 @@ def dledger_error(root: Path, data: Path, file_system: FileSystem) -> Unsupporte
     return UnsupportedStoreError(
         f"{root} is a DLedger store (enableDLegerCommitLog), which can be read, but is not supported otherwise: found "
         f"{data}, which holds the log in another form, each record in an entry of its own; {meaning}. Expected {log}, "
-        f"and no directory {MEMBER_PREFIX}*/{_DATA}. Nothing was changed. Read {root} as a whole (read_messages, "
+        f"and no directory {MEMBER_PREFIX}*/{MEMBER_DATA}. Nothing was changed. Read {root} as a whole (read_messages, "
         f"spark.read, commitlog cat, the views); to change it use its broker; or, if no broker uses that directory any "
         f"more, move it elsewhere.{advice}"
     )

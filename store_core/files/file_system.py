@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.errors import StoreAccessError
 from store_core.files.access import kind_of_file
+from store_core.files.remote.url_path import UrlFile, UrlPath
 from store_core.files.unnamed_file import name_file, open_unnamed
 from store_core.files.unsynced_names import UnsyncedNames
 
@@ -257,15 +258,17 @@ class OsOpenFile:
 
 
 class OsFileSystem:
-    """The operating system's files."""
+    """The operating system's files, and those of other storages by a `UrlPath`, of which none can be written."""
 
     _file_class: type[OsOpenFile] = OsOpenFile
 
     def __init__(self) -> None:
         self._unsynced = UnsyncedNames()
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         """Open a file, or with `create` make it if it does not exist."""
+        if isinstance(path, UrlPath):
+            return path.refuse_writing() if create or writable else UrlFile(path.file)
         flags = os.O_RDWR if writable else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK  # opening a named pipe would wait for its other end, forever
         file = self._file_class(os.open(path, flags | (os.O_CREAT if create else 0), 0o644))

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segment files of one directory on a disk of this machine, and a segment file given by its own name."""
+"""The segment files of one directory, and a segment file given by its own name."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError
 from store_core.files.compressed_bytes import codec_of
+from store_core.files.remote.remote_file import RemoteFile
+from store_core.files.remote.url_path import UrlPath, remote_file_of
 from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.segment_source import Segment, open_pages
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.record.record_head import head_reader
 from store_core.format.record.scan import check_record
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["segments_in", "single_file"]
 
+_FIRST_RECORD: Final = 8 << 20
+"""Bytes at the beginning of a file that are looked at for a sound record."""
+
 _read_offset: Final = head_reader("physical_offset")
 
 
@@ -28,20 +33,39 @@ def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) 
 
     Compressed ones are yielded if the caller reads them, with the size of the file.
     """
+    for entry in _listed(directory):
+        stem, codec = (codec_of(entry.name) if compressed else None) or (entry.name, None)
+        start_offset = start_offset_of(stem)
+        if start_offset is not None and entry.kind == "file" and start_offset + entry.size <= LAST_OFFSET:
+            yield Segment(entry.path, start_offset, entry.size, remote=entry.remote, codec=codec)
+        else:
+            notes.append(f"ignored the {entry.kind} {entry.path}: {NAME_RULE}.{advice_on_name(entry.name)}")
+
+
+class _Entry(NamedTuple):
+    path: str
+    name: str
+    kind: str
+    size: int
+    remote: RemoteFile | None = None
+
+
+def _listed(directory: Path) -> Iterator[_Entry]:
+    """Yield what is in a directory, in the order of the names."""
+    if isinstance(directory, UrlPath):
+        for path, found in directory.scan():
+            kind = "file" if found.is_file else "directory"
+            yield _Entry(str(path), found.name, kind, found.size, RemoteFile(path.place, found.size, found.modified))
+        return
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            stem, codec = (codec_of(entry.name) if compressed else None) or (entry.name, None)
-            start_offset = start_offset_of(stem)
             try:
                 size = entry.stat().st_size
                 is_file = entry.is_file()
             except FileNotFoundError:
                 continue  # deleted by retention since the directory was read, or a dangling link
-            if start_offset is not None and is_file and start_offset + size <= LAST_OFFSET:
-                yield Segment(entry.path, start_offset, size, codec=codec)
-            else:
-                kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
-                notes.append(f"ignored the {kind} {entry.path}: {NAME_RULE}.{advice_on_name(entry.name)}")
+            kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
+            yield _Entry(entry.path, entry.name, kind, size)
 
 
 def single_file(path: Path, *, compressed: bool = False) -> Segment:
@@ -62,14 +86,15 @@ def single_file(path: Path, *, compressed: bool = False) -> Segment:
         raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
     if start_offset is None or start_offset + size > LAST_OFFSET:
         raise SegmentLayoutError(f"{path} is not named like a segment: {NAME_RULE}.{_name_it_should_have(path, size)}")
-    return Segment(str(path), start_offset, size, codec=codec)
+    return Segment(str(path), start_offset, size, remote=remote_file_of(path), codec=codec)
 
 
 def _name_it_should_have(path: Path, size: int) -> str:
     """Return advice on a file's right name, by the offset that its first record holds if that record is sound."""
     if not path.is_file():
         return " It is not a file."
-    with open_segment(Segment(str(path), 0, size)) as segment:
+    with open_pages(Segment(str(path), 0, size, remote=remote_file_of(path))) as segment:
+        segment.load(0, _FIRST_RECORD)
         check = check_record(segment.raw.data, 0, None, verify_crc=True)
         offset = _read_offset(segment.raw.data, 0)[0] if check.spans else -1
     if offset < 0:

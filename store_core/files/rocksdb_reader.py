@@ -22,6 +22,7 @@ import numpy as np
 
 from store_core.errors import CorruptDatabaseError, StoreAccessError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
+from store_core.files.remote.url_path import UrlPath
 from store_core.files.rocksdb_process import FRAME, read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -166,6 +167,11 @@ class RocksdbReader:
         StoreAccessError
             If a file may not be read.
         """
+        if isinstance(directory, UrlPath):
+            raise UnsupportedStoreError(
+                f"{directory} is a RocksDB, which is read from a local disk. Copy the store there, or mount it, and "
+                f"give that path; its messages are read by their URL"
+            )
         if find_spec(_LIBRARY) is None:
             raise UnsupportedStoreError(
                 f"{directory} is a RocksDB: expected the package {_LIBRARY}, which reads it, found none. Nothing was "

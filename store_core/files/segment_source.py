@@ -17,6 +17,7 @@ from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE, NarrowBytes
 from store_core.files.remote.remote_bytes import RemoteBytes
+from store_core.files.remote.url_path import remote_file_of
 from store_core.format.record.framing import Framing
 from store_core.format.segment_view import ALL_THERE, AllThere, SegmentView
 
@@ -36,10 +37,15 @@ __all__ = [
     "Segment",
     "SegmentBytes",
     "SparseBytes",
+    "file_at",
+    "load_record",
     "open_pages",
     "open_segment",
     "size_on_disk",
 ]
+
+_HEAD = 4 << 10
+"""Bytes of a record that are loaded first: more than its head, and most records."""
 
 _DISK_BLOCK = 512
 _LITTLE_DATA = 64 << 10
@@ -119,7 +125,14 @@ class SegmentBytes(Protocol):
     ) -> None: ...
 
 
-class PagedBytes(SegmentBytes, Protocol):
+class SparseBytes(SegmentBytes, Protocol):
+    """The bytes of an open file that also tells where it has none."""
+
+    def next_hole(self, position: int) -> int:
+        """Return the first position at or after `position` where a hole begins, which has only zeros; else its size."""
+
+
+class PagedBytes(SparseBytes, Protocol):
     """The bytes of an open segment that are there when they are loaded: its pages (`Pages`), too."""
 
     @property
@@ -137,13 +150,6 @@ class PagedBytes(SegmentBytes, Protocol):
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced since it was opened."""
-
-
-class SparseBytes(SegmentBytes, Protocol):
-    """The bytes of an open file that also tells where it has none."""
-
-    def next_hole(self, position: int) -> int:
-        """Return the first position at or after `position` where a hole begins, which has only zeros; else its size."""
 
 
 class MappedSegment(AllThere):
@@ -245,6 +251,25 @@ def open_pages(segment: Segment, ahead_to: int = 0, least_body: int | None = ALW
         As `open_segment`.
     """
     return MappedSegment(segment) if segment.is_mapped else _unmapped(segment, ahead_to, least_body)
+
+
+def load_record(opened: PagedBytes, position: int) -> None:
+    """Load the record at a position, by the length that it begins with."""
+    opened.load(position, position + _HEAD)
+    size = int.from_bytes(opened.raw[position : position + 4].tobytes(), "big", signed=True)
+    if size > _HEAD:
+        opened.load(position + _HEAD, position + size)
+
+
+def file_at(path: Path) -> Segment:
+    """Return a file that is no segment, such as one of the index, as one that starts at 0.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not there.
+    """
+    return Segment(str(path), 0, path.stat().st_size, remote=remote_file_of(path))
 
 
 def _unmapped(segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_WHOLE) -> RemoteBytes | CompressedBytes:

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
 from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.dledger_log import dledger_error, dledger_logs
+from store_core.files.dledger_log import MEMBER_DATA, dledger_error, dledger_logs
 from store_core.files.file_system import names_in
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX_DIRECTORY
+from store_core.files.remote.url_path import UrlPath
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, INDEX_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,12 +133,25 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     UnsupportedStoreError
         As `check_store_kind`.
     """
-    for path in dict.fromkeys((place, Path(os.path.realpath(place)))):
-        for level, root in enumerate(path.parents[:_DEEPEST]):
+    for path, deepest in _names_of(place):
+        for level, root in enumerate(path.parents[:deepest]):
             is_directory_of_it = level == 0 and _is_directory(path, file_system)
             for data in dledger_logs(root, file_system):
                 if is_directory_of_it or data.parent in (path, *path.parents):
                     raise dledger_error(root, data, file_system)
+
+
+def _names_of(place: Path) -> Iterator[tuple[Path, int]]:
+    """Yield a path and the target of a link, and how many directories above are looked at.
+
+    In another storage, where each costs a request, those are only what the name calls for.
+    """
+    if not isinstance(place, UrlPath):
+        yield from ((path, _DEEPEST) for path in dict.fromkeys((place, Path(os.path.realpath(place)))))
+    elif place.name == COMMIT_LOG:
+        yield place, 1
+    elif place.parent.name == MEMBER_DATA:
+        yield place, _DEEPEST
 
 
 # ---- queues in RocksDB

@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import StoreLockedError
+from store_core.files.remote.url_path import UrlPath
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,8 +102,11 @@ class StoreLock:
 def is_lock_held(root: Path) -> bool:
     """Return whether a process has a store open for writing; this takes no lock and writes nothing.
 
-    Without a file ``lock`` none has: a broker creates it when it starts. A lock that can't be queried counts as held.
+    Without a file ``lock`` none has: a broker creates it when it starts. A lock that can't be queried counts as held;
+    the files of another storage are copies, which nobody has open.
     """
+    if isinstance(root, UrlPath):
+        return False
     try:
         descriptor = os.open(root / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

@@ -8,7 +8,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -29,7 +28,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import segments_in, single_file
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.remote_listing import list_remote_segments
+from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_no_url
@@ -37,7 +36,6 @@ from store_core.files.store_parts import COMMIT_LOG, check_is_no_url
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from store_core.files.remote.storage import RemotePath
     from store_core.files.remote.storage_settings import StorageSettings
     from store_core.files.segment_source import Segment
 
@@ -46,7 +44,8 @@ __all__ = [
     "StorePaths",
     "layout_problems",
     "list_segments",
-    "remote_paths",
+    "located",
+    "path_of",
     "store_roots",
     "usual_size",
 ]
@@ -88,8 +87,8 @@ def list_segments(
     reads_entries : bool
         Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``, or what is in it.
     storage : StorageSettings, optional
-        For callers that read wherever a segment is, also in object stores and other file systems by their URLs: the
-        settings for these. Such callers read segments that are compressed as a whole, too; others leave them out.
+        Settings of object stores and other file systems, for paths that are URLs as text. Callers that give them read
+        segments that are compressed as a whole, too; others leave them out.
 
     Returns
     -------
@@ -108,41 +107,61 @@ def list_segments(
         If a directory may not be read.
     """
     notes: list[str] = []
-    remote = [] if storage is None else remote_paths(paths, storage)
-    places = [] if remote else places_of(paths)
-    with explained_access(places[0]) if places else nullcontext():
+    places = places_of(located(paths, storage or NO_SETTINGS))
+    with explained_access(places[0]):
         compressed = storage is not None
-        local = (
-            segment
-            for place in places
-            for segment in _segments_at(place, notes, reads_entries=reads_entries, compressed=compressed)
+        found = sorted(
+            (
+                segment
+                for place in places
+                for segment in _segments_at(place, notes, reads_entries=reads_entries, compressed=compressed)
+            ),
+            key=_order,
         )
-        found = sorted((*local, *(part for place in remote for part in list_remote_segments(place, notes))), key=_order)
     if not found:
-        raise _nothing_at(places or [place.url for place in remote], notes)
+        raise _nothing_at(places, notes)
     segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
     for note in notes:
         _log.warning(note)
     return SegmentListing(tuple(segments), tuple(notes))
 
 
-def remote_paths(paths: StorePaths, storage: StorageSettings | None = None) -> list[RemotePath]:
-    """Return what paths stand for if they are URLs of object stores or other file systems; nothing if they are local.
+def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StorePaths:
+    """Return paths in which each URL of an object store or another file system is a `UrlPath`.
+
+    Called once for each plan: what is there is listed when it is first asked for, and then stays as it was.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Of a `UrlPath` the settings are those with which it was made.
+    storage : StorageSettings
+        For those that are text.
 
     Raises
     ------
     InvalidOptionError
-        If only some of them are, or a URL has a password or a query.
+        If only some of them are URLs, or a URL has a password or a query.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    texts = [os.fspath(path) for path in given]
-    found = [parse_url(text, storage or NO_SETTINGS) for text in texts]
-    remote = [place for place in found if place is not None]
-    if remote and len(remote) < len(found):
-        raise InvalidOptionError(
-            f"some of the paths are on this machine, and {remote[0].url} is not: expected one kind"
-        )
+    found = [path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage) for path in given]
+    remote = [path for path in found if path is not None]
+    if not remote:
+        return paths
+    if len(remote) < len(found):
+        raise InvalidOptionError(f"some of the paths are on this machine, and {remote[0]} is not: expected one kind")
     return remote
+
+
+def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS) -> Path:
+    """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist."""
+    found = path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage)
+    return Path(path) if found is None else found
+
+
+def _of_url(text: str, storage: StorageSettings) -> UrlPath | None:
+    place = parse_url(text, storage)
+    return None if place is None else UrlPath(place)
 
 
 def store_roots(paths: StorePaths) -> tuple[Path, ...]:
@@ -176,16 +195,22 @@ def places_of(paths: StorePaths) -> list[Path]:
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
         raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
-    return [place for path in given for place in _resolve(os.fspath(path))]
+    return [place for path in given for place in ([_there(path)] if isinstance(path, UrlPath) else _resolve(path))]
 
 
-def _nothing_at(places: Sequence[Path | str], notes: Sequence[str]) -> StoreNotFoundError:
+def _there(path: UrlPath) -> UrlPath:
+    if not path.exists():
+        raise StoreNotFoundError(f"no such path: {path}. Check its spelling, and that the credentials may list it")
+    return path
+
+
+def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
     """Return the error that there is no segment, with stores nearby, or else the first entries that were skipped."""
     text = (
         f"nothing to read: no segment file in {', '.join(map(str, places))} ({NAME_RULE}; a store root has them in "
         f"{COMMIT_LOG}/)."
     )
-    stores = [store for place in places if isinstance(place, Path) for store in _stores_near(place)]
+    stores = [store for place in places if not isinstance(place, UrlPath) for store in _stores_near(place)]
     if stores:
         return StoreNotFoundError(f"{text} A store may be at {_first_of(stores, ', ')}")
     return StoreNotFoundError(f"{text} {_first_of(notes, ' ')}".rstrip())
@@ -208,8 +233,12 @@ def _order(segment: Segment) -> tuple[int, str]:
     return segment.start_offset, segment.path
 
 
-def _resolve(text: str) -> list[Path]:
+def _resolve(path: str | os.PathLike[str]) -> list[Path]:
     """Resolve one given path to existing files and directories."""
+    text = os.fspath(path)
+    remote = _of_url(text, NO_SETTINGS)
+    if remote is not None:
+        return [_there(remote)]
     local = _without_scheme(text)
     if local and _exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
@@ -256,8 +285,7 @@ def _without_scheme(text: str) -> str:
     if url[1].lower() == "file":
         raise StoreNotFoundError(f"{text!r} names another host: expected file:///path")
     raise UnsupportedStoreError(
-        f"{text!r}: messages are read from object stores and other file systems ({url[1]}://), but this needs the "
-        f"store on a local disk. Copy it there, or mount it, and give that path"
+        f"{text!r}: expected a local path, or the URL of an object store or another file system, {url[1]}://..."
     )
 
 
@@ -324,7 +352,7 @@ def _expanded(segment: Segment, known_size: int) -> Segment:
 
 
 def _is_same(one: Segment, other: Segment) -> bool:
-    return one.path == other.path if one.remote is not None else Path(one.path).samefile(other.path)
+    return one.path == other.path or (one.remote is None and Path(one.path).samefile(other.path))
 
 
 def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segment]:

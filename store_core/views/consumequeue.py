@@ -64,7 +64,8 @@ class QueueSlice:
         The queue.
     source : Segment or StoredRange
     count : int or None
-        Number of units when the view was planned; None for a file that is not the queue's last, which doesn't change.
+        Number of units when the view was planned; None for a file that doesn't change: one that is not the queue's
+        last, or not on this machine.
     """
 
     topic: str
@@ -161,6 +162,9 @@ def _slices(queues: Iterable[ListedQueue], most: int) -> Iterator[QueueSlice]:
         make = partial(QueueSlice, queue.topic, queue.queue_id, queue.kind)
         yield from (make(file, None) for file in queue.files[:-1])
         for last in queue.files[-1:]:
+            if last.remote is not None:
+                yield make(last, None)  # an object is replaced rather than changed, and counting units reads them all
+                continue
             try:
                 with open_segment(last) as opened:
                     count = count_written(opened, queue.kind)

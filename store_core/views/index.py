@@ -12,7 +12,8 @@ import numpy as np
 from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.remote.url_path import remote_file_of
+from store_core.files.segment_source import Segment, open_pages
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java_hash import hash_code, positive_hash
@@ -72,7 +73,7 @@ class EntriesPart:
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the entries that the options request."""
         try:
-            opened = open_segment(self.file)
+            opened = open_pages(self.file)
         except SegmentVanishedError as error:
             if options.read.fail_on_data_loss:
                 raise
@@ -80,6 +81,7 @@ class EntriesPart:
             return
         with opened:
             begin = INDEX_HEADER_SIZE + _SLOT_BYTES * self.slots
+            opened.load(begin + self.first * INDEX_DTYPE.itemsize, begin + self.stop * INDEX_DTYPE.itemsize)
             stored = opened.raw[begin : begin + self.stop * INDEX_DTYPE.itemsize].view(INDEX_DTYPE)
             hashes = _hashes(options.read)
             for first in range(self.first, self.stop, options.read.max_records_per_batch):
@@ -156,7 +158,8 @@ def _parts(directory: Path, options: ViewOptions) -> Iterator[EntriesPart]:
         found = _file_of(path, options, expected, is_full=path != paths[-1])
         if found is not None:
             expected = found.slots, found.most_entries
-            file, begin, end = Segment(str(path), 0, found.size), found.header.begin_timestamp, found.header.index_count
+            file = Segment(str(path), 0, found.size, remote=remote_file_of(path))
+            begin, end = found.header.begin_timestamp, found.header.index_count
             step = max((options.read.max_partition_bytes or _PART_BYTES) // INDEX_DTYPE.itemsize, 1)
             for first in range(1, end, step):
                 yield EntriesPart(file, found.slots, begin, first, min(first + step, end))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages
 from store_core.views.queue_listing import QueueKind
-from store_core.views.queue_units import count_sound, fillers, units_before_hole, units_of_file
+from store_core.views.queue_units import fillers, sound_units_of, units_of_file
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -90,23 +90,25 @@ def _end_of(queue: ListedQueue) -> tuple[int, _Units] | None:
     """Return the file that holds the queue's last unit, by its index, and its units; None without units."""
     start = max(len(queue.files) - _FILES_LOOKED_AT, 0)
     found: tuple[int, _Units] | None = None
-    if start:
-        found = start - 1, _sound_units(queue.files[start - 1], queue.kind, check=False)
     for index in range(start, len(queue.files)):
         units = _sound_units(queue.files[index], queue.kind, check=True)
         if len(units.units):
             found = index, units
         if not units.is_whole:
             break
+    if found is None and start:
+        return start - 1, _sound_units(queue.files[start - 1], queue.kind, check=False)
     return found
 
 
 def _sound_units(file: Segment, kind: QueueKind, *, check: bool) -> _Units:
     """Return the units of a file, and with `check` only those before the first invalid one."""
-    with open_segment(file) as opened:
+    with open_pages(file) as opened:
         units = units_of_file(opened, kind)
-        count = count_sound(units_before_hole(opened, kind), kind) if check else len(units)
-    some = units[:count]
+        if not check:
+            opened.load(0, file.size)
+        some = sound_units_of(opened, kind) if check else units
+    count = len(some)
     if kind is QueueKind.BATCH:
         offsets = some["msg_base_offset"].astype(np.int64)
         stop = int(offsets[-1]) + int(some["batch_size"][-1]) if count else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages
 from store_core.views.bounds_finder import BoundsFinder, unflushed_rows
 from store_core.views.queue_bounds import QueueBounds
 from store_core.views.queue_listing import QueueKind, queue_in_files
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.views.bounds_finder import QueueSource
     from store_core.views.queue_listing import ListedQueue
 
@@ -183,25 +183,28 @@ def _in_files(queue: ListedQueue, begin: int, end: int) -> Iterator[UnitRun]:
             continue
         if _first_offset(file, queue.kind) >= end:
             return
-        with open_segment(file) as opened:
-            yield from _of_file(file, units_of_file(opened, queue.kind), queue.kind, begin, end)
+        with open_pages(file) as opened:
+            yield from _of_file(file, opened, queue.kind, begin, end)
 
 
 def _first_offset(file: Segment, kind: QueueKind) -> int:
     """Return the queue offset at which a file begins."""
     if kind is not QueueKind.BATCH:
         return file.start_offset // kind.dtype.itemsize
-    with open_segment(file) as opened:
+    with open_pages(file) as opened:
+        opened.load(0, kind.dtype.itemsize)
         units = units_of_file(opened, kind)[:1]
         return int(units["msg_base_offset"][0]) if len(units) else 0
 
 
-def _of_file(file: Segment, units: npt.NDArray[np.void], kind: QueueKind, begin: int, end: int) -> Iterator[UnitRun]:
+def _of_file(file: Segment, opened: PagedBytes, kind: QueueKind, begin: int, end: int) -> Iterator[UnitRun]:
+    units, unit_size = units_of_file(opened, kind), kind.dtype.itemsize
     first, start, stop = 0, 0, len(units)
     if kind is not QueueKind.BATCH:
         first = file.start_offset // kind.dtype.itemsize
         start, stop = max(begin - first, 0), min(end - first, stop)
     for at in range(start, stop, _WINDOW):
+        opened.load(at * unit_size, min(at + _WINDOW, stop) * unit_size)
         some = units[at : min(at + _WINDOW, stop)]
         run = _run(some, np.arange(first + at, first + at + len(some), dtype=np.int64), kind)
         yield from _with_rows(run.between(begin, end))

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import SparseBytes
+    from store_core.files.segment_source import PagedBytes, SparseBytes
 
-__all__ = ["count_sound", "count_written", "fillers", "units_before_hole", "units_of_file"]
+__all__ = ["count_sound", "count_written", "fillers", "sound_units_of", "units_of_file"]
 
 _WINDOW: Final = 3 << 10
 """Units examined in one step, about 64 KiB."""
+
+_FIRST_STEP: Final = 3 << 10
+"""Units of a file on another machine that are loaded first; each further step is longer."""
 
 _FILLER_SIZE: Final = 2**31 - 1
 
@@ -50,9 +53,22 @@ def count_written(opened: SparseBytes, kind: QueueKind) -> int:
     return written
 
 
-def units_before_hole(opened: SparseBytes, kind: QueueKind) -> npt.NDArray[np.void]:
-    """Return the units of a file up to the first hole, in which there is no sound unit."""
-    return units_of_file(opened, kind)[: _data_stop(opened, 0, kind.dtype.itemsize)]
+def sound_units_of(opened: PagedBytes, kind: QueueKind) -> npt.NDArray[np.void]:
+    """Load and return the units of a file before the first that ends a queue when a broker loads it.
+
+    Little more is loaded: the rest of a queue's last file was never written.
+    """
+    size = kind.dtype.itemsize
+    units = units_of_file(opened, kind)[: _data_stop(opened, 0, size)]
+    begin, step = 0, _FIRST_STEP
+    while begin < len(units):
+        end = min(begin + step, len(units))
+        opened.load(begin * size, end * size)
+        count = count_sound(units[begin:end], kind)
+        if begin + count < end:
+            return units[: begin + count]
+        begin, step = end, step * 4
+    return units
 
 
 def _data_stop(opened: SparseBytes, position: int, size: int) -> int:

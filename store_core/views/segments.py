@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages, open_segment
 from store_core.files.store_path import layout_problems, list_segments
 from store_core.format.columnar.lockstep import scan
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
 from store_core.store.read.found_end import segment_end
+from store_core.store.read.segment_start import load_first_frame
 from store_core.views.view_part import name_text, row_batches, timestamps
 
 if TYPE_CHECKING:
@@ -140,8 +141,7 @@ def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
     """
     for number in reversed(range(len(segments))):
         segment = segments[number]
-        with open_segment(segment) as opened:
-            is_sound = _begins_sound(segment.view(opened), verify_crc=read.verify_crc)
+        is_sound = _begins_sound(segment, verify_crc=read.verify_crc)
         if is_sound or not number:
             return segment.path
         if segment_end(segment, is_first=False, verify_crc=read.verify_crc, has_tail=False).found.position:
@@ -155,9 +155,11 @@ def _walk(segment: SegmentView) -> _Walk:
     return _Walk(found.starts, found.stop, found.reason)
 
 
-def _begins_sound(segment: SegmentView, *, verify_crc: bool = False) -> bool:
-    check = check_frame(segment.raw.data, 0, segment.start_offset, segment.framing, verify_crc=verify_crc)
-    return check.spans is not None
+def _begins_sound(segment: Segment, *, verify_crc: bool = False) -> bool:
+    with open_pages(segment) as opened:
+        load_first_frame(segment, opened)
+        check = check_frame(opened.raw.data, 0, segment.start_offset, segment.framing, verify_crc=verify_crc)
+        return check.spans is not None
 
 
 def _up_to_log_end(walk: _Walk, segment: Segment, read: ReadOptions, *, is_first: bool) -> _Walk:
@@ -177,9 +179,11 @@ def _up_to(walk: _Walk, position: int) -> _Walk:
 
 
 def _first_time(segment: Segment) -> pa.Scalar | None:
-    with open_segment(segment) as opened:
-        view = segment.view(opened)
-        return _time_of(view, np.zeros(1, np.int64)) if _begins_sound(view) else None
+    if not _begins_sound(segment):
+        return None
+    with open_pages(segment) as opened:
+        load_first_frame(segment, opened)
+        return _time_of(segment.view(opened), np.zeros(1, np.int64))
 
 
 def _time_of(segment: SegmentView, starts: npt.NDArray[np.int64]) -> pa.Scalar | None:

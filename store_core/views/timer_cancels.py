@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import StoreError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import load_record, open_pages
 from store_core.format.properties import UNIQ_KEY, PropertyParser
 from store_core.format.property_string import REAL_TOPIC, TIMER_DEL_UNIQKEY
 from store_core.format.record.decode import decode_message
@@ -93,8 +93,9 @@ class TimerCancels:
                 continue
             segment = self.log[number]
             try:
-                with open_segment(segment) as opened:
+                with open_pages(segment) as opened:
                     raw, at = opened.raw.data, offset - segment.start_offset
+                    load_record(opened, at)
                     message = decode_message(raw, at, segment.start_offset, parser=parser, verify_crc=False)
             except StoreError:
                 continue  # a broker passes over what it can't read
@@ -144,6 +145,7 @@ def _cancels(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 def _first_write(file: Segment) -> int:
     """Return when the first unit of a file was put, ms; units are in the order in which they are put."""
-    with open_segment(file) as opened:
+    with open_pages(file) as opened:
+        opened.load(0, TIMER_DTYPE.itemsize)
         first = opened.raw[: TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
         return int(first["write_timestamp"][0]) if first.size and first["size"][0] else 1 << 62

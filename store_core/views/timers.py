@@ -12,7 +12,7 @@ import pyarrow as pa
 from store_core.errors import UnsafeSizeError
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.segment_source import Segment, file_at, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import unit_dtype
 from store_core.format.timer_layout import TIMER_SLOT
@@ -209,7 +209,7 @@ def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
     if not wheel.is_file():
         without_file(no_timers_at(wheel), options)
         return []
-    file = Segment(str(wheel), 0, wheel.stat().st_size)
+    file = file_at(wheel)
     if file.size > _MOST_BYTES:
         raise UnsafeSizeError(
             "wheel of timers too large", file.path, 0, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes", b"",

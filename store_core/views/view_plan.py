@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import SegmentVanishedError
+from store_core.files.store_path import located
 from store_core.store.read.read_plan import log_end_at
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
     """
     if options.read.as_of is None:
         return options
-    return replace(options, log_end=log_end_at(paths, options.read.as_of))
+    return replace(options, log_end=log_end_at(paths, options.read.as_of, options.read.storage))
 
 
 def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
@@ -76,7 +77,7 @@ def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
     plan: Planner = resolve_name(_PLANNERS[options.name])
     for attempt in range(_ATTEMPTS):
         try:
-            return tuple(plan(paths, options))
+            return tuple(plan(located(paths, options.read.storage), options))
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise

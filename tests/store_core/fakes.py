@@ -7,7 +7,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ class FaultyFileSystem(OsFileSystem):
                 self._blocks.add((inode, block))
         return size
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         self.called("open", path)
         return _FaultyFile(super().open(path, create=create, writable=writable), path, self)
 
@@ -138,7 +138,7 @@ class FaultyFileSystem(OsFileSystem):
 
 
 class _FaultyFile(OsOpenFile):
-    def __init__(self, file: OsOpenFile, path: Path, disk: FaultyFileSystem) -> None:
+    def __init__(self, file: OpenFile, path: Path, disk: FaultyFileSystem) -> None:
         super().__init__(os.dup(file.fileno()))
         file.close()
         self._path = path

@@ -7,7 +7,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 
 if TYPE_CHECKING:
     import random
@@ -89,7 +89,7 @@ class MortalFileSystem(OsFileSystem):
 
     # ---- calls
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         if create and not path.exists():
             self.change(path, undo=path.unlink)
             self._synced.pop(path, None)
@@ -148,7 +148,7 @@ class MortalFileSystem(OsFileSystem):
 
 
 class _MortalFile(OsOpenFile):
-    def __init__(self, file: OsOpenFile, path: Path, disk: MortalFileSystem) -> None:
+    def __init__(self, file: OpenFile, path: Path, disk: MortalFileSystem) -> None:
         super().__init__(os.dup(file.fileno()))
         file.close()
         self._path = path

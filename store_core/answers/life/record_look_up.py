@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import load_record, open_pages
 from store_core.format.columnar.records import Records
 from store_core.format.properties import PropertyParser
 from store_core.format.record.scan import check_record
@@ -61,12 +61,14 @@ class RecordLookUp:
         """Return the records of a segment; where there is none that carries its own offset, nothing."""
         start = part.segment.start_offset
         try:
-            opened = open_segment(part.segment)
+            opened = open_pages(part.segment)
         except SegmentVanishedError:
             return []
         with opened:
             raw = opened.raw
             places = [at - start for at in part.offsets]
+            for at in places:
+                load_record(opened, at)
             sound = [at for at in places if check_record(raw.data, at, start).reason is None]
             if not sound:
                 return []

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.file_system import names_in
+from store_core.files.remote.url_path import UrlPath
+from store_core.files.segment_source import file_at, open_pages
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
 
@@ -26,6 +28,11 @@ _WORD: Final = np.dtype(">i4")
 
 _HEADER_WORDS: Final = INDEX_HEADER_SIZE // _WORD.itemsize
 _ENTRY_WORDS: Final = INDEX_DTYPE.itemsize // _WORD.itemsize
+_USUAL_SLOTS: Final = 5_000_000
+_USUAL_ENTRIES: Final = 20_000_000
+"""What RocketMQ makes unless it is told otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
+
+_USUAL_SIZE: Final = INDEX_HEADER_SIZE + _WORD.itemsize * _USUAL_SLOTS + INDEX_DTYPE.itemsize * _USUAL_ENTRIES
 _SAMPLE: Final = 64
 """How many entries suffice to confirm assumed counts."""
 
@@ -72,6 +79,8 @@ class IndexSizes(NamedTuple):
         cls, path: Path, file_system: FileSystem, expected: tuple[int, int] | None = None, *, is_full: bool
     ) -> IndexSizes | None:
         """Examine one index file as `find` does; `is_full` says whether there is a newer one."""
+        if isinstance(path, UrlPath) and path.is_file() and path.file.size == _USUAL_SIZE:
+            return cls._of_usual(path)
         words = _words_of(path, file_system)
         if words is None:
             return None
@@ -80,6 +89,22 @@ class IndexSizes(NamedTuple):
             return cls(*expected, path)
         entries = _entries_of(table, count, is_full=is_full)
         return None if entries is None else cls(len(table) - _ENTRY_WORDS * entries, entries, path)
+
+    @classmethod
+    def _of_usual(cls, path: UrlPath) -> IndexSizes | None:
+        """Examine a file of the usual size that is not on this machine, as if its counts were expected.
+
+        A twentieth of it is read: its slots, and the last entries.
+        """
+        with open_pages(file_at(path)) as opened:
+            slots_end = INDEX_HEADER_SIZE + _WORD.itemsize * _USUAL_SLOTS
+            opened.load(0, slots_end)
+            words = opened.raw.view(_WORD)
+            count = _index_count(words)
+            last = slots_end + INDEX_DTYPE.itemsize * min(max(count, 0), _USUAL_ENTRIES)
+            opened.load(max(last - INDEX_DTYPE.itemsize * (_SAMPLE + 1), 0), last)
+            is_likely = count > 1 and _is_likely(words[_HEADER_WORDS:], _USUAL_SLOTS, _USUAL_ENTRIES, count)
+            return cls(_USUAL_SLOTS, _USUAL_ENTRIES, path) if is_likely else None
 
 
 def _words_of(path: Path, file_system: FileSystem) -> npt.NDArray[np.int32] | None:

@@ -13,7 +13,7 @@ from store_core.format.record.framing import check_frame, frame_size
 
 if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes, Segment
-__all__ = ["first_store_timestamp", "has_record"]
+__all__ = ["first_store_timestamp", "has_record", "load_first_frame"]
 
 _HEAD: Final = 4 << 10
 """Bytes that are loaded first: more than a record's head, and most records."""
@@ -25,10 +25,15 @@ def has_record(segment: Segment) -> bool:
         return _begins_with_record(segment, opened)
 
 
-def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:
+def load_first_frame(segment: Segment, opened: PagedBytes) -> None:
+    """Load the first record, or entry, of a segment, as long as it says that it is."""
     opened.load(0, min(_HEAD, segment.size))
     if segment.size >= _HEAD:
         opened.load(_HEAD, frame_size(opened.raw.data, 0, segment.framing))
+
+
+def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:
+    load_first_frame(segment, opened)
     return check_frame(opened.raw.data, 0, segment.start_offset, segment.framing).reason is None
 
 

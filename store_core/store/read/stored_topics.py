@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from store_core.files.config_paths import CONFIG_DIRECTORY, TOPICS_FILE
 from store_core.files.file_system import OsFileSystem
+from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from store_core.files.store_path import remote_paths, store_roots
+from store_core.files.store_path import located, store_roots
 from store_core.format.near_name import did_you_mean, known_names
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def _topics_of(root: Path) -> Iterator[str]:
 
 def _directories(directory: Path) -> list[str]:
     try:
+        if isinstance(directory, UrlPath):
+            return [entry.name for _, entry in directory.scan() if not entry.is_file]
         with os.scandir(directory) as entries:
             return [entry.name for entry in islice(entries, _MOST_NAMES) if entry.is_dir()]
     except OSError:
@@ -104,7 +107,9 @@ class TopicWatch:
     def of(cls, paths: StorePaths, topics: Iterable[str]) -> TopicWatch:
         """Look up topics in the stores of some paths; without topics nothing is read."""
         asked = set(topics)
-        roots = store_roots(paths) if asked and not remote_paths(paths) else ()
+        places = located(paths)
+        is_local = places is paths and not isinstance(paths, UrlPath)
+        roots = store_roots(paths) if asked and is_local else ()
         known = stored_topics(roots)
         return cls(asked - known, roots, known)
 

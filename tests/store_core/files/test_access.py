@@ -26,7 +26,7 @@ from store_core import (
 )
 from store_core.answers import check, plan_repair
 from store_core.files.access import explained_access
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.queue.consume_queue import consume_queue
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.files.store_kinds import every_file, ordinary_store
@@ -190,7 +190,7 @@ def test_a_directory_in_the_place_of_the_lock_is_named(root: Path) -> None:
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_segment_that_may_not_be_opened_is_named_when_the_store_is_opened(root: Path, read_only: bool) -> None:
     class Closed(OsFileSystem):
-        def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+        def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
             if path.parent.name == "commitlog":
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             return super().open(path, create=create, writable=writable)

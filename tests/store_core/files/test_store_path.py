@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError
 from store_core.files.segment_source import Segment
 from store_core.files.store_path import layout_problems, list_segments, usual_size
 from tests.builders import LogBuilder
@@ -95,12 +95,6 @@ def test_a_file_url_with_a_percent_sign_in_the_name_is_taken_as_it_is(log: LogBu
     log.write(tmp_path / "100%20")
 
     assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/100%20")
-
-
-@pytest.mark.parametrize("url", ["s3://bucket/store", "hdfs://host/store", "gs://bucket", "abfss://c@a/store"])
-def test_object_stores_are_refused_by_callers_that_read_local_ones(url: str) -> None:
-    with pytest.raises(UnsupportedStoreError, match=r"needs the store on a local disk"):
-        list_segments(url)
 
 
 def test_a_file_url_of_another_host_is_refused() -> None:

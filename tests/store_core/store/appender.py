@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, PutMessageStatus
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ class Fate:
 
 
 class FatedFile(OsOpenFile):
-    def __init__(self, file: OsOpenFile, fate: Fate) -> None:
+    def __init__(self, file: OpenFile, fate: Fate) -> None:
         super().__init__(os.dup(file.fileno()))
         file.close()
         self._fate = fate
@@ -68,7 +68,7 @@ class FatedFileSystem(OsFileSystem):
         super().__init__()
         self._fate = fate
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         if create:
             self._fate.meet()
         return FatedFile(super().open(path, create=create, writable=writable), self._fate)

@@ -27,7 +27,7 @@ from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import message, messages_of
 
 if TYPE_CHECKING:
-    from store_core.files.file_system import OsOpenFile
+    from store_core.files.file_system import OpenFile, OsOpenFile
 
 _APPENDER = Path(__file__).with_name("appender.py")
 _ROOT = Path(__file__).parents[3]
@@ -135,13 +135,15 @@ class LosingDisk(FaultyFileSystem):
         super().__init__()
         self.safe: dict[str, bytes] = {}
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         return self._watched(super().open(path, create=create, writable=writable), path)
 
     def make(self, path: Path, size: int) -> OsOpenFile:
-        return self._watched(super().make(path, size), path)
+        file = super().make(path, size)
+        self._watched(file, path)
+        return file
 
-    def _watched(self, file: OsOpenFile, path: Path) -> OsOpenFile:
+    def _watched(self, file: OpenFile, path: Path) -> OpenFile:
         sync = file.sync
 
         def remembering() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig
 from store_core.files.abort_file import AbortFile
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.format.columnar.lockstep import chain
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
@@ -69,7 +69,7 @@ class SeesAbort(OsFileSystem):
 
     at_abort: Callable[[], None]
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         if path.name == "abort":
             self.at_abort()
         return super().open(path, create=create, writable=writable)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
@@ -664,12 +664,12 @@ class _KillingDisk(FaultyFileSystem):
         super().__init__()
         self.left = left
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         return _KillingFile(super().open(path, create=create, writable=writable), self)
 
 
 class _KillingFile(OsOpenFile):
-    def __init__(self, file: OsOpenFile, disk: _KillingDisk) -> None:
+    def __init__(self, file: OpenFile, disk: _KillingDisk) -> None:
         super().__init__(os.dup(file.fileno()))
         file.close()
         self._disk = disk

@@ -8,7 +8,6 @@ import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
 
-import fsspec
 import numpy as np
 import pytest
 
@@ -18,6 +17,7 @@ from store_core.files.remote import remote_bytes, remote_file
 from store_core.files.remote import storage as storage_module
 from store_core.store.read.read_options import ReadOptions
 from tests.object_store import BUCKET, SECRET, Faults, ObjectStore
+from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,14 +67,6 @@ def rows(path: object, **options: Any) -> pa.Table | str:  # noqa: ANN401 -- any
         return read_messages(path, **options).read_all()  # type: ignore[arg-type]  # a path or a URL
     except StoreError as error:
         return type(error).__name__
-
-
-def in_memory(root: Path, name: str) -> str:
-    """Copy a store into the memory of this process, as fsspec's file system of that name, and return its URL."""
-    memory = fsspec.filesystem("memory")
-    for path in (root / "commitlog").iterdir():
-        memory.pipe(f"/stores/{name}/commitlog/{path.name}", path.read_bytes())
-    return f"memory://stores/{name}"
 
 
 def damaged(root: Path, target: Path, seed: int) -> Path:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, SwapError, kept_directories
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class KillingFileSystem(OsFileSystem):
         self.left -= 1
         self.done.append(what)
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OsOpenFile:
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         if create:
             self._step(f"open {path.name}")
         return _KillingFile(super().open(path, create=create, writable=writable), self)
@@ -64,9 +65,9 @@ class KillingFileSystem(OsFileSystem):
 
 
 class _KillingFile(OsOpenFile):
-    def __init__(self, file: OsOpenFile, system: KillingFileSystem) -> None:
-        super().__init__(file._descriptor)
-        file._descriptor = -1
+    def __init__(self, file: OpenFile, system: KillingFileSystem) -> None:
+        super().__init__(os.dup(file.fileno()))
+        file.close()
         self._system = system
 
     def write(self, data: memoryview, offset: int) -> int:

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A path in a storage that is not this machine's, for readers that work with local paths otherwise.
+
+Queues, index, configuration and what else is beside the log is found and read by `pathlib.Path` and
+`store_core.files.file_system.FileSystem`. A `UrlPath` is such a path, so that those readers know nothing of storages:
+directories come from a listing (`StorageTree`), and files are read when they are needed, large ones in ranges.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import sys
+from pathlib import Path, PosixPath
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from store_core.errors import UnsupportedStoreError
+from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote.storage_tree import StorageTree
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+    from typing import Self
+
+    from store_core.files.remote.storage import RemotePath
+    from store_core.files.remote.storage_tree import TreeEntry
+
+__all__ = ["UrlFile", "UrlPath", "remote_file_of"]
+
+_BLOCK: Final = 512
+_READ_WHOLE: Final = 1 << 20
+"""Bytes up to which a file is read by one request, whatever part of it is asked for first."""
+
+
+class UrlPath(PosixPath):
+    """A path in a storage. Nothing can be written through it.
+
+    As text it is its URL. Its parts begin with the URL's scheme and authority, so that what takes them for a local
+    path finds nothing there, and names the URL.
+
+    Parameters
+    ----------
+    place : RemotePath
+    tree : StorageTree, optional
+        What is known of the storage; is not pickled.
+    """
+
+    place: RemotePath
+    tree: StorageTree
+
+    def __new__(cls, place: RemotePath, tree: StorageTree | None = None) -> Self:
+        """Make a path."""
+        self = super().__new__(cls, f"{place.storage.scheme}://{place.storage.authority}", place.relative)
+        self.place = place
+        self.tree = StorageTree(place.storage, place.relative) if tree is None else tree
+        return self
+
+    if sys.version_info >= (3, 12):
+
+        def __init__(self, place: RemotePath, tree: StorageTree | None = None) -> None:  # noqa: ARG002 -- as `__new__`
+            super().__init__(f"{place.storage.scheme}://{place.storage.authority}", place.relative)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without what is known of the storage."""
+        return UrlPath, (self.place,)
+
+    def __str__(self) -> str:
+        """Return the URL."""
+        return self.place.url
+
+    def __fspath__(self) -> str:
+        """Return the URL, which no call of the system finds."""
+        return self.place.url
+
+    def __repr__(self) -> str:
+        """Return the URL in words; no setting is shown."""
+        return f"UrlPath({self.place.url!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are the same place, with the same settings."""
+        return isinstance(other, UrlPath) and self.place == other.place
+
+    def __hash__(self) -> int:
+        """Return a hash of the place."""
+        return hash(self.place)
+
+    def relisted(self) -> UrlPath:
+        """Return the same path with nothing known of the storage: what is there now will be listed."""
+        return UrlPath(self.place)
+
+    def at(self, relative: str) -> UrlPath:
+        """Return another path of the same storage."""
+        return UrlPath(self.place._replace(relative=relative), self.tree)
+
+    # ---- other paths
+
+    def __truediv__(self, key: str | os.PathLike[str]) -> UrlPath:
+        """Return a path below this one."""
+        return self.at(f"{self.place.relative}/{os.fspath(key)}".strip("/"))
+
+    def joinpath(self, *others: str | os.PathLike[str]) -> UrlPath:
+        """Return a path below this one."""
+        found = self
+        for other in others:
+            found /= other
+        return found
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.place.relative.rpartition("/")[2]
+
+    @property
+    def parent(self) -> UrlPath:
+        """The path above; itself at the top."""
+        return self.at(self.place.relative.rpartition("/")[0])
+
+    @property
+    def parents(self) -> Sequence[UrlPath]:
+        """All paths above."""
+        found = []
+        path = self
+        while path.place.relative:
+            path = path.parent
+            found.append(path)
+        return tuple(found)
+
+    def with_name(self, name: str) -> UrlPath:
+        """Return the path of another name beside this one."""
+        return self.parent / name
+
+    def is_absolute(self) -> bool:
+        """Return true."""
+        return True
+
+    def absolute(self) -> UrlPath:
+        """Return the path itself."""
+        return self
+
+    def resolve(self, strict: bool = False) -> UrlPath:  # noqa: ARG002, FBT001, FBT002 -- the protocol's
+        """Return the path itself: a storage has no links."""
+        return self
+
+    # ---- what is there
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 -- the protocol's
+        """Return size, time and kind, as listed."""
+        found = self.tree.entry(self.place.relative)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        mode = stat.S_IFREG | 0o444 if found.is_file else stat.S_IFDIR | 0o555
+        seconds = found.modified // 10**9
+        fields = (mode, hash(self) & (2**63 - 1), 0, 1, 0, 0, found.size, seconds, seconds, seconds)
+        return os.stat_result(fields, {"st_mtime_ns": found.modified, "st_blocks": -(-found.size // _BLOCK)})
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 -- the protocol's
+        """Return whether anything is there."""
+        return self.tree.entry(self.place.relative) is not None
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 -- the protocol's
+        """Return whether a directory is there."""
+        found = self.tree.entry(self.place.relative)
+        return found is not None and not found.is_file
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 -- the protocol's
+        """Return whether a file is there."""
+        found = self.tree.entry(self.place.relative)
+        return found is not None and found.is_file
+
+    def is_symlink(self) -> bool:
+        """Return false."""
+        return False
+
+    def samefile(self, other_path: str | os.PathLike[str]) -> bool:
+        """Return whether another path is the same."""
+        return self == other_path
+
+    def scan(self) -> Iterator[tuple[UrlPath, TreeEntry]]:
+        """Yield what is in a directory, in the order of the names."""
+        found = self.tree.entry(self.place.relative)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        if found.is_file:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self))
+        for entry in self.tree.entries(self.place.relative).values():
+            yield self / entry.name, entry
+
+    def iterdir(self) -> Generator[UrlPath, None, None]:
+        """Yield the paths in a directory."""
+        return (path for path, _ in self.scan())
+
+    # ---- bytes
+
+    @property
+    def file(self) -> RemoteFile:
+        """The file as it was listed."""
+        found = self.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
+        return RemoteFile(self.place, found.st_size, found.st_mtime_ns)
+
+    def read_bytes(self) -> bytes:
+        """Return all bytes of a file."""
+        opened = UrlFile(self.file)
+        try:
+            return opened.read(opened.size(), 0)
+        finally:
+            opened.close()
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:  # noqa: ARG002 -- the protocol's
+        """Return a file as text."""
+        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
+
+    def open(self, mode: str = "r", *_args: Any, **_options: Any) -> Any:  # noqa: ANN401 -- the protocol's
+        """Open a file with all of its bytes, for reading alone."""
+        if mode != "rb":
+            self.refuse_writing()
+        return io.BytesIO(self.read_bytes())
+
+    def refuse_writing(self) -> NoReturn:
+        """Refuse to write.
+
+        Raises
+        ------
+        UnsupportedStoreError
+            With the way.
+        """
+        raise UnsupportedStoreError(
+            f"{self}: nothing is written to an object store or another file system. Write to a local disk, and copy it "
+            f"there"
+        )
+
+    def mkdir(self, *_args: Any, **_options: Any) -> NoReturn:  # noqa: ANN401 -- as all below
+        """Refuse."""
+        self.refuse_writing()
+
+    unlink = rmdir = rename = replace = touch = write_bytes = write_text = symlink_to = hardlink_to = chmod = mkdir
+
+
+class UrlFile:
+    """An open file of a storage, as `store_core.files.file_system.OpenFile`, of which nothing can be written.
+
+    A small one is read by one request, of a larger one what is asked for.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If it is gone, or was replaced since it was listed.
+    """
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._file = file
+        self._reader = RemoteReader(file) if file.size else None
+        self._whole: bytes | None = None if file.size else b""
+
+    def fileno(self) -> int:
+        """Refuse: there is no descriptor."""
+        raise OSError(errno.EBADF, f"{self._file.path.url} has no descriptor")
+
+    def size(self) -> int:
+        """Return the size when it was listed, in bytes."""
+        return self._file.size
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Read at most `size` bytes at `offset`."""
+        end = min(offset + size, self._file.size)
+        if self._whole is None and self._reader is not None:
+            if self._file.size > _READ_WHOLE:
+                return self._reader.read(offset, end) if offset < end else b""
+            self._whole = self._reader.read(0, self._file.size)
+        return (self._whole or b"")[offset:end] if offset < end else b""
+
+    def map(self, size: int) -> memoryview:
+        """Return the first `size` bytes, which are read now."""
+        return memoryview(self.read(size, 0))
+
+    def next_data(self, offset: int) -> tuple[int, int] | None:
+        """Return the rest of the file: a storage knows no holes."""
+        return (offset, self._file.size) if offset < self._file.size else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def write(self, data: memoryview, offset: int) -> int:  # noqa: ARG002 -- the protocol's
+        """Refuse."""
+        raise UnsupportedStoreError(f"{self._file.path.url}: nothing is written to an object store")
+
+    def sync(self) -> None:
+        """Refuse."""
+        self.write(memoryview(b""), 0)
+
+    def grow(self, size: int) -> None:
+        """Refuse."""
+        self.write(memoryview(b""), size)
+
+    truncate = reserve = grow
+
+
+def remote_file_of(path: Path) -> RemoteFile | None:
+    """Return what is at a path if that is not on this machine; None if it is."""
+    return path.file if isinstance(path, UrlPath) else None
