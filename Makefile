@@ -5,7 +5,7 @@ SHELL := /bin/sh
 VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
-.PHONY: help venv demo test check lint format docs linkcheck notebooks bench interop soak wheel test-install test-lowest compat lock clean
+.PHONY: help venv demo test check lint format docs linkcheck notebooks bench interop soak fuzz wheel test-install test-lowest compat lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ interop: venv ## the tests against a real RocketMQ (needs Maven and Java)
 
 soak: venv ## the property tests with a larger budget
 	@$(VENV_PYTHON) -m pytest -m "not interop" --hypothesis-profile=soak --timeout=0
+
+fuzz: venv ## mutated input for every decoder; BUDGET=cases SEED=number TARGETS="..." select
+	@$(VENV_PYTHON) -m tests.fuzz.campaign --budget $(or $(BUDGET),1000000) --seed $(or $(SEED),1) $(TARGETS)
 
 wheel: venv ## the wheel, in dist/
 	@$(VENV_PYTHON) -m hatchling build --target wheel --directory dist

@@ -148,7 +148,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 def _listed_paths(text: str) -> list[str]:
     try:
         paths = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         paths = None
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise InvalidOptionError(

@@ -20,7 +20,7 @@ from store_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["ERROR_CODES", "bug_words", "failure_of", "system_words"]
 
@@ -45,13 +45,17 @@ _WAYS_ON: Final = {
 }
 
 
-def failure_of(error: Exception) -> tuple[ExitCode, str]:
+def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, str]:
     """Choose the exit code and the message for an error of a command that does not use Spark.
 
     Any error that is neither raised on purpose nor by the system is a bug: it is `ExitCode.FAILED` with its traceback,
-    because Python's own exit code, 1, stands for findings.
+    because Python's own exit code, 1, stands for findings. But among `words`, the arguments, may be one with bytes that
+    are no UTF-8, which only a path may have: that is wrong usage.
     """
     if not isinstance(error, StoreError | OSError):
+        odd = [word for word in words if word != word.encode("utf-8", "ignore").decode()]
+        if odd:
+            return ExitCode.USAGE, f"expected arguments in UTF-8, found {odd[0]!r}"
         return ExitCode.FAILED, bug_words(error)
     code = next((code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), ExitCode.FAILED)
     return code, system_words(str(error))

@@ -71,6 +71,7 @@ _ENTRIES: Final = (
 _SILENT: Final = logging.NullHandler()
 """Keeps Python from printing what is logged: commands show it (`notices`), or have it in their reports."""
 
+_WORDS: Final = "store_core.words"
 _BY_NAME: Final = {entry.name: entry for entry in _ENTRIES}
 _ENDINGS: Final = ((str(_INTERRUPTED), "ended by ^C"), (str(_NO_READER), "whoever read the output closed it"))
 _EXAMPLES: Final = (
@@ -109,6 +110,11 @@ class _Program(click.Group):
         found = [CompletionItem(entry.name, help=entry.summary) for entry in names]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the arguments as they were given, for the message of an error."""
+        ctx.meta[_WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
         """Run the command; end with its exit code, or with the one of its error."""
         logging.getLogger("store_core").addHandler(_SILENT)
@@ -123,7 +129,7 @@ class _Program(click.Group):
             code = _NO_READER
             _close_output()
         except Exception as error:  # noqa: BLE001 -- a bug is not a finding
-            code, text = failure_of(error)
+            code, text = failure_of(error, ctx.meta[_WORDS])
             say(text)
         ctx.exit(int(code))
 

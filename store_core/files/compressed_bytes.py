@@ -105,7 +105,8 @@ def expanded_size(file: CompressedFile) -> int:
 
 def _read(file: CompressedFile, stream: pa.NativeFile, position: int) -> bytes:
     try:
-        data: bytes = stream.read(_CHUNK)
+        # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
+        data: bytes = stream.read_buffer(_CHUNK).to_pybytes()
     except (pa.ArrowException, OSError) as error:
         raise SegmentLayoutError(
             f"{file.path} is not a whole {file.codec} file: {error}, after {position} bytes of the segment. Copy it "

@@ -68,12 +68,13 @@ def _expand_zlib(body: bytes, limit: int) -> bytes:
 
 
 def _expand_frame(body: bytes, codec: str, limit: int) -> bytes:
-    pieces: list[bytes] = []
+    pieces: list[pa.Buffer] = []
     total = 0
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
-            while piece := stream.read(_CHUNK):
-                total += len(piece)
+            # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
+            while (piece := stream.read_buffer(_CHUNK)).size:
+                total += piece.size
                 _check_bound(total, limit)
                 pieces.append(piece)
     except (pa.ArrowException, OSError) as error:

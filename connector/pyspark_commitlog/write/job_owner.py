@@ -47,7 +47,7 @@ def is_alive(owner: str) -> bool:
         told = json.loads(owner)
         host, boot, namespace = told["host"], told["boot"], told["namespace"]
         process, started, created = int(told["process"]), told["started"], int(told["created"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
     if host != socket.gethostname() or (boot == _read(_BOOT) and namespace != _namespace()):
         return time.time() - created < _TRUSTED_SECONDS

@@ -136,8 +136,9 @@ def _is_table(rows: object) -> bool:
 def _options_of(plan: dict[str, Any], path: str | os.PathLike[str]) -> CheckOptions:
     """Return the options of the check; the values are checked where they are used."""
     for name, types in _TYPES.items():
-        if type(plan.get(name)) not in types:
-            raise InvalidOptionError(f"{path}: `{name}` is {plan.get(name)!r}. Make a new plan")
+        if name not in plan or type(plan[name]) not in types:
+            found = f"{plan[name]!r:.100}" if name in plan else "missing"
+            raise InvalidOptionError(f"{path}: `{name}` is {found}. Make a new plan")
     if not all(isinstance(topic, str) for topic in plan["batch_topic"]):
         raise InvalidOptionError(f"{path}: `batch_topic` is {plan['batch_topic']!r}. Make a new plan")
     return CheckOptions(**{name: plan[name] for name in _TYPES})

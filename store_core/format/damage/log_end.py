@@ -50,6 +50,8 @@ class LogEnd:
         Position of the first sound record after it that is older, and so stale; -1 without any.
     is_unfinished : bool
         Whether a batch of records is at `position` whose writer has not finished it, or died before it could.
+    covered : int
+        Position of a sound record that is behind the blank record at `position`, and not older; -1 without any.
     chain : Chain or None
         The segment's chain, as far as it was followed, for the next reader of the same bytes.
     """
@@ -58,6 +60,7 @@ class LogEnd:
     reason: StopReason
     stale: int = -1
     is_unfinished: bool = False
+    covered: int = -1
     chain: Chain | None = field(default=None, compare=False, repr=False)
 
 
@@ -93,7 +96,9 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
         chain = sound
     torn = _torn_tail(segment, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
     is_unfinished = rest.is_unfinished and torn is None
-    return LogEnd(*(torn or (rest.stop, rest.reason)), rest.stale, is_unfinished, chain)
+    return LogEnd(
+        *(torn or (rest.stop, rest.reason)), rest.stale, is_unfinished, rest.covered if torn is None else -1, chain
+    )
 
 
 class _Rest:
@@ -105,7 +110,7 @@ class _Rest:
         The last stretches, without the damage at the segment's end.
     is_clean : bool
         Whether no damage was found.
-    stop, reason, stale, is_unfinished
+    stop, reason, stale, is_unfinished, covered
         As in `Salvage`.
     """
 
@@ -119,7 +124,7 @@ class _Rest:
                 self.parts.append(part)
             is_damaged |= isinstance(part, Damage) and part.is_followed
         self.stop, self.reason, self.stale = salvage.stop, salvage.reason, salvage.stale
-        self.is_unfinished = salvage.is_unfinished
+        self.is_unfinished, self.covered = salvage.is_unfinished, salvage.covered
         self.is_clean = not (is_damaged or salvage.reason.is_damage)
 
 

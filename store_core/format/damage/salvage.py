@@ -104,6 +104,9 @@ class Salvage:
         Position of the first sound record that was skipped because it is older; -1 without any.
     is_unfinished : bool
         Whether the walk ended before a batch of records whose first one has no size yet, see `_is_unfinished`.
+    covered : int
+        Position of a sound record, not older than the last one, behind the blank record at which the walk ended; -1
+        without any. No writer leaves that, except an append that was not committed.
     """
 
     def __init__(self, segment: SegmentView, *, only_newer: bool = False, is_growing: bool = False) -> None:
@@ -111,6 +114,7 @@ class Salvage:
         self.reason = StopReason.LIMIT
         self.stale = -1
         self.is_unfinished = False
+        self.covered = -1
         self._raw = segment.raw
         self._data = segment.raw.data
         self._start_offset = segment.start_offset
@@ -171,7 +175,9 @@ class Salvage:
         """
         room = self._raw.size - found.stop
         if found.reason is StopReason.END_OF_FILE:
-            return self._closes(found.stop) or self._search(found.stop + BLANK_SIZE, only_newer=True) is None
+            newer = self._search(found.stop + BLANK_SIZE, only_newer=True)
+            self.covered = -1 if newer is None or not self._closes(found.stop) else newer
+            return newer is None or self.covered >= 0
         return found.reason is StopReason.UNWRITTEN and room < self._framing.least and not self._raw[found.stop :].any()
 
     def _is_unfinished(self, begin: int) -> bool:

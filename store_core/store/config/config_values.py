@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_fields", "load_fields", "snake_case"]
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _BOOLEANS: Final = {"true": True, "false": False}
 _I32_LIMIT: Final = 1 << 31
 

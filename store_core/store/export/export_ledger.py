@@ -113,7 +113,7 @@ class ExportEntry:
         """
         try:
             return cls._of(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StoreError) as error:
             raise _error(path, f"an entry of {_SCHEMA}", f"{type(error).__name__}: {error}") from error
 
     @classmethod

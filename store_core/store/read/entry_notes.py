@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reader of a DLedger log should know: that its last entries may still be replaced."""
+"""What a reader of a log should know: entries that may still be replaced, and records that a blank one hides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,24 @@ from store_core.format.columnar.entries import entry_column
 if TYPE_CHECKING:
     from store_core.store.read.found_end import SegmentEnd
 
-__all__ = ["uncommitted_note"]
+__all__ = ["covered_note", "uncommitted_note"]
+
+
+def covered_note(path: str, blank: int, covered: int) -> str:
+    """Return a note that a blank record hides sound ones.
+
+    Parameters
+    ----------
+    path : str
+        The segment file.
+    blank, covered : int
+        Physical offsets of the blank record, and of the first sound record behind it.
+    """
+    return (
+        f"the blank record at offset {blank} of {path} closes the file, but sound records that are not older follow it "
+        f"from offset {covered} on. They are not rows: an append of this package was not committed, or something "
+        f"overwrote the record at {blank}; commitlog check shows which queue units lead there."
+    )
 
 
 def uncommitted_note(end: SegmentEnd) -> str | None:

@@ -20,6 +20,7 @@ from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import WAYS_ON, ChunkRows, pieces_of
+from store_core.store.read.entry_notes import covered_note
 from store_core.store.read.read_chunk import ReadChunk
 
 if TYPE_CHECKING:
@@ -185,7 +186,14 @@ class _RangeReader:
                 yield from self._fill(mine.starts + self._lead, mine.bounds, len)
             if part.size >= _SOUND_AGAIN:
                 return part.place
+        self._note_covered()
         return Place(self._limit)
+
+    def _note_covered(self) -> None:
+        """Say that a blank record hides sound ones; only the range that has the first of these does."""
+        if self._begin <= self._salvage.covered < self._limit:
+            blank, covered = (self._start_offset + at for at in (self._salvage.stop, self._salvage.covered))
+            _log.warning("%s", covered_note(self._range.segment.path, blank, covered))
 
     def _take_sound(self, run: Run, after: Place) -> Generator[ReadChunk, None, int]:
         """Measure records and take those of the range; return how many precede the first unsound one."""

@@ -25,7 +25,7 @@ from store_core.format.columnar.chain import Place
 from store_core.format.damage.walk_start import find_walk_starts
 from store_core.format.record.scan import StopReason
 from store_core.store.read.coverage import Check, Coverage
-from store_core.store.read.entry_notes import uncommitted_note
+from store_core.store.read.entry_notes import covered_note, uncommitted_note
 from store_core.store.read.found_end import FoundEnd, segment_end
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
@@ -322,6 +322,9 @@ class _Planner:
             if found.is_unfinished:
                 reason = f"the {end.tail.size} bytes of a batch there do not count, as its writer did not finish it"
             self._note(f"the log ends {where}: {reason}; no newer record follows.")
+        if found.covered >= 0:
+            start = end.segment.start_offset
+            self._note(covered_note(end.segment.path, start + found.position, start + found.covered))
         if found.stale >= 0:
             stale = end.segment.start_offset + found.stale
             text = f"the log ends {where}; the records from offset {stale} on are older, so they are not data."

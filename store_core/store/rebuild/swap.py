@@ -159,7 +159,7 @@ class RebuildSwap:
             file.close()
         try:
             fields: Any = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         try:
             places, removed = tuple(map(str, fields["places"])), tuple(map(str, fields["removed"]))

@@ -389,6 +389,17 @@ def test_what_is_no_plan_is_refused(text: str, expected: str, tmp_path: Path) ->
         repair(tmp_path, path)
 
 
+def test_a_plan_without_one_of_its_options_is_refused(tmp_path: Path) -> None:
+    tables: dict[str, list[object]] = {each.name: [] for each in REPAIR_PLAN_SCHEMA.tables}
+    options = {"release": "5.3", "check_crc": True, "batch_topic": [], "hash_slot_num": 100, "index_num": 400}
+    plan = {"schema": REPAIR_PLAN_SCHEMA.name, "tables": tables, **options, "max_queues": None}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**plan, "digest": plan_digest(plan)}))
+
+    with pytest.raises(InvalidOptionError, match="`broker_config` is missing"):
+        repair(tmp_path, path)
+
+
 @pytest.mark.parametrize("wrong", [{"release": 5}, {"batch_topic": [1]}, {"max_queues": True}, {"index_num": None}])
 def test_options_of_a_plan_have_their_types(wrong: dict[str, Any], tmp_path: Path) -> None:
     options: dict[str, Any] = {

@@ -70,6 +70,13 @@ def test_a_path_without_a_store_is_wrong_usage(tmp_path: Path) -> None:
     assert (ExitCode.USAGE, f"commitlog: no such path: '{tmp_path}/store'\n") == (called.code, called.errors)
 
 
+def test_an_argument_that_is_not_utf8_is_wrong_usage(store: Path) -> None:
+    called = call("get", store, "k\udc80")
+
+    assert ExitCode.USAGE == called.code
+    assert "expected arguments in UTF-8" in called.errors
+
+
 def test_a_bug_is_no_finding(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_args: object, **_options: object) -> None:
         raise ZeroDivisionError("a bug")

@@ -70,6 +70,20 @@ def test_a_stream_cut_anywhere_is_refused(packer: Packer) -> None:
             expand_body(packed[:size], kind)
 
 
+@packers
+def test_refused_bodies_keep_no_memory(packer: Packer) -> None:
+    kind, pack = packer
+    cut = pack(b"some body that is worth packing " * 3)[:-5]
+    tracemalloc.start()
+    for _ in range(20):
+        with pytest.raises(ValueError, match=r"zlib|lz4|zstd"):
+            expand_body(cut, kind)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert kept < 1 << 20
+
+
 @pytest.mark.parametrize("kind", [CompressionType.ZLIB, CompressionType.LZ4, CompressionType.ZSTD])
 @pytest.mark.parametrize("body", [b"x", b"no stream at all", bytes(100), b"\xff" * 100])
 def test_what_is_no_stream_is_refused(kind: CompressionType, body: bytes) -> None:

@@ -15,7 +15,7 @@ from store_core.format.columns import COLUMNS
 from store_core.format.record.scan import StopReason
 from store_core.store.read.coverage import Check
 from store_core.store.read.found_end import FoundEnd, find_end
-from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
+from tests.builders import BLANK_SIZE, BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record, blank_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,6 +130,35 @@ def test_a_tail_ends_where_records_of_an_earlier_time_begin(log: LogBuilder, tmp
     (tail,) = find_end(list_segments(closed(log, tmp_path)).segments).tails
 
     assert (tail.begin, tail.end) == (end, keep + len(stale) // 2)
+
+
+@pytest.mark.parametrize("number", [3, 14])
+@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED", "PERMISSIVE"])
+def test_sound_records_behind_a_blank_one_are_no_rows_and_are_told_of(
+    log: LogBuilder, mode: str, number: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = log.records[number]
+    last_of_file = SIZE if number == 3 else 2 * SIZE
+    log.patch(hidden.physical_offset, blank_record(last_of_file - hidden.physical_offset)[:BLANK_SIZE])
+    shown = [row["physical_offset"] for row in rows(closed(log, tmp_path), mode=mode)]
+
+    assert hidden.physical_offset not in shown
+    assert log.records[number + 1].physical_offset not in shown
+    assert f"the blank record at offset {hidden.physical_offset} of" in caplog.text
+    assert f"from offset {log.records[number + 1].physical_offset} on" in caplog.text
+
+
+def test_older_records_behind_a_blank_one_are_not_told_of(
+    log: LogBuilder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    behind = log.truncate(log.records[13].physical_offset)
+    begin = log.end
+    log.append(b"newer", store_timestamp=FIRST_STORE_TIMESTAMP + 1000)
+    log.append_raw((blank_record(8) + behind)[log.end - begin :])
+    log.patch(log.records[-1].end, blank_record(2 * SIZE - log.records[-1].end)[:BLANK_SIZE])
+    rows(closed(log, tmp_path))
+
+    assert "the blank record" not in caplog.text
 
 
 def test_a_plan_says_what_it_checked(log: LogBuilder, tmp_path: Path) -> None:

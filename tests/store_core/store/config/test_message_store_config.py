@@ -115,6 +115,7 @@ def test_names_may_be_spelled_as_here(tmp_path: Path) -> None:
     [
         ("flushDiskType=SOMETIMES", "flushDiskType must be one of ASYNC_FLUSH, SYNC_FLUSH; found 'SOMETIMES'"),
         ("maxMessageSize=4M", "maxMessageSize must be an integer, found '4M'"),
+        ("maxMessageSize=" + "9" * 5000, "maxMessageSize must be an integer, found '999"),
         ("enableLmq=yes", "enableLmq must be true or false, found 'yes'"),
         ("maxMessageSize=0", "max_message_size must be positive, found 0"),
         ("mapedFileSizeCommitLog=100", "a commit log file of 100 bytes holds no message"),

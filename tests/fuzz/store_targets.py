@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores with one mutated file: whatever is asked of them is answered from sound bytes, or refused by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages, read_view
+from store_core.answers import CheckOptions, check
+from store_core.errors import StoreError
+from tests.fuzz.mutation import mutate_bytes
+from tests.fuzz.target import Finding, Target, expect, refused
+from tests.golden_stores import newer_store, unpack
+from tests.store_core.fakes import FakeClock
+from tests.viewed_store import make_viewed_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from random import Random
+
+    import pyarrow as pa
+
+    from tests.fuzz.target import Case
+
+__all__ = ["STORE_TARGETS"]
+
+_CONFIG: Final = MessageStoreConfig(
+    mapped_file_size_commit_log=1 << 14,
+    mapped_file_size_consume_queue=400,
+    mapped_file_size_consume_queue_ext=1 << 12,
+    enable_consume_queue_ext=True,
+    max_hash_slot_num=10,
+    max_index_num=40,
+)
+_BATCH: Final = frozenset({"batches"})
+_QUEUES: Final = (("orders", 0), ("orders", 1), ("payments", 0))
+_COLUMNS: Final = ["physical_offset", "topic", "queue_id", "queue_offset", "body"]
+
+
+def _make_store(root: Path) -> Path:
+    """Make a store with queues, their extensions, batch queues and an index, in small files."""
+    with DefaultMessageStore.open(root, _CONFIG, batch_topics=_BATCH, filter_bit_map=lambda _: b"\x05") as store:
+        for number in range(60):
+            topic, queue_id = (*_QUEUES, ("batches", 0))[number % 4]
+            store.put_message(
+                Message(topic, b"body %d" % number, queue_id=queue_id, tags=f"tag{number % 3}", keys=[f"k{number}"])
+            )
+    return root
+
+
+def _broken_file(
+    folder: str, asks: tuple[Callable[[Random, Path, pa.Table], object], ...], unit: int = 20
+) -> Callable[[Path], Case]:
+    """Return a target's function: break a file below a folder of a store, ask something, and mend it."""
+
+    def prepare(directory: Path) -> Case:
+        root = _make_store(directory / "store")
+        files = sorted(path for path in (root / folder).rglob("*") if path.is_file()) if folder else []
+        files = files or [root / "checkpoint"]
+        kept = {path: path.read_bytes() for path in files}
+        scanned = _scan(root)
+
+        def run(random: Random) -> None:
+            path = random.choice(files)
+            data = bytearray(kept[path])
+            written = len(bytes(data).rstrip(b"\0")) + unit
+            mutate_bytes(random, data, range(0, min(written, len(data)), unit))
+            if random.random() < 0.7:
+                data = data[: len(kept[path])].ljust(len(kept[path]), b"\0")
+            path.write_bytes(data)
+            try:
+                with refused(StoreError):
+                    random.choice(asks)(random, root, scanned)
+            finally:
+                path.write_bytes(kept[path])
+
+        return run
+
+    return prepare
+
+
+def _scan(root: Path, **chosen: Any) -> pa.Table:  # noqa: ANN401 -- options of read_messages
+    off = {"use_consume_queues": "never", "use_index_files": "never"}
+    return read_messages(root, columns=_COLUMNS, **{**chosen, **off}).read_all()
+
+
+def _of_queue(random: Random, root: Path, scanned: pa.Table) -> None:
+    """A look-up by queue equals the scan, whatever the queue says."""
+    topic, queue_id = random.choice(_QUEUES)
+    looked_up = read_messages(root, columns=_COLUMNS, topic=topic, queue_id=queue_id).read_all()
+    rows = [row for row in scanned.to_pylist() if (row["topic"], row["queue_id"]) == (topic, queue_id)]
+    expect(rows, looked_up.to_pylist(), f"rows of {topic}/{queue_id}")
+
+
+def _of_key(random: Random, root: Path, scanned: pa.Table) -> None:
+    """A look-up by key equals the scan, whatever the index says."""
+    number = random.randrange(60)
+    found = read_messages(root, columns=_COLUMNS, key=f"k{number}").read_all()
+    expect(
+        [row for row in scanned.to_pylist() if row["body"] == b"body %d" % number], found.to_pylist(), "rows of a key"
+    )
+
+
+def _gets(random: Random, root: Path, _: pa.Table) -> None:
+    """A consumer gets messages of its queue only."""
+    topic, queue_id = random.choice(_QUEUES)
+    with DefaultMessageStore.open(root, _CONFIG, read_only=True, batch_topics=_BATCH) as store:
+        result = store.get_message("g", topic, queue_id, random.choice((0, 3, 14, 20)), 32)
+        for message in result.messages if result else ():
+            if (message.topic, message.queue_id) != (topic, queue_id):
+                raise Finding(f"a message of {message.topic}/{message.queue_id} from {topic}/{queue_id}")
+        store.query_message(topic, "k4", 8, 0, 1 << 62)
+
+
+def _views(*names: str) -> Callable[[Random, Path, pa.Table], object]:
+    def ask(random: Random, root: Path, _: pa.Table) -> None:
+        read_view(root, random.choice(names)).read_all().validate(full=True)
+
+    return ask
+
+
+def _checked(_random: Random, root: Path, _: pa.Table) -> None:
+    check(root, CheckOptions(batch_topic=("batches",)))
+
+
+def _dry_run(_random: Random, root: Path, _: pa.Table) -> None:
+    """A recovery of the store ends, and its report says what it did."""
+    str(DefaultMessageStore.dry_run(root, _CONFIG, batch_topics=_BATCH, clock=FakeClock()))
+
+
+def _config_views(directory: Path) -> Case:
+    """Views, notes and checks over broken configuration files."""
+    root = make_viewed_store(directory / "store")
+    files = sorted((root / "config").iterdir()) + sorted((root / "timerlog").iterdir()) + [root / "timerwheel"]
+    kept = {path: path.read_bytes() for path in files}
+    names = (
+        "topics",
+        "consumer_offsets",
+        "subscription_groups",
+        "delay_offsets",
+        "timerlog",
+        "timerwheel",
+        "checkpoint",
+    )
+
+    def run(random: Random) -> None:
+        path = random.choice(files)
+        data = bytearray(kept[path])
+        mutate_bytes(random, data, range(0, min(len(data), 2000), 8))
+        path.write_bytes(data)
+        try:
+            with refused(StoreError):
+                read_view(root, random.choice(names)).read_all().validate(full=True)
+        finally:
+            path.write_bytes(kept[path])
+
+    return run
+
+
+def _rocksdb(directory: Path) -> Case:
+    """A RocksDB with a broken file is read, or refused by name; the library's crashes stay in its own process."""
+    golden = newer_store("5.5.0/rocksdb") or newer_store("5.5.0/rocksdb-crash")
+    if golden is None:
+        raise Finding("no golden store with a RocksDB is here")
+    root = unpack(golden, directory).root
+    files = sorted(
+        path
+        for path in root.rglob("*")
+        if path.is_file()
+        and "rocksdb" in str(path) + "consumequeue"
+        and path.suffix in {".sst", ".log", ""}
+        and path.parent != root / "commitlog"
+        and path.stat().st_size
+    )
+    files = [
+        path
+        for path in files
+        if path.suffix in {".sst", ".log"} or path.name.startswith(("MANIFEST", "CURRENT", "OPTIONS"))
+    ]
+    kept = {path: path.read_bytes() for path in files}
+
+    def run(random: Random) -> None:
+        path = random.choice(files)
+        data = bytearray(kept[path])
+        mutate_bytes(random, data, (0, 7, len(data) - 48, len(data) - 8))
+        path.write_bytes(data)
+        try:
+            with refused(StoreError):
+                read_view(root, random.choice(("consumequeue", "topics"))).read_all()
+        finally:
+            path.write_bytes(kept[path])
+
+    return run
+
+
+STORE_TARGETS: Final = (
+    Target(
+        "queues",
+        _broken_file("consumequeue", (_of_queue, _gets, _views("consumequeue", "topics"), _checked, _dry_run)),
+        4_000,
+        12,
+    ),
+    Target("queue-extensions", _broken_file("consumequeue_ext", (_gets, _checked, _dry_run, _of_queue), 32), 1_500, 8),
+    Target(
+        "batch-queues",
+        _broken_file("batchconsumequeue", (_gets, _views("consumequeue", "topics"), _checked, _dry_run), 46),
+        1_000,
+        6,
+    ),
+    Target("index", _broken_file("index", (_of_key, _gets, _views("index"), _checked, _dry_run)), 3_000, 12),
+    Target("checkpoint", _broken_file("", (_views("checkpoint"), _checked, _dry_run), 8), 1_000, 8),
+    Target("views-of-files", _config_views, 4_000, 20),
+    Target("rocksdb", _rocksdb, 200, 1),
+)

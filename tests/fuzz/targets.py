@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry of all targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.fuzz.command_targets import COMMAND_TARGETS
+from tests.fuzz.faulty_targets import FAULTY_TARGETS
+from tests.fuzz.log_targets import LOG_TARGETS
+from tests.fuzz.scalar_targets import SCALAR_TARGETS
+from tests.fuzz.store_targets import STORE_TARGETS
+from tests.fuzz.text_targets import TEXT_TARGETS
+
+if TYPE_CHECKING:
+    from tests.fuzz.target import Target
+
+__all__ = ["TARGETS", "target_named"]
+
+TARGETS: Final = (*SCALAR_TARGETS, *TEXT_TARGETS, *LOG_TARGETS, *STORE_TARGETS, *COMMAND_TARGETS)
+
+
+def target_named(name: str) -> Target:
+    """Return a target by its name."""
+    found = {target.name: target for target in (*TARGETS, *FAULTY_TARGETS)}
+    if name not in found:
+        raise SystemExit(f"no target {name!r}: there are {', '.join(map(str, TARGETS))}")
+    return found[name]
