@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
+from pyspark_commitlog.jobs.engine_choice import add_engine, is_spark_there
 from pyspark_commitlog.jobs.given_pairs import pairs_of
 from pyspark_commitlog.jobs.job_output import words_beside, write_json
-from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.path_checks import check_report, check_source, check_writable
 from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.files.store_path import list_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_commitlog.jobs.append_source import AppendSource, SourceFormat
+    from pyspark_commitlog.jobs.engine_choice import EngineName
+    from pyspark_commitlog.jobs.local_rows import LocalRows
     from pyspark_commitlog.write.options import WriteOptions
 
 __all__ = ["append"]
@@ -72,15 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--write-option", action="append", default=[], metavar="NAME=VALUE", help="any option of writing")
     add("--commit-id", metavar="NAME", help="append nothing if a job of this name has already been appended")
     add("--dry-run", action="store_true", help="encode and count all rows, and append nothing")
+    add_engine(parser, "stores of up to 1 GiB and files of rows of up to 256 MiB in Parquet or 16 MiB in JSON or CSV")
     add("--report", metavar="FILE", help="write a JSON report to this file (- is standard output)")
     return parser
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
-    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
-    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
-    from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
+    from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415 -- PySpark need not be installed
 
     source = _source(options)
     with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
@@ -88,11 +87,14 @@ def _run(options: argparse.Namespace) -> ExitCode:
         given = _write_options(options) | {"path": options.store, "report": str(written)}
         writes = WriteOptions.from_spark(given)
         _check_paths(options, source, writes)
-        require_java()
         began = time.monotonic()
-        with job_session(f"append to {options.store}") as spark, spark_progress(spark):
-            source.check(spark)
-            source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
+        rows = _local_rows(options.engine, source)
+        if rows is None:
+            _append_by_spark(source, given)
+        else:
+            from pyspark_commitlog.jobs.local_append import append_here  # noqa: PLC0415
+
+            append_here(rows, writes)
         report = json.loads(written.read_text(encoding="utf-8"))
     report |= {"source": source.path, "seconds": round(time.monotonic() - began, 3)}
     try:
@@ -102,10 +104,38 @@ def _run(options: argparse.Namespace) -> ExitCode:
     return ExitCode.FINDINGS if report["left_out"] else ExitCode.DONE
 
 
+def _local_rows(engine: EngineName, source: AppendSource) -> LocalRows | None:
+    """Return the rows if they are to be appended in this process."""
+    if engine == "spark" or (engine == "auto" and is_spark_there()):
+        return None
+    from pyspark_commitlog.jobs.local_rows import LocalRows, is_small  # noqa: PLC0415 -- PySpark need not be installed
+
+    rows = LocalRows.of(source) if engine == "local" or is_small(source) else None
+    if rows is None and engine == "local":
+        raise InvalidOptionError(
+            f"--engine local: only Spark's readers can say which rows are in {source.path}: leave --engine out"
+        )
+    return rows
+
+
+def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
+    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
+
+    require_java()
+    with job_session(f"append to {given['path']}") as spark, spark_progress(spark):
+        source.check(spark)
+        source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
+
+
 def _check_paths(options: argparse.Namespace, source: AppendSource, writes: WriteOptions) -> None:
     """Refuse paths that can't be read or written, before the seconds that starting Spark takes."""
     check_report("--report", options.report)
     if source.format == "store":
+        from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415 -- --help needs neither
+        from store_core.files.store_path import list_segments  # noqa: PLC0415
+
         paths = CommitLogOptions.from_spark({**source.read_options, "path": source.path}).paths
         list_segments(paths, reads_entries=True)
     else:

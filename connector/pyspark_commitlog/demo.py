@@ -77,9 +77,12 @@ def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
 
 
 def _check(spark: SparkSession, store: str, options: dict[str, str]) -> None:
-    from pyspark_commitlog.jobs.asked_for import check_asked_for  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.jobs.asked_for import (  # noqa: PLC0415 -- PySpark need not be installed
+        SparkMessages,
+        check_asked_for,
+    )
 
-    check_asked_for(spark, store, options)
+    check_asked_for(SparkMessages(spark, store), store, options)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -28,13 +28,34 @@ from store_core.errors import (
     UnsafeSizeError,
     UnsupportedStoreError,
 )
+from store_core.store.rebuild.plan import OUTPUT
 from tests.builders import LogBuilder
+from tests.fresh_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
 COMMANDS: Final = (append, rebuild_consume_queue, rebuild_index, demo.main)
+
+
+def test_help_imports_nothing_that_work_needs(tmp_path: Path) -> None:
+    told = run_python(
+        "import sys\n"
+        "from pyspark_commitlog.append_cli import append\n"
+        "from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index\n"
+        "for command in (append, rebuild_consume_queue, rebuild_index):\n"
+        "    for arguments in (['--help'], ['--nonsense']):\n"
+        "        try:\n"
+        "            command(arguments)\n"
+        "        except SystemExit:\n"
+        "            pass\n"
+        "print(sorted({'numpy', 'pyarrow', 'pyspark'} & sys.modules.keys()))\n",
+        tmp_path,
+    )
+
+    assert "[]" == told.splitlines()[-1]
+    assert f"(default STORE/{OUTPUT})" in told
 
 
 @pytest.mark.parametrize("command", COMMANDS)

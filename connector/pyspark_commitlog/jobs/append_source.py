@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
-from pyspark_commitlog.jobs.asked_for import check_asked_for
+from pyspark_commitlog.jobs.asked_for import SparkMessages, check_asked_for
+from pyspark_commitlog.jobs.copied_columns import OF_DELIVERY, copied_columns
 from pyspark_commitlog.session_zone import SESSION_ZONE
-from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
 from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
-from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, RETRY_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:
@@ -23,27 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["AppendSource", "SourceFormat", "zone_of"]
 
 SourceFormat: TypeAlias = Literal["parquet", "json", "csv", "store"]
-
-_COPIED: Final = (
-    "topic",
-    "queue_id",
-    "body",
-    "flag",
-    "sys_flag",
-    "born_timestamp",
-    "born_host",
-    "store_host",
-    "reconsume_times",
-    "prepared_transaction_offset",
-    "properties_string",
-)
-"""Columns of a store from which the same message can be made again."""
-
-_REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
-"""Columns that a message keeps in another topic: it has not been delivered there, and has no queue yet."""
-
-_OF_DELIVERY: Final = (DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGROUP")
-"""Properties by which a broker delivers a message elsewhere; they are not copied to another topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +73,15 @@ class AppendSource:
             If there is no such topic, queue or key.
         """
         if self.format == "store":
-            check_asked_for(spark, self.path, self.read_options)
+            check_asked_for(SparkMessages(spark, self.path), self.path, self.read_options)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
-        names = [*(_COPIED if self.to_topic is None else _REPLAYED)]
-        names += [STORE_TIMESTAMP] * self.keeps_store_timestamp
+        names = copied_columns(self.to_topic, keeps_store_timestamp=self.keeps_store_timestamp)
         options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
         frame = spark.read.format("commitlog").options(**options).load(self.path)
         if self.to_topic is None:
             return frame
-        kept = F.map_filter("properties", lambda name, _: ~name.isin(*_OF_DELIVERY))
+        kept = F.map_filter("properties", lambda name, _: ~name.isin(*OF_DELIVERY))
         plain = F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK))
         return frame.withColumns({"properties": kept, "sys_flag": plain})
 

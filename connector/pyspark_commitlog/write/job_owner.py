@@ -21,12 +21,17 @@ _TRUSTED_SECONDS: Final = 7 * 24 * 3600
 """How long a job on another machine, which can't be checked, is assumed to be running."""
 
 
-def owner_text() -> str:
-    """Describe the driver that this process belongs to: its machine, and the JVM above this process.
+def owner_text(process: int | None = None) -> str:
+    """Describe who runs a write: a process on this machine, by default the JVM above this process.
 
     Called beside the driver when a write is planned.
+
+    Parameters
+    ----------
+    process : int, optional
+        Number of the process, if it is not the driver's.
     """
-    process = _jvm()
+    process = _jvm() if process is None else process
     owner = {
         "host": socket.gethostname(),
         "boot": _read(_BOOT),

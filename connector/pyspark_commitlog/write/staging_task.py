@@ -80,7 +80,18 @@ class StagingTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> StagedPartition:
         """Encode rows and write them to a file of this attempt's own.
 
-        Called in a task, again when it is retried; two attempts never share a file.
+        Called in a task, again when it is retried; two attempts never share a file. Errors as of `stage`.
+        """
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("records are staged by a Spark task")
+        query_id = context.getLocalProperty(QUERY_ID)
+        return self.stage(batches, context.partitionId(), context.taskAttemptId(), query_id)
+
+    def stage(
+        self, batches: Iterator[pa.RecordBatch], partition: int = 0, attempt_id: int = 0, query_id: str | None = None
+    ) -> StagedPartition:
+        """Encode rows and write them to a file; the defaults are for a job that is one partition, without Spark.
 
         Raises
         ------
@@ -89,14 +100,11 @@ class StagingTask:
         OSError
             If the file can't be written.
         """
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("records are staged by a Spark task")
-        file_system, partition = OsFileSystem(), context.partitionId()
+        file_system = OsFileSystem()
         encoder = RowEncoder(self.options, partition, SystemClock().now_ms())
         if self.options.dry_run:
             return self._count(batches, encoder, partition)
-        attempt = f"{partition:05d}-{context.taskAttemptId()}"
+        attempt = f"{partition:05d}-{attempt_id}"
         sink = SinkDirectory(self.options.root, file_system, self.options.staging)
         directory = sink.claim(self.job, self.owner, attempt)
         keep_freed_memory()
@@ -109,7 +117,6 @@ class StagingTask:
             )
         )
         refused_path = self._list(encoder.refused, partition, directory / f"refused-{attempt}.jsonl", file_system)
-        query_id = context.getLocalProperty(QUERY_ID)
         return StagedPartition(self.job, partition, staged, len(encoder.refused), refused_path, query_id)
 
     def _queue_rules(self) -> QueueRules:

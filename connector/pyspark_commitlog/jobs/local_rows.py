@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows to append, read in this process: those that Spark's own readers would return.
+
+What a file means is what Spark's readers say. Files that could mean something else to them are left to them: a pattern
+of paths, a directory of directories, an option of a reader, a column of another type than messages have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_commitlog.jobs.asked_for import LocalMessages, check_asked_for
+from pyspark_commitlog.jobs.copied_columns import OF_DELIVERY, copied_columns
+from pyspark_commitlog.jobs.text_rows import text_rows
+from pyspark_commitlog.options import CommitLogOptions, GivenOptions
+from store_core.errors import StoreError
+from store_core.files.store_path import list_segments, remote_paths
+from store_core.format.sys_flag import TRANSACTION_MASK
+from store_core.store.read.read_messages import read_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+    from pyspark_commitlog.jobs.append_source import AppendSource
+
+__all__ = ["LocalRows", "is_small"]
+
+_SMALL: Final = {"store": 1 << 30, "parquet": 256 << 20, "json": 16 << 20, "csv": 16 << 20}
+"""Most bytes that are read without Spark by default: in a process, these take no longer than Spark takes to start."""
+
+_PLAIN: Final = {
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+}
+_HIDDEN: Final = (".", "_")
+"""What names of files begin with that Spark does not read."""
+
+
+def is_small(source: AppendSource) -> bool:
+    """Return whether the rows of a source are appended sooner than Spark is started."""
+    if source.format != "store":
+        return sum(file.stat().st_size for file in _files(Path(source.path))) <= _SMALL[source.format]
+    read = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
+    if read.times is not None or remote_paths(read.paths):
+        return False  # only a session has a time zone
+    listing = list_segments(read.paths, reads_entries=True)
+    return sum(segment.size for segment in listing.segments) <= _SMALL["store"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRows:
+    """Rows to append.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    batches : iterator of pyarrow.RecordBatch
+        Read as they are taken. In log order from a store, else in the order of the files' names.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+    @classmethod
+    def of(cls, source: AppendSource) -> Self | None:
+        """Return the rows of a source; None if only Spark can say what they are.
+
+        Raises
+        ------
+        StoreError
+            If the other store can't be read, or has no such topic, queue or key.
+        """
+        if source.format == "store":
+            return cls._of_store(source)
+        if source.read_options:
+            return None
+        if source.format == "parquet":
+            return cls._of_parquet(source.path)
+        table = text_rows(Path(source.path), source.format, is_base64=source.is_base64)
+        return None if table is None else cls(table.schema, iter(table.to_batches()))
+
+    @classmethod
+    def _of_store(cls, source: AppendSource) -> Self:
+        columns = copied_columns(source.to_topic, keeps_store_timestamp=source.keeps_store_timestamp)
+        given = GivenOptions.of({**source.read_options, "path": source.path})
+        check_asked_for(LocalMessages(source.path), source.path, source.read_options)
+        options: dict[str, Any] = {**given.texts, "columns": columns}
+        reader = read_messages(given.paths, **options)
+        batches = iter(reader) if source.to_topic is None else map(_undelivered, reader)
+        return cls(reader.schema, batches)
+
+    @classmethod
+    def _of_parquet(cls, given: str) -> Self | None:
+        files = _files(Path(given))
+        if not files:
+            return None
+        try:
+            schemas = [_schema(file) for file in files]
+        except (pa.ArrowException, OSError):
+            return None  # Spark says what is wrong with it
+        if any(schema != schemas[0] for schema in schemas) or not all(map(_is_of_messages, schemas[0].types)):
+            return None
+        return cls(schemas[0], _parquet_batches(files))
+
+
+def _files(path: Path) -> Sequence[Path]:
+    """Return the files of rows; none if Spark would look for partitions or a pattern."""
+    if path.is_file():
+        return (path,)
+    if not path.is_dir():
+        return ()
+    entries = [entry for entry in path.iterdir() if not entry.name.startswith(_HIDDEN)]
+    return sorted(entries) if all(entry.is_file() for entry in entries) else ()
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+    """Open a file whose times may have 96 bits, as Spark writes them: microseconds are what it reads of them."""
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+
+
+def _schema(file: Path) -> pa.Schema:
+    with _opened(file) as rows:
+        return rows.schema_arrow
+
+
+def _is_of_messages(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return bool(pa.types.is_string(kind.value_type))
+    if pa.types.is_map(kind):
+        return bool(pa.types.is_string(kind.key_type) and pa.types.is_string(kind.item_type))
+    is_time = pa.types.is_timestamp(kind) and kind.unit in ("ms", "us")
+    return is_time or kind in _PLAIN
+
+
+def _parquet_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        try:
+            with _opened(file) as rows:
+                yield from rows.iter_batches()
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(f"{file}: its rows can't be read: {error}. Nothing was appended") from error
+
+
+def _undelivered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return messages as new ones: without the properties by which a broker delivers them elsewhere."""
+    names = batch.schema.names
+    columns = dict(zip(names, batch.columns, strict=True))
+    columns["properties"] = _without(columns["properties"], OF_DELIVERY)
+    columns["sys_flag"] = pc.bit_wise_and(columns["sys_flag"], pa.scalar(~TRANSACTION_MASK, pa.int32()))
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names)
+
+
+def _without(properties: pa.MapArray, names: Sequence[str]) -> pa.MapArray:
+    """Return maps without some names."""
+    offsets = np.asarray(properties.offsets)[: len(properties) + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    keys, items = properties.keys.slice(first, last - first), properties.items.slice(first, last - first)
+    kept = np.asarray(pc.invert(pc.is_in(keys, pa.array(names))))
+    before = np.concatenate([[0], np.cumsum(kept)])
+    places = pa.array(before[offsets - first].astype(np.int32), mask=_ends_of_nulls(properties))
+    mask = pa.array(kept)
+    return pa.MapArray.from_arrays(places, keys.filter(mask), items.filter(mask))
+
+
+def _ends_of_nulls(properties: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return for each offset whether it begins a null, as `pyarrow.MapArray.from_arrays` expects it."""
+    return np.append(np.asarray(properties.is_null()), False)

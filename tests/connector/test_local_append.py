@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``commitlog-append`` without Spark: the same messages as with it, and what is left to it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.jobs.append_source import AppendSource
+from pyspark_commitlog.jobs.local_rows import LocalRows, is_small
+from pyspark_commitlog.jobs.text_rows import text_rows
+from pyspark_commitlog.write.writer import CommitLogWriter
+from store_core import DefaultMessageStore
+from tests.builders import LogBuilder
+from tests.connector.written import SMALL, rows_of
+from tests.fresh_python import run_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.golden_stores import UnpackedStore
+
+OPTIONS = [f"--write-option={name}={value}" for name, value in {**SMALL, "mappedFileSizeCommitLog": "1m"}.items()]
+COLUMNS = ("topic", "queue_id", "queue_offset", "body", "flag", "sys_flag", "born_host", "store_host", "properties")
+TIMES = ("born_timestamp", "store_timestamp")
+
+
+def appended(root: Path, engine: str, *arguments: str) -> dict[str, Any]:
+    """Append into a new store, and return the report."""
+    report = root.with_name(f"{root.name}.json")
+    code = append([str(root), *OPTIONS, "--engine", engine, "--report", str(report), *arguments])
+    found: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
+    return {**found, "code": code}
+
+
+def equal_parts(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what does not depend on when and where messages were appended."""
+    return {name: report[name] for name in ("code", "records", "bytes", "begin_offset", "left_out", "dry_run")}
+
+
+def lines_of(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", ["5.3.3/propcrc", "4.3.0/tx"])
+@pytest.mark.parametrize("extra", [(), ("--to-topic", "again")], ids=["same-topics", "another-topic"])
+def test_messages_of_another_store_are_the_same_as_by_spark(
+    name: str, extra: tuple[str, ...], golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    arguments = ("--from-store", str(golden(name).root), "--preserve-store-timestamp", *extra)
+    here, there = (appended(tmp_path / engine, engine, *arguments) for engine in ("local", "spark"))
+
+    assert here["records"] > 0
+    assert equal_parts(there) == equal_parts(here)
+    by_spark, by_process = (rows_of(tmp_path / engine, *COLUMNS, *TIMES) for engine in ("spark", "local"))
+    if extra:  # tasks begin to spread messages at different queues
+        by_spark, by_process = (
+            sorted(({**row, "queue_id": 0, "queue_offset": 0} for row in rows), key=repr)
+            for rows in (by_spark, by_process)
+        )
+    assert by_spark == by_process
+
+
+ROWS = lines_of(
+    {"topic": "t", "body": "ü", "queue_id": 3, "keys": ["a", "b"], "properties": {"x": 1, "y": True}, "flag": -7},
+    {"topic": "t", "body": True, "queue_id": "2", "born_timestamp": "2024-01-02T03:04:05.678Z", "tags": "T"},
+    {"topic": "u", "body": None, "queue_id": 0, "born_timestamp": 1700, "born_host": "10.0.0.1:77"},
+    {"topic": "u", "body": 12, "queue_id": 1, "prepared_transaction_offset": 5_000_000_000, "delay_level": None},
+)
+LINES = (
+    'topic,body,queue_id,properties,born_timestamp,flag\nt,"a ""b"", c",1,"{""a"":""b"",""n"":1}",1700,-3\nu,,0,,,\n'
+)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("kind", "text", "extra"),
+    [
+        ("json", ROWS, ()),
+        ("json", lines_of({"topic": "t", "body": "AAH/"}), ("--base64",)),
+        ("json", lines_of({"topic": "t", "body": "x", "customer": "c7"}), ("--write-option=shardingKey=customer",)),
+        ("json", lines_of({"topic": "t", "body": "x"}, {"topic": None}), ("--write-option=badRows=skip",)),
+        ("csv", LINES, ()),
+        ("csv", LINES.replace("\n", "\r\n"), ()),
+    ],
+)
+def test_rows_of_texts_are_the_same_as_by_spark(kind: str, text: str, extra: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(text.encode())
+    arguments = (f"--{kind}", str(path), *extra)
+    here, there = (appended(tmp_path / engine, engine, *arguments) for engine in ("local", "spark"))
+
+    assert equal_parts(there) == equal_parts(here)
+    by_spark, by_process = (rows_of(tmp_path / engine, *COLUMNS) for engine in ("spark", "local"))
+    assert by_spark == by_process
+
+
+@pytest.mark.spark
+def test_rows_of_parquet_files_are_the_same_as_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql(
+        "SELECT concat('topic', id % 3) AS topic, CAST(id AS STRING) AS body, CAST(id % 4 AS INT) AS queue_id, "
+        "map('a', string(id)) AS properties, timestamp_millis(1700000000000 + id) AS born_timestamp FROM range(500)"
+    )
+    frame.coalesce(1).write.parquet(str(tmp_path / "rows"))
+    here, there = (
+        appended(tmp_path / engine, engine, "--parquet", str(tmp_path / "rows")) for engine in ("local", "spark")
+    )
+
+    assert 500 == here["records"]
+    assert equal_parts(there) == equal_parts(here)
+    columns = (*COLUMNS, "born_timestamp")
+    assert rows_of(tmp_path / "spark", *columns) == rows_of(tmp_path / "local", *columns)
+
+
+UNUSUAL = {
+    "number": '{"topic": "t", "body": 1.5}\n',
+    "twice": '{"topic": "t", "body": "x", "body": "y"}\n',
+    "object": '{"topic": "t", "body": {"x": 1}}\n',
+    "null-property": '{"topic": "t", "body": "x", "properties": {"a": null}}\n',
+    "nested": '{"topic": "t", "body": "x", "properties": {"a": {"b": "c"}}}\n',
+    "mixed-keys": '{"topic": "t", "body": "x", "keys": "a"}\n{"topic": "t", "body": "x", "keys": ["a"]}\n',
+    "spaces": '{"topic": "t", "body": "x", "queue_id": " 1"}\n',
+    "large": '{"topic": "t", "body": "x", "queue_id": 4294967296}\n',
+    "time": '{"topic": "t", "body": "x", "born_timestamp": "2024-01-02"}\n',
+    "blank-line": '{"topic": "t", "body": "x"}\n\n{"topic": "t", "body": "x"}\n',
+    "list": "[1]\n",
+    "torn": '{"topic":\n',
+    "cases": '{"topic": "t", "body": "x", "Topic": "u"}\n',
+    "surrogate": '{"topic": "t", "body": "\\ud800"}\n',
+    "deep": "[" * 100_000 + "\n",
+    "empty": "",
+}
+UNUSUAL_CSV = {
+    "ragged": "topic,body\nt\n",
+    "lines": 'topic,body\nt,"a\nb"\n',
+    "backslash": "topic,body\nt,a\\b\n",
+    "spaces": "topic,body\nt, x\n",
+    "quote": 'topic,body\nt,"a"b\n',
+    "twice": "topic,topic\nt,x\n",
+    "carriage-return": "topic,body\rt,x\r",
+    "mark": "\ufefftopic,body\nt,x\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [*(("json", text) for text in UNUSUAL.values()), *(("csv", text) for text in UNUSUAL_CSV.values())],
+    ids=[*UNUSUAL, *(f"csv-{name}" for name in UNUSUAL_CSV)],
+)
+def test_what_is_unusual_is_left_to_spark(kind: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_text(text, encoding="utf-8", newline="")
+
+    assert text_rows(path, kind, is_base64=False) is None  # type: ignore[arg-type]
+    path.write_bytes(b'{"topic": "t", "body": "\xff"}\n')
+    assert text_rows(path, "json", is_base64=False) is None
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.uint8(), pa.timestamp("ns"), pa.dictionary(pa.int32(), pa.string())])
+def test_columns_of_other_types_than_messages_have_are_left_to_spark(kind: pa.DataType, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"topic": ["t"], "body": ["x"], "flag": pa.array([None], kind)}), path)
+
+    assert LocalRows.of(AppendSource("parquet", str(path), {})) is None
+
+
+def test_directories_of_partitions_patterns_and_options_are_left_to_spark(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    (rows / "topic=t").mkdir(parents=True)
+    pq.write_table(pa.table({"body": ["x"]}), rows / "topic=t" / "part-0.parquet")
+    (tmp_path / "wrong.parquet").write_bytes(b"PAR1")
+
+    assert LocalRows.of(AppendSource("parquet", str(rows), {})) is None
+    assert LocalRows.of(AppendSource("parquet", str(rows / "*"), {})) is None
+    assert LocalRows.of(AppendSource("parquet", str(rows / "topic=t"), {"mergeSchema": "true"})) is None
+    assert LocalRows.of(AppendSource("parquet", str(tmp_path / "wrong.parquet"), {})) is None
+    assert LocalRows.of(AppendSource("parquet", str(rows / "topic=t"), {})) is not None
+
+
+def test_the_engine_that_can_not_say_what_rows_are_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(UNUSUAL["number"])
+
+    assert 2 == appended(tmp_path / "store", "local", "--json", str(path))["code"]
+    assert "only Spark's readers can say which rows are in" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, store = tmp_path / "rows.json", tmp_path / "store"
+    path.write_text(lines_of({"topic": "t", "body": "x"}))
+    assert 0 == appended(store, "local", "--json", str(path))["code"]
+    before = {each: each.stat().st_mtime_ns for each in store.rglob("*") if each.is_file()}
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CommitLogWriter, "commit", fail)
+    with pytest.raises(KeyboardInterrupt):
+        appended(store, "local", "--json", str(path))
+    assert before.keys() == {each for each in store.rglob("*") if each.is_file()}
+    assert 1 == len(rows_of(store, "body"))
+
+
+def test_a_store_that_is_open_is_refused_before_anything_is_staged(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(lines_of({"topic": "t", "body": "x"}))
+    with DefaultMessageStore.open(tmp_path / "store"):
+        assert 4 == appended(tmp_path / "store", "local", "--json", str(path))["code"]
+
+
+def test_a_large_store_is_not_small(tmp_path: Path) -> None:
+    log = LogBuilder(segment_size=1 << 14)
+    log.append(b"x")
+    root = log.write(tmp_path / "store")
+    source = AppendSource("store", str(root), {})
+
+    assert is_small(source)
+    with (root / "commitlog" / f"{1 << 14:020d}").open("wb") as segment:
+        segment.truncate(1 << 30)
+    assert not is_small(source)
+    assert not is_small(AppendSource("store", "s3://bucket/store", {}))
+
+
+def test_small_work_starts_no_spark(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(lines_of({"topic": "t", "body": "x"}))
+    run_python(
+        "import subprocess, sys\n"
+        "from pyspark_commitlog.append_cli import append\n"
+        "from pyspark_commitlog.rebuild.cli import rebuild_consume_queue\n"
+        "subprocess.Popen = None\n"
+        f"assert append([{str(tmp_path / 'store')!r}, '--json', {str(path)!r}]) == 0\n"
+        f"assert rebuild_consume_queue([{str(tmp_path / 'store')!r}, '--verify', '--with-index']) == 0\n",
+        tmp_path,
+    )
+
+    assert [{"body": b"x"}] == rows_of(tmp_path / "store", "body")
