@@ -179,7 +179,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_session")
-def test_without_java_every_command_says_so_and_does_nothing(
+def test_without_java_every_command_that_needs_spark_says_so_and_does_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = LogBuilder(4096)
@@ -193,9 +193,9 @@ def test_without_java_every_command_says_so_and_does_nothing(
         "/no/such/jdk/bin/java does not exist. Spark needs Java 17 or later; install a JDK, or set JAVA_HOME to one\n"
     )
     runs = [
-        functools.partial(append, [str(tmp_path / "new"), "--json", str(rows)]),
-        functools.partial(rebuild_consume_queue, [str(store), "--replace"]),
-        functools.partial(rebuild_index, [str(store), "--verify"]),
+        functools.partial(append, [str(tmp_path / "new"), "--json", str(rows), "--engine", "spark"]),
+        functools.partial(rebuild_consume_queue, [str(store), "--replace", "--engine", "spark"]),
+        functools.partial(rebuild_index, [str(store), "--verify", "--engine", "spark"]),
         functools.partial(demo.main, [str(store)]),
     ]
 
