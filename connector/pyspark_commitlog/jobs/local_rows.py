@@ -21,7 +21,9 @@ from pyspark_commitlog.jobs.copied_columns import OF_DELIVERY, copied_columns
 from pyspark_commitlog.jobs.text_rows import text_rows
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
 from store_core.errors import StoreError
-from store_core.files.store_path import list_segments, remote_paths
+from store_core.files.remote.storage import parse_url
+from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.store_path import list_segments
 from store_core.format.sys_flag import TRANSACTION_MASK
 from store_core.store.read.read_messages import read_messages
 
@@ -55,7 +57,7 @@ def is_small(source: AppendSource) -> bool:
     if source.format != "store":
         return sum(file.stat().st_size for file in _files(Path(source.path))) <= _SMALL[source.format]
     read = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
-    if read.times is not None or remote_paths(read.paths):
+    if read.times is not None or any(parse_url(path, NO_SETTINGS) for path in read.paths):
         return False  # only a session has a time zone
     listing = list_segments(read.paths, reads_entries=True)
     return sum(segment.size for segment in listing.segments) <= _SMALL["store"]
