@@ -38,9 +38,10 @@ def trace(arguments: Sequence[str] | None = None) -> int:
     parser = store_parser("commitlog-trace", about, _TRACE_REMARK)
     parser.add_argument("what", metavar="WHAT", help="a key, a unique key, a message id, or TOPIC/QUEUE/OFFSET")
     parser.add_argument("--as", dest="kind", type=WordKind, choices=list(WordKind), help="what WHAT is")
+    _add_config(parser)
     add_release(parser)
     given = parser.parse_args(arguments)
-    options = TraceOptions(kind=given.kind, release=given.release)
+    options = TraceOptions(kind=given.kind, broker_config=given.broker_config, release=given.release)
     return run_answer(parser.prog, given, lambda engine: trace_by(engine, given.store, given.what, options))
 
 
@@ -66,7 +67,7 @@ def delays(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--late-after", type=int, default=60, metavar="SECONDS", help="how long one may be overdue without a finding"
     )
-    parser.add_argument("--config", dest="broker_config", metavar="FILE", help="the broker's, for messageDelayLevel")
+    _add_config(parser)
     _add_judging(parser)
     given = parser.parse_args(arguments)
     names = ("late_after", "broker_config", "lists_all", "most_rows", "release")
@@ -112,6 +113,10 @@ def replay(arguments: Sequence[str] | None = None) -> int:
         return replay_report(spark, given.store, given.into or given.store, options, given.where, edit, read)
 
     return run_in_session(parser.prog, given, replayed)
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", dest="broker_config", metavar="FILE", help="the broker's, for messageDelayLevel")
 
 
 def _add_judging(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.answers.life.config_offsets import consumer_offsets, delay_offsets
+from store_core.answers.life.config_offsets import consumer_offsets, delay_levels, delay_offsets
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.life.trace_report import TraceFacts, TraceReport
@@ -27,11 +27,11 @@ from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS
 from store_core.errors import StoreNotFoundError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
-from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.read.one_message import meanings_of
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -54,11 +54,14 @@ class TraceOptions:
     ----------
     kind : WordKind or None
         What the word is; by default what it looks like, then a key.
+    broker_config : path, optional
+        The broker's configuration file, if it sets ``messageDelayLevel``: by it, delayed messages are due.
     release : str
         RocketMQ release that serves the store.
     """
 
     kind: WordKind | None = None
+    broker_config: str | os.PathLike[str] | None = None
     release: Release = DEFAULT_RELEASE
 
 
@@ -123,13 +126,13 @@ class _Tracing:
     options: TraceOptions
 
     def report(self, what: str) -> TraceReport:
+        levels = delay_levels(self.options.broker_config, self.options.release)
+        # Asked first, so that in a growing store nothing is called delivered whose delivery is not among the records.
+        broker = BrokerState(levels, delay_offsets(self.root) or {})
         rows, notes = self._records(what)
         halves = [row for row in rows if kind_of(row) is StepKind.HALF]
         rows += self._operations(halves) if halves else []
         extent = LogExtent.of(self.paths)
-        broker = BrokerState(
-            MessageStoreConfig(release=self.options.release).delay_levels, delay_offsets(self.root) or {}
-        )
         messages = [_Message(key, those, broker) for key, those in _by_message(rows)]
         facts = TraceFacts(
             store=str(self.root),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.calendar import calendar_rows, scale_of
-from store_core.answers.life.config_offsets import delay_offsets
+from store_core.answers.life.config_offsets import delay_levels, delay_offsets
 from store_core.answers.life.delay_report import DelaysFacts, DelaysReport
 from store_core.answers.life.delay_rows import DELAY_COLUMNS, delayed_rows, timer_rows
 from store_core.answers.life.delay_states import DelayState, LevelRules, TimerRules, level_states, timer_states
@@ -23,7 +23,6 @@ from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.format.table_time import table_time
-from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.least_value import check_least
 from store_core.store.read.last_rows import last_rows
 from store_core.views.store_root import root_of
@@ -72,19 +71,6 @@ class DelaysOptions:
     broker_config: str | os.PathLike[str] | None = None
     release: Release = DEFAULT_RELEASE
 
-    @property
-    def delay_levels(self) -> tuple[int, ...]:
-        """Delays of the levels, ms.
-
-        Raises
-        ------
-        InvalidOptionError
-            If the broker's file is not as it should be.
-        """
-        if self.broker_config is None:
-            return MessageStoreConfig(release=self.release).delay_levels
-        return MessageStoreConfig.from_properties(self.broker_config, release=self.release).delay_levels
-
 
 def delays(
     paths: StorePaths,
@@ -131,6 +117,7 @@ def delays_by(
     """Tell when delayed messages are due, on an engine; see `delays`."""
     chosen = options or DelaysOptions()
     check_least(0, late_after=chosen.late_after, most_rows=chosen.most_rows)
+    levels = delay_levels(chosen.broker_config, chosen.release)
     root = root_of(paths)
     # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
     known = _Known(delay_offsets(root), *timer_check(root), _last_stored(paths))
@@ -141,8 +128,9 @@ def delays_by(
     }
     found = engine.run(ReadJob(paths, reads))
     at = (clock or SystemClock()).now_ms() if chosen.at is None else chosen.at
-    rules = LevelRules(chosen.delay_levels, known.delay_offsets or {}, at, known.last_stored or 0)
-    timers = TimerRules(known.timers_read_until, known.timers_offset, at, rules_of(chosen.release))
+    last_stored = known.last_stored or 0
+    rules = LevelRules(levels, known.delay_offsets or {}, at, last_stored)
+    timers = TimerRules(known.timers_read_until, known.timers_offset, at, last_stored, rules_of(chosen.release))
     judged = {
         "level": level_states(found.tables["levels"], rules),
         "timer": timer_states(found.tables["timers"], timers),

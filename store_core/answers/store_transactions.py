@@ -125,7 +125,9 @@ def transactions_by(
     chosen = options or TransactionsOptions()
     check_least(0, older_than=chosen.older_than, most_checks=chosen.most_checks, most_rows=chosen.most_rows)
     root = root_of(paths)
-    # In a growing log, settling records are planned before the half messages: so nothing new appears orphaned.
+    # A growing store: where the broker is in the half messages is asked first, so that the new copies of those that it
+    # is past are read, too; and settling records are planned before half messages, so nothing new appears orphaned.
+    asked_next = _asked_next(root)
     shared: dict[str, Any] = {"release": chosen.release}
     reads = {
         "given_up": read_of(("unique_key",), topic=(CHECK_MAX_TIME_TOPIC,), **shared),
@@ -135,7 +137,12 @@ def transactions_by(
     }
     found = engine.run(ReadJob(paths, reads))
     at = (clock or SystemClock()).now_ms() if chosen.at is None else chosen.at
-    return _Judged(root, LogExtent.of(paths), found, chosen, at).report()
+    return _Judged(root, LogExtent.of(paths), found, chosen, at, asked_next).report()
+
+
+def _asked_next(root: Path) -> int:
+    """Return the queue offset of the half message that the broker looks at next; 0 if it is not known."""
+    return (consumer_offsets(root) or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0)
 
 
 _SOUND: Final = "magic_code"
@@ -151,12 +158,15 @@ def _settled(batch: pa.RecordBatch) -> pa.RecordBatch:
 class _Judged:
     """The rows that were found, and what they say."""
 
-    def __init__(self, root: Path, log: LogExtent, found: FoundRows, options: TransactionsOptions, at: int) -> None:
+    def __init__(  # noqa: PLR0913 -- all that is known
+        self, root: Path, log: LogExtent, found: FoundRows, options: TransactionsOptions, at: int, asked_next: int
+    ) -> None:
         self._root = root
         self._log = log
         self._found = found
         self._options = options
         self._at = at
+        self._asked_next = asked_next
         settled = found.tables["settled"]
         is_lost = pc.is_null(settled[_SOUND])
         self._settled = settled.filter(pc.invert(is_lost)).to_pylist()
@@ -185,14 +195,13 @@ class _Judged:
         return absent_records(self._root, [QueuedRecord(*(row[name] for name in names)) for row in commits])
 
     def _evidence(self, absent: Collection[int]) -> Evidence:
-        groups = consumer_offsets(self._root) or {}
         halves = self._found.tables["halves"]
         queued = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))["queue_offset"]
         holes = self._log.holes()
         damage = [(begin, begin + size) for begin, size in self._damage]
         return Evidence(
             absent,
-            groups.get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0),
+            self._asked_next,
             sorted([*holes, *damage]),
             self._log.begin,
             pc.min(queued).as_py(),

@@ -40,6 +40,11 @@ def _with_judging(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_with_config: Final = click.option(
+    "--config", "broker_config", metavar="FILE", help="The broker's configuration, for messageDelayLevel."
+)
+
+
 def _time_of(at: str | None) -> int | None:
     from store_core.store.read.store_time import store_time
 
@@ -61,10 +66,19 @@ def _time_of(at: str | None) -> int | None:
     type=click.Choice([kind.value for kind in WordKind]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
+@_with_config
 @with_release
 @with_processes
 @with_report
-def trace(store: str, what: str, kind: str | None, release: Release, processes: int, output: ReportOutput) -> ExitCode:  # noqa: PLR0913 -- click passes all by name
+def trace(  # noqa: PLR0913 -- click passes all by name
+    store: str,
+    what: str,
+    kind: str | None,
+    broker_config: str | None,
+    release: Release,
+    processes: int,
+    output: ReportOutput,
+) -> ExitCode:
     """Tell what happened to a message, in order: sends, delays, transaction, attempts, dead letter, replays.
 
     Duplicates are sends with the same unique key. The exit code is 1 if there are any, or if the message is a dead
@@ -72,7 +86,8 @@ def trace(store: str, what: str, kind: str | None, release: Release, processes: 
     """
     from store_core.answers.message_trace import TraceOptions, trace_by
 
-    options = TraceOptions(kind=None if kind is None else WordKind(kind), release=release)
+    word = None if kind is None else WordKind(kind)
+    options = TraceOptions(kind=word, broker_config=broker_config, release=release)
     with shown_engine(processes) as engine:
         report = trace_by(engine, store, what, options)
     return output.put(report)
@@ -132,7 +147,7 @@ def transactions(store: str, at: str | None, processes: int, output: ReportOutpu
     metavar="SECONDS",
     help="An overdue one is a finding after these.",
 )
-@click.option("--config", "broker_config", metavar="FILE", help="The broker's configuration, for messageDelayLevel.")
+@_with_config
 @_with_judging
 @with_processes
 @with_report

@@ -110,7 +110,7 @@ def cancel_key(real_topic: str | None, unique_key: str, features: ReleaseRules) 
 def find_cancels(
     files: Sequence[Segment], log: tuple[Segment, ...], after: int, options: ViewOptions
 ) -> TimerCancels | None:
-    """Find the cancelling timers that are due later than a time, in all files of a log of timers.
+    """Find the cancelling timers that are due at a time or later, in all files of a log of timers.
 
     Parameters
     ----------
@@ -128,10 +128,10 @@ def find_cancels(
     """
     found = [np.empty(0, TIMER_DTYPE)]
     for number, file in enumerate(files):
-        if number + 1 < len(files) and _first_write(files[number + 1]) + _LONGEST_DELAY_MS <= after:
+        if number + 1 < len(files) and _first_write(files[number + 1]) + _LONGEST_DELAY_MS < after:
             continue
         units = units_of(file, options)
-        found.append(units[_cancels(units) & (due_times(units) > after)])
+        found.append(units[_cancels(units) & (due_times(units) >= after)])
     units = np.concatenate(found)
     order = np.argsort(due_times(units), kind="stable")
     features = rules_of(options.read.release)

@@ -78,7 +78,7 @@ class LogPart:
         units = units_of(self.file, options)
         most, after = options.read.max_records_per_batch, self.read_until
         due = due_times(units)
-        is_asked = after is not None and options.asks_for("is_pending", "is_cancelled") and bool((due > after).any())
+        is_asked = after is not None and options.asks_for("is_pending", "is_cancelled") and bool((due >= after).any())
         cancels = find_cancels(self.files, self.log, after, options) if is_asked and after is not None else None
         for first in range(0, len(units), most):
             some = units[first : first + most]
@@ -228,7 +228,7 @@ def timer_check(root: Path) -> tuple[int | None, int]:
     Returns
     -------
     int or None
-        The time up to which slots were due when the broker last wrote the file, ms.
+        The time of the slot to be read next when the broker last wrote the file, ms: timers before it were delivered.
     int
         The queue offset of the first timer that was not in the wheel then.
     """
@@ -246,7 +246,7 @@ def timer_check(root: Path) -> tuple[int | None, int]:
 def _is_pending(
     due: npt.NDArray[np.int64], read_until: int | None, is_cancelled: npt.NDArray[np.bool_] | None = None
 ) -> pa.BooleanArray:
-    is_later = due > (read_until or 0)
+    is_later = due >= (read_until or 0)  # the slot of that time is read next (TimerMessageStore.dequeue)
     return _unless_unknown(is_later if is_cancelled is None else is_later & ~is_cancelled, read_until)
 
 

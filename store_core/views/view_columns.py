@@ -248,14 +248,14 @@ _TIMER_LOG: Final = View(
         _maybe(
             "is_pending",
             _FLAG,
-            "whether that time had not come when the broker last wrote `config/timercheck`, and no other timer cancels "
-            "it; null without that file",
+            "whether its slot was still to be read when the broker last wrote `config/timercheck`, and no other timer "
+            "cancels it; null without that file",
         ),
         _maybe(
             "is_cancelled",
             _FLAG,
             "whether a pending timer of the same time cancels it; false where the log has not both messages, and where "
-            "the time has come; null like `is_pending`",
+            "the slot was read; null like `is_pending`",
         ),
         _sure("is_rolled", _FLAG, "whether it is put again then, because it is due later than the wheel reaches"),
         _sure("is_cancelling", _FLAG, "whether it cancels the timer that its property TIMER_DEL_UNIQKEY names"),

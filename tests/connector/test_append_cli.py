@@ -137,7 +137,8 @@ def test_times_without_a_zone_are_in_that_of_the_session_even_if_nobody_set_it(s
 
 def test_dead_letters_are_replayed_by_an_expression_on_their_properties(job: Job) -> None:
     source = Writer(job.session, job.store)
-    properties = "map('attempt', string(id), 'RETRY_TOPIC', 'invoices', 'UNIQ_KEY', concat('u', id)) AS properties"
+    of_delivery = "'RETRY_TOPIC', 'invoices', 'TIMER_OUT_MS', '1', 'TIMER_DELAY_SEC', '9', 'TIMER_DELIVER_MS', '2000'"
+    properties = f"map('attempt', string(id), {of_delivery}, 'UNIQ_KEY', concat('u', id)) AS properties"
     columns = ("'%DLQ%billing' AS topic", "concat('body ', id) AS body", "17 AS reconsume_times", properties)
     source(job.session.range(6).selectExpr(*columns))
     arguments = ["--from-store", str(job.store), "--topic", "%DLQ%billing", "--to-topic", "invoices"]

@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
+import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Self, cast
+from typing import IO, TYPE_CHECKING, Any, Final, Self, cast
 
 from tests.interop.toolchain import RELEASES, harness_command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["LiveBroker"]
+__all__ = ["Events", "LiveBroker"]
 
 _SERVICES: Final = Path(__file__).parent / "java" / RELEASES["5.3"] / "services"
 """Names the class of the broker's service for replicas."""
@@ -50,16 +54,24 @@ class LiveBroker:
         Gets ``store``, configurations and logs.
     segment_size : int
         Bytes of the log's segments.
+    **settings : str
+        Settings of the broker in place of the usual ones.
     """
 
-    def __init__(self, directory: Path, segment_size: int) -> None:
+    def __init__(self, directory: Path, segment_size: int, **settings: str) -> None:
         self.directory = directory
         self.store = directory / "store"
         self._segment_size = segment_size
+        self._settings = settings
         self._processes = ExitStack()
         self._broker: subprocess.Popen[bytes] | None = None
         self._name_server_port, self._port = _free_ports(2)
         directory.mkdir(parents=True)
+
+    @property
+    def address(self) -> str:
+        """Address of the broker."""
+        return f"127.0.0.1:{self._port}"
 
     @property
     def name_server(self) -> str:
@@ -90,7 +102,8 @@ class LiveBroker:
                 "namesrvAddr": self.name_server,
                 "storePathCommitLog": str(self.store / "commitlog"),
                 "storePathRootDir": str(self.store),
-            },
+            }
+            | self._settings,
         )
 
     def kill(self) -> None:
@@ -103,9 +116,13 @@ class LiveBroker:
         """Start a producer of `count` messages, which prints how many were acknowledged."""
         return self._java("interop.Producer", self.name_server, str(count), str(per_second))
 
+    def run(self, program: str, *arguments: str) -> Events:
+        """Start a program of the harness that prints events."""
+        return Events(self._java(f"interop.{program}", self.name_server, *arguments), self.directory / "java.log")
+
     def consume(self, groups: list[str]) -> subprocess.Popen[bytes]:
         """Let groups consume, each ``GROUP:TOPIC,...:COUNT``; return what then answers how far each of them is."""
-        process = self._java("interop.Consumer", self.name_server, f"127.0.0.1:{self._port}", *groups)
+        process = self._java("interop.Consumer", self.name_server, self.address, *groups)
         if cast("IO[bytes]", process.stdout).readline() != b"consumed\n":
             log = (self.directory / "java.log").read_text(errors="replace")
             raise RuntimeError(f"the consumers ended; the log ends with\n{log[-3000:]}")
@@ -124,7 +141,7 @@ class LiveBroker:
 
     def _java(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = f"-Drocketmq.home.dir={self.directory}"
-        *command, path, _ = harness_command(RELEASES["5.3"], "-XX:MaxDirectMemorySize=512m", home)
+        *command, path, _ = harness_command(RELEASES["5.3"], "-Xmx256m", "-XX:MaxDirectMemorySize=512m", home)
         log = self._processes.enter_context((self.directory / "java.log").open("ab"))
         process = subprocess.Popen(  # noqa: S603 -- the command is ours
             [*command, f"{_SERVICES}:{path}", program, *arguments],
@@ -136,6 +153,57 @@ class LiveBroker:
         )
         self._processes.callback(_end, process)
         return process
+
+
+class Events:
+    """The events that a program prints, as they come; see ``Events.java``.
+
+    Parameters
+    ----------
+    process : subprocess.Popen
+    log : Path
+        Where errors are.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process = process
+        self._log = log
+        self._found: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in cast("IO[bytes]", self._process.stdout):
+            self._found.append(json.loads(line))
+
+    def ask(self) -> None:
+        """Send a line, which a program answers by events."""
+        lines = cast("IO[bytes]", self._process.stdin)
+        lines.write(b"\n")
+        lines.flush()
+
+    def so_far(self, *kinds: str) -> list[dict[str, Any]]:
+        """Return the events of some kinds that have come."""
+        return [each for each in tuple(self._found) if each["event"] in kinds]
+
+    def wait_until(self, is_done: Callable[[], bool], seconds: float) -> None:
+        """Wait for something, looking often.
+
+        Raises
+        ------
+        TimeoutError
+            If it does not come.
+        """
+        latest = time.monotonic() + seconds
+        while not is_done():
+            if time.monotonic() > latest or self._process.poll() is not None:
+                log = self._log.read_text(errors="replace")[-3000:]
+                raise TimeoutError(f"{len(self._found)} events, and not what was waited for; the log ends with\n{log}")
+            time.sleep(0.05)
+
+    def wait_for(self, kind: str, seconds: float) -> None:
+        """Wait for an event of a kind."""
+        self.wait_until(lambda: bool(self.so_far(kind)), seconds)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -43,6 +43,7 @@ class DelayState(StrEnum):
 _NO_LEVEL: Final = "no such delay level: no broker looks at its queue"
 _NO_TOPIC: Final = "does not name its real topic and queue"
 _PASSED: Final = "delayOffset.json is past it, and it was not due when the log ended"
+_PASSED_TIMER: Final = "config/timercheck is past it, and it was not due when the log ended"
 _EMPTY: Final = "has an empty body, which the timer never delivers"
 _EMPTY_LEVEL: Final = "has an empty body: RocketMQ 5 refuses to put it, and gets no further in its level"
 
@@ -76,11 +77,13 @@ class TimerRules:
     Attributes
     ----------
     read_until : int or None
-        Up to when slots of the wheel were read, ms; None without the file that says so: all are delivered again.
+        The slot of the wheel that is read next, ms; None without the file that says so: all are delivered again.
     next_offset : int
         Queue offset of the first timer that is not in the wheel.
     at : int
         As of when, ms.
+    last_stored : int
+        As of `LevelRules`.
     features : ReleaseRules
         Of the release that serves the store: how cancelling timers name others.
     """
@@ -88,6 +91,7 @@ class TimerRules:
     read_until: int | None
     next_offset: int
     at: int
+    last_stored: int
     features: ReleaseRules
 
 
@@ -116,6 +120,7 @@ def timer_states(rows: pa.Table, rules: TimerRules) -> pa.Table:
     is_read = (due < until) & (offsets < rules.next_offset)
     found = _Found(due, rules.at)
     found.say(DelayState.DELIVERED, is_read)
+    found.say(DelayState.ORPHANED, is_read & (due > rules.last_stored), _PASSED_TIMER)
     found.say(DelayState.ORPHANED, ~_flags(timers["has_body"]) & (is_read | (due <= rules.at)), _EMPTY)
     found.say(DelayState.ORPHANED, ~_has_place(timers) & ~is_read, _NO_TOPIC)
     found.say(DelayState.CANCELLED, _is_cancelled(timers, rows.filter(pc.is_valid(rows["cancels"])), rules.features))

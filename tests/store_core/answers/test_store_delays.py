@@ -187,8 +187,22 @@ def test_timers_are_delivered_once_their_slot_was_read(tmp_path: Path) -> None:
     assert ["overdue", "overdue", "waiting"] == list(states(told(root, at=BEGIN + 30 * SECOND)).values())
     assert not told(root).found.has_timer_check
     write_check(root, BEGIN + 20 * SECOND, 3)
+    log.send("z", store_timestamp=BEGIN + 20 * SECOND)
+    log.write(tmp_path)
 
     assert {"U-next": "overdue", "U-later": "waiting"} == states(told(root, at=BEGIN + 30 * SECOND))
+
+
+def test_a_timer_that_the_file_is_past_before_it_was_due_is_orphaned(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.timer("a", BEGIN + 10 * SECOND)
+    log.timer("b", BEGIN + 30 * SECOND)
+    root = log.write(tmp_path)
+    write_check(root, BEGIN + 30 * SECOND, 2)
+    report = told(root)
+
+    assert {"U-a": "orphaned", "U-b": "waiting"} == states(report)
+    assert ["config/timercheck is past it, and it was not due when the log ended"] == reasons(report)
 
 
 def test_a_timer_that_is_not_in_the_wheel_yet_is_not_delivered(tmp_path: Path) -> None:

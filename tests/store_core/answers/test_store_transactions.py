@@ -14,6 +14,7 @@ from store_core.answers import TransactionsOptions, TransactionsReport, transact
 from store_core.answers.store_transactions import transactions_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
+from store_core.store.parts import InProcess
 from store_core.store.process_pool import ProcessPool
 from tests.builders import SIZE_AT
 from tests.golden_stores import golden_stores, newer_store, unpack
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.store.parts import Job
     from tests.golden_stores import UnpackedStore
 
 TX_STORES: Final = [store.name for store in golden_stores() if store.scenario in ("tx", "live")]
@@ -115,6 +117,29 @@ def test_a_half_message_that_the_broker_is_past_is_given_up(tmp_path: Path) -> N
 
     assert {"U-a": "given_up", "U-b": "pending"} == states(told(root))
     assert Verdict.FINDINGS is told(root).verdict
+
+
+class BrokerMeanwhile(InProcess):
+    """Reads, and then lets the broker go on, before anything else is asked."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def run(self, job: Job[Any, Any, Any]) -> Any:  # noqa: ANN401 -- what the job makes
+        found = super().run(job)
+        write_config(self._root, consumerOffset={"offsetTable": {BROKER: {"0": 2}}})
+        return found
+
+
+def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.half("a")
+    log.half("b")
+    root = log.write(tmp_path)
+
+    report = transactions_by(BrokerMeanwhile(root), root, TransactionsOptions(at=BEGIN + 1000))
+    assert {"U-a": "pending", "U-b": "pending"} == states(report)
 
 
 def test_what_is_settled_across_lost_bytes_may_have_been_committed(tmp_path: Path) -> None:

@@ -132,6 +132,22 @@ def test_what_is_pending_and_what_cancels_is_marked(tmp_path: Path) -> None:
     ] == [(in_ms(row[0]), *row[1:]) for row in rows(tmp_path, "timerlog", *columns)]
 
 
+def test_the_slot_of_the_time_in_the_file_is_read_next(tmp_path: Path) -> None:
+    log = LogBuilder()
+    for properties in ({"UNIQ_KEY": "a", "REAL_TOPIC": "t"}, {"TIMER_DEL_UNIQKEY": "a"}):
+        log.append(b"x", topic="rmq_sys_wheel_timer", properties=properties)
+    log.write(tmp_path)
+    named, cancelling = ((record.physical_offset, record.size) for record in log.records)
+    timers = [Timer(1029, 900), Timer(1030, 900, *named), Timer(1030, 901, *cancelling, 5)]
+    write_timers(tmp_path, timers, 1030)
+
+    found = rows(tmp_path, "timerlog", "is_cancelled", "is_pending")
+    assert [(False, False), (True, False), (False, True)] == found
+    assert {1029_000: False, 1030_000: True} == {
+        in_ms(due): pending for due, pending in rows(tmp_path, "timerwheel", "due_timestamp", "is_pending")
+    }
+
+
 def test_a_timer_is_cancelled_from_another_file_by_one_of_its_time_that_will_not_be_put_again(tmp_path: Path) -> None:
     log = LogBuilder()
     for key, cancels in (("a", None), ("b", None), ("c", None), ("d", None), (None, "a"), (None, "b"), (None, "c")):
