@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import uuid
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from store_core.errors import InvalidOptionError
@@ -14,6 +17,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.store.outside import check_outside
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -51,6 +55,9 @@ def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, P
 class NewDirectory:
     """A target that does not exist yet; use it in a ``with`` block.
 
+    The directory in which it is made is locked meanwhile. A process that is killed leaves it, without the lock, and the
+    next one that makes the same target deletes it.
+
     Attributes
     ----------
     target, work : Path
@@ -58,15 +65,30 @@ class NewDirectory:
 
     target: Path
     work: Path
+    _locks: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __enter__(self) -> Self:
+        for left in self._left_behind():
+            shutil.rmtree(left, ignore_errors=True)
         self.work.mkdir()
+        self._locks.append(_locked(self.work))
         return self
+
+    def _left_behind(self) -> Iterator[Path]:
+        """Yield directories of processes that are gone, which were about to make the same target."""
+        purpose = self.work.name.removesuffix(self.work.name.rpartition("-")[2])
+        for path in sorted(self.work.parent.iterdir()):
+            if path.name.startswith(purpose) and path.is_dir() and not path.is_symlink():
+                with suppress(OSError):  # it is in use, or gone
+                    os.close(_locked(path))
+                    yield path
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self.work, ignore_errors=True)
+        for lock in self._locks:
+            os.close(lock)
 
     def publish(self) -> None:
         """Sync everything, then rename it to the target.
@@ -82,3 +104,20 @@ class NewDirectory:
             raise InvalidOptionError(f"into: {self.target} appeared meanwhile: choose another")
         self.work.rename(self.target)
         OsFileSystem().sync_directory(self.target.parent)
+
+
+def _locked(directory: Path) -> int:
+    """Open a directory and lock it for this process; an error if another one has it.
+
+    Raises
+    ------
+    OSError
+        As the system reports.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,9 +65,18 @@ class StoreLife:
         try:
             self._load()
             self.services.start()
-            self._abort.create(os.getpid(), self.setup.config.release)
+            self._note_start()
         except BaseException:
             self._let_go()
+            raise
+
+    def _note_start(self) -> None:
+        """Create ``abort``; if that fails, stop the services, which would go on without the store's lock."""
+        try:
+            self._abort.create(os.getpid(), self.setup.config.release)
+        except BaseException:
+            with suppress(OSError):
+                self.services.shutdown()
             raise
 
     def try_out(self) -> RecoveryReport:

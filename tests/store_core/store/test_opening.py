@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,6 +144,19 @@ def test_store_that_does_not_start_leaves_no_abort(tmp_path: Path, monkeypatch: 
         DefaultMessageStore.open(tmp_path, config())
 
     assert not (tmp_path / "abort").exists()
+
+
+def test_store_that_can_not_make_its_abort_file_leaves_no_thread(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    system, before = SeesAbort(), set(threading.enumerate())
+    system.at_abort = fail
+    with pytest.raises(OSError, match="No space"):
+        DefaultMessageStore.open(tmp_path, config(), file_system=system)
+
+    assert before == set(threading.enumerate())
+    DefaultMessageStore.open(tmp_path, config()).close()
 
 
 def spoiled(store: DefaultMessageStore, count: int, which: int) -> tuple[Callable[[], None], Callable[[], None]]:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that kills itself at one of its system calls."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["Fate"]
+
+_EVENTS: Final = frozenset(
+    {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree"}
+)
+_WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_PAGE: Final = 4096
+_WITHOUT_EVENT: Final = ("pwrite", "fsync", "fdatasync", "posix_fallocate", "copy_file_range", "sendfile")
+
+
+class Fate:
+    """Counts the calls by which a process changes files in a directory, and kills it at one of them, or never.
+
+    It dies just before the call; a ``pwrite`` is done in part, up to the end of a page, as a kill leaves it on Linux.
+
+    Parameters
+    ----------
+    directory : Path
+        Calls that name a path count if it lies below this one; those on descriptors always count.
+    last : int
+        The number of the last call, from 1; 0 for never.
+    """
+
+    def __init__(self, directory: Path, last: int) -> None:
+        self.calls = 0
+        self._directory = str(directory)
+        self._last = last
+        self._lock = Lock()  # no call of another thread may come between the last one and the end
+
+    def watch(self) -> None:
+        """Begin to count, for the rest of the process's life."""
+        for name in _WITHOUT_EVENT:
+            setattr(os, name, self._counting(getattr(os, name), writes=name == "pwrite"))
+        sys.addaudithook(self._hear)
+
+    def _counting(self, call: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
+        def counting(descriptor: int, *given: Any, **named: Any) -> Any:  # noqa: ANN401 -- whatever the call takes
+            with self._lock:
+                if self._is_last():
+                    if writes:
+                        data, offset = given
+                        call(descriptor, data[: _torn(len(data), offset, self._last)], offset)
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return call(descriptor, *given, **named)
+
+        return counting
+
+    def _hear(self, event: str, given: tuple[Any, ...]) -> None:
+        is_ours = event in _EVENTS or (event == "open" and bool(given[2] & _WRITES))
+        if is_ours and (isinstance(given[0], int) or os.fsdecode(given[0]).startswith(self._directory)):
+            with self._lock:
+                if self._is_last():
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_last(self) -> bool:
+        self.calls += 1
+        return self.calls == self._last
+
+
+def _torn(size: int, offset: int, seed: int) -> int:
+    """Return how many bytes of a write at an offset are done: none, all, or those up to the end of some page."""
+    ends = range(offset - offset % _PAGE + _PAGE, offset + size, _PAGE)
+    return random.Random(seed).choice([0, size, *(end - offset for end in ends)])  # noqa: S311 -- no secret

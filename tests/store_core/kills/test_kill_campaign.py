@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever writer is killed, at any call or time: nothing is lost, nothing is half there, and the next run works."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.store_core.kills.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.slow
+
+_ROOT: Final = Path(__file__).parents[3]
+_SEED: Final = 23
+_SLICE: Final = ("put", "append-batch", "rebuild", "sink-stream", "redact", "replay", "config-files")
+
+
+def run(names: Sequence[str], kills: int, folder: Path) -> list[dict[str, Any]]:
+    """Run campaigns in a process of their own."""
+    command = [sys.executable, "-m", "tests.store_core.kills.targets", str(kills), str(_SEED), str(folder), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)  # noqa: S603 -- our own
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_few_kills_of_some_writers_lose_nothing(tmp_path: Path) -> None:
+    done = run(_SLICE, 2, tmp_path)
+
+    assert list(_SLICE) == [each["target"] for each in done]
+    assert all(each["killed"] == 2 and each["calls"] > 40 for each in done)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_thousand_kills_of_each_writer_lose_nothing(name: str, tmp_path: Path) -> None:
+    (done,) = run([name], 1000, tmp_path)
+
+    assert done["killed"] == 1000
+
+
+def test_a_process_dies_at_the_call_that_was_chosen(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from tests.store_core.kills.fate import Fate\n"
+        "folder, last = Path(sys.argv[1]), int(sys.argv[2])\n"
+        "fate = Fate(folder, last); fate.watch()\n"
+        "file = os.open(folder / 'f', os.O_CREAT | os.O_RDWR)\n"
+        "os.pwrite(file, b'x' * 1000, 0); os.fsync(file); os.rename(folder / 'f', folder / 'g')\n"
+        "print(fate.calls)\n"
+    )
+
+    def died(last: int) -> tuple[str, dict[str, int]]:
+        folder = tmp_path / str(last)
+        folder.mkdir()
+        command = [sys.executable, "-c", script, str(folder), str(last)]
+        told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT).stdout  # noqa: S603 -- our own
+        return told, {path.name: path.stat().st_size for path in folder.iterdir()}
+
+    assert ("4\n", {"g": 1000}) == died(0)
+    assert ("", {}) == died(1)
+    told, left = died(2)
+    assert told == ""
+    assert left["f"] in (0, 1000)
+    assert ("", {"f": 1000}) == died(3)
+    assert ("", {"f": 1000}) == died(4)
