@@ -11,14 +11,13 @@ every input.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.format.columnar.entries import sound_entries
-from store_core.format.columnar.spans import Heads, measure
+from store_core.format.columnar.spans import Heads, gather, measure
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
 from store_core.format.record.framing import Framing, check_frame
 from store_core.format.record.record_head import head_reader, read_frame
@@ -35,7 +34,15 @@ __all__ = ["chain", "count_sound", "count_sound_leads", "find_candidate", "scan"
 
 _MAX_LANES: Final = 4096
 _LANE_BYTES: Final = 128 << 10
-_PROBES: Final = (1 << 10, 64 << 10)
+_PROBE: Final = 1 << 10
+"""Bytes after a cut that are searched for all lanes at once, which a short record begins in."""
+
+_FAR_PROBES: Final = (4 << 10, 64 << 10)
+"""Bytes that are searched after a cut for one lane, if there is nothing nearer."""
+
+_TOGETHER_BYTES: Final = 256 << 10
+"""Bytes searched in one step: they stay in cache."""
+
 _MOST_TRIES: Final = 64
 """Most positions a probe checks: a body may be full of magic codes, and a missed lane costs only speed."""
 
@@ -198,9 +205,49 @@ def _choose_lanes(
     """Return where cursors start: at `begin`, and at the first position after each cut that looks like a record."""
     length = max(limit - begin, 0)
     count = max(1, min(lanes or _MAX_LANES, length // (_LANE_BYTES if lanes is None else MIN_RECORD_SIZE)))
-    cuts = [begin + length * lane // count for lane in range(count)] + [limit]
-    found = [find_candidate(raw, cut, stop, start_offset) for cut, stop in itertools.pairwise(cuts)]
-    return np.array([begin, *(position for position in found if position >= 0)], np.int64)
+    cuts = begin + length * np.arange(count + 1, dtype=np.int64) // count
+    found = _near_candidates(raw, cuts, start_offset)
+    for lane in np.flatnonzero(found < 0).tolist():
+        found[lane] = find_candidate(raw, int(cuts[lane]), int(cuts[lane + 1]), start_offset)
+    return np.concatenate([[begin], found[found >= 0]])
+
+
+def _near_candidates(
+    raw: npt.NDArray[np.uint8], cuts: npt.NDArray[np.int64], start_offset: int | None
+) -> npt.NDArray[np.int64]:
+    """Return what `find_candidate` would of each lane if it searched only a little; -1 also if that is outside `raw`.
+
+    Parameters
+    ----------
+    cuts : numpy.ndarray
+        int64, shape (n + 1,), ascending: lane k may begin in ``[cuts[k], cuts[k + 1])``.
+    """
+    found = np.full(cuts.size - 1, -1, np.int64)
+    reach = _PROBE + MIN_RECORD_SIZE
+    inside = int(np.searchsorted(cuts[:-1], raw.size - reach, "right"))
+    together = _TOGETHER_BYTES // reach
+    for first in range(0, inside, together):
+        begins = cuts[first : min(first + together, inside)]
+        chunks = gather(raw, begins, np.dtype(f"V{reach}")).view(np.uint8)
+        magics = np.flatnonzero(chunks[_MAGIC_POSITION : 1 - len(_COMMON_MAGIC)] == _COMMON_MAGIC[0]) + _MAGIC_POSITION
+        for at in range(1, len(_COMMON_MAGIC)):
+            magics = magics[chunks[magics + at] == _COMMON_MAGIC[at]]
+        lanes, positions = np.divmod(magics - _MAGIC_POSITION, reach)
+        kept = positions <= _PROBE
+        lanes, places = lanes[kept] + first, begins[lanes[kept]] + positions[kept]
+        kept = places < cuts[lanes + 1]
+        lanes, places = lanes[kept], places[kept]
+        kept = _look_like_records(raw, places, start_offset)
+        found[lanes[kept][::-1]] = places[kept][::-1]
+    return found
+
+
+def _look_like_records(
+    raw: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], start_offset: int | None
+) -> npt.NDArray[np.bool_]:
+    heads = Heads(raw, places)
+    looks = np.isin(heads.leading("magic_code"), _MAGICS) & (heads.leading("total_size") >= MIN_RECORD_SIZE)
+    return looks if start_offset is None else looks & (heads.leading("physical_offset") == places + start_offset)
 
 
 def find_candidate(
@@ -208,7 +255,7 @@ def find_candidate(
     cut: int,
     stop: int,
     start_offset: int | None,
-    probes: tuple[int, ...] = _PROBES,
+    probes: tuple[int, ...] = _FAR_PROBES,
 ) -> int:
     """Return the position of what looks like a record in [cut, stop), near its start; -1 if nothing does.
 

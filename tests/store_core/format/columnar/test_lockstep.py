@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar import lockstep
-from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.lockstep import find_candidate, scan
+from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.record.scan import follow_chain
 from tests.builders import BODY_AT, BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, Record
 from tests.segment import Segment, assert_same_scan
@@ -60,6 +63,21 @@ def test_scan_equals_the_chain_of_any_range(log: Log, lanes: int | None, data: s
     begin, end = data.draw(places), data.draw(st.none() | places)
 
     assert_scans_as_chain(log, begin, end, lanes=lanes)
+
+
+@given(layouts() | mutated(layouts()), st.integers(2, 40), st.integers(1, 200), st.booleans())
+def test_candidates_of_all_lanes_are_those_of_each_lane(log: Log, count: int, probe: int, asked: bool) -> None:
+    raw = np.frombuffer(log.data, np.uint8)
+    start_offset = log.start_offset if asked else None
+    cuts = np.arange(count + 1, dtype=np.int64) * raw.size // count
+    with mock.patch.object(lockstep, "_PROBE", probe):
+        found = lockstep._near_candidates(raw, cuts, start_offset)
+        each = [
+            find_candidate(raw, int(cut), int(stop), start_offset, (probe,)) for cut, stop in itertools.pairwise(cuts)
+        ]
+
+    inside = cuts[:-1] + probe + MIN_RECORD_SIZE <= raw.size
+    assert np.where(inside, each, -1).tolist() == found.tolist()
 
 
 def equal_records() -> Segment:
