@@ -25,7 +25,7 @@ from tests.benchmarks.memory import bench_memory
 from tests.benchmarks.reading import bench_reading
 from tests.benchmarks.rebuild import bench_rebuild
 from tests.benchmarks.remote import bench_remote
-from tests.benchmarks.segments import make_store
+from tests.benchmarks.segments import make_mixed_store, make_store
 from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
 from tests.benchmarks.stream import bench_stream
@@ -109,6 +109,10 @@ def _bench_segments(options: argparse.Namespace, body_size: int) -> dict[str, ob
     if "core" in options.parts:
         targets = _TARGETS[body_size] if options.megabytes >= _MEANT_MEGABYTES else {}
         results[f"core {body_size}"] = bench_core(store, options.runs, targets)
+        if body_size == _SMALL_BODY:
+            print("==> the same of 50 topics with 1 to 12 properties of varying lengths", flush=True)
+            mixed = make_mixed_store(options.folder, options.megabytes * _MEBIBYTE, body_size)
+            results["core mixed"] = bench_core(mixed, options.runs, {})
     if "spark" in options.parts and body_size == _SMALL_BODY:
         results[f"spark {body_size}"] = bench_spark(store, options.folder, options.runs)
     if "memory" in options.parts:

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["RARE_TOPIC", "make_log", "make_store"]
+__all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_store"]
 
 _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
 _MAGIC: Final = -626843481
@@ -34,6 +34,13 @@ RARE_TOPIC: Final = "refunds"
 _RARE: Final = 100
 _QUEUES: Final = 8
 _BODIES: Final = 64
+_MIXED_TOPICS: Final = 50
+_MIXED_NAMES: Final = tuple(
+    b"UNIQ_KEY KEYS TAGS WAIT CLUSTER TRACE_ON traceId spanId region tenant contentType schemaVersion".split()
+)
+_LONGEST_VALUE: Final = 40
+_MIXED_TEXT: Final = 1 << 16
+_MIXED_STEP: Final = 4096
 _BORN_HOST: Final = bytes([10, 1, 2, 3])
 _STORE_HOST: Final = bytes([192, 168, 1, 2])
 _FIRST_TIME: Final = 1_700_000_000_000
@@ -73,6 +80,47 @@ def make_log(folder: Path, size: int, segment_size: int, body_size: int, *, has_
             os.truncate(path, segment_size)  # what is not written is a hole, as in a broker's file
         partial.rename(store)
     return store
+
+
+def make_mixed_store(folder: Path, size: int, body_size: int) -> Path:
+    """Write a store as `make_store`, but of 50 topics whose records differ in their properties.
+
+    A topic has 1 to 12 properties, and values of 1 to 40 characters whose lengths differ from record to record.
+    """
+    store = folder / f"mixed-{size}-{body_size}"
+    segment = store / "commitlog" / f"{0:020d}"
+    if not segment.exists():
+        segment.parent.mkdir(parents=True, exist_ok=True)
+        partial = segment.with_name("partial")
+        partial.write_bytes(_mixed_segment(size, body_size))
+        partial.rename(segment)
+    return store
+
+
+def _mixed_segment(size: int, body_size: int) -> bytearray:
+    """Return a full segment: the topics in random order, each with properties of its own names."""
+    data, position, number = bytearray(size), 0, 0
+    random = np.random.default_rng(body_size)
+    body = random.integers(0, 256, body_size, np.uint8).tobytes()
+    text = random.integers(0, 16, _MIXED_TEXT).astype(np.uint8)
+    letters = np.frombuffer(b"0123456789abcdef", np.uint8)[text].tobytes()
+    while True:
+        topics = random.integers(0, _MIXED_TOPICS, _MIXED_STEP).tolist()
+        values = random.integers(1, _LONGEST_VALUE + 1, (_MIXED_STEP, len(_MIXED_NAMES))).tolist()
+        for topic, lengths in zip(topics, values, strict=True):
+            names = _MIXED_NAMES[: 1 + topic % len(_MIXED_NAMES)]
+            at = number % (_MIXED_TEXT - _LONGEST_VALUE)
+            properties = b"".join(
+                b"%b\x01%b\x02" % (name, letters[at : at + length])
+                for name, length in zip(names, lengths, strict=False)
+            )
+            record = _packed(b"topic-%02d" % topic, number // _QUEUES, number, position, body, properties)
+            if position + len(record) + 8 > size:
+                struct.pack_into(">ii", data, position, size - position, _BLANK)
+                return data
+            data[position : position + len(record)] = record
+            position += len(record)
+            number += 1
 
 
 def _part_of_log(
@@ -126,15 +174,20 @@ def _record(number: int, position: int, body: bytes, *, has_rare: bool = False) 
         number,
         65 + number % 4,
     )
+    return _packed(topic, place // len(_TOPICS), number, position, body, properties)
+
+
+def _packed(topic: bytes, place: int, number: int, position: int, body: bytes, properties: bytes) -> bytes:
+    """Return a record: message `place` of its topic, `number` of the log."""
     tail = bytes([len(topic)]) + topic + struct.pack(">h", len(properties)) + properties
     time = _FIRST_TIME + number // 4
     head = _HEAD.pack(
         _HEAD.size + len(body) + len(tail),
         _MAGIC,
         zlib.crc32(body) & 0x7FFFFFFF,
-        place // len(_TOPICS) % _QUEUES,
+        place % _QUEUES,
         0,
-        place // (len(_TOPICS) * _QUEUES),
+        place // _QUEUES,
         position,
         0,
         time - 3,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +14,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
+    "as_checked_text",
     "as_text",
     "binary_parts",
     "fixed_array",
+    "is_ascii",
     "repeat_text",
     "take_alternate",
     "take_rows",
     "take_slices",
     "true_mask",
 ]
+
+_FIRST_NOT_ASCII: Final = 0x80
 
 
 def fixed_array(values: npt.NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:
@@ -107,8 +111,25 @@ def binary_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np
 
 
 def as_text(array: pa.BinaryArray) -> pa.StringArray | None:
-    """Return bytes as text, without a copy; None if any item is not UTF-8."""
+    """Return bytes as text, without a copy; None if any item is not UTF-8.
+
+    Arrow checks item by item, and ASCII needs no such check.
+    """
+    if not array.offset and is_ascii(array):
+        return as_checked_text(array)
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         return None
+
+
+def is_ascii(array: pa.BinaryArray) -> bool:
+    """Return whether all bytes of an array that starts at offset 0 are ASCII."""
+    offsets, data, _ = binary_parts(array)
+    used = data[: offsets[-1]]
+    return not used.size or int(used.max()) < _FIRST_NOT_ASCII
+
+
+def as_checked_text(array: pa.BinaryArray) -> pa.StringArray:
+    """Return bytes that are known to be UTF-8 as text, unchecked."""
+    return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from store_core.format.columnar.arrow_slices import as_text, binary_parts, take_alternate, take_rows, take_slices
+from store_core.format.columnar.arrow_slices import (
+    as_checked_text,
+    as_text,
+    binary_parts,
+    take_alternate,
+    take_rows,
+    take_slices,
+)
+from store_core.format.columnar.true_positions import true_positions
 from store_core.format.columnar.uniform_properties import AlikeProperties, property_maps
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
 from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
@@ -101,7 +109,7 @@ def split_key_column(keys: pa.StringArray) -> pa.ListArray:
     filled = offsets[1:] > offsets[:-1]
     if not is_key.all():
         starts, stops = _tokens(is_key, offsets)
-        tokens = _as_strings(take_slices(data, starts, stops))
+        tokens = as_checked_text(take_slices(data, starts, stops))
         bounds = np.searchsorted(starts, offsets).astype(np.int32)
     elif filled.all():
         tokens, bounds = keys, np.arange(len(keys) + 1, dtype=np.int32)
@@ -130,11 +138,6 @@ def _tokens(
     return np.flatnonzero(begins), np.flatnonzero(ends) + 1
 
 
-def _as_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """Return bytes that are known to be UTF-8 as text, unchecked."""
-    return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
-
-
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """Names and values of plain rows: row i has the pairs ``bounds[i]`` to ``bounds[i + 1]``.
@@ -147,6 +150,8 @@ class _Pairs:
     values: pa.StringArray
     names: list[str]
     ids: npt.NDArray[np.int32] | None
+    owners: npt.NDArray[np.int32]
+    """The row of each pair; empty without `ids`."""
 
     def map(self) -> pa.MapArray:
         return property_maps(self.bounds, self.keys, self.values)
@@ -159,12 +164,25 @@ class _Pairs:
         if self.ids is None:
             return take_rows(self.values, self.bounds[:-1] + np.int32(number))
         hits = np.flatnonzero(self.ids == number)
-        chosen = np.full(rows, -1, np.int64)
-        chosen[np.searchsorted(self.bounds, hits, side="right") - 1] = hits
-        return self.values.take(pa.array(chosen, mask=chosen < 0))
+        present = np.zeros(rows, np.bool_)
+        present[self.owners[hits]] = True
+        return _spread(take_rows(self.values, hits), present)
 
 
-_NO_PAIRS: Final = _Pairs(np.zeros(1, np.int32), pa.nulls(0, pa.string()), pa.nulls(0, pa.string()), [], None)
+_NO_PAIRS: Final = _Pairs(
+    np.zeros(1, np.int32), pa.nulls(0, pa.string()), pa.nulls(0, pa.string()), [], None, np.empty(0, np.int32)
+)
+
+
+def _spread(values: pa.StringArray, present: npt.NDArray[np.bool_]) -> pa.StringArray:
+    """Return one value for each row that has one, in order, and null for the others."""
+    if present.all():
+        return values
+    offsets, _, data = binary_parts(values)
+    bounds = offsets.take(_running_count(present))
+    validity = np.packbits(present, bitorder="little")
+    buffers = [pa.py_buffer(validity), pa.py_buffer(bounds), data]
+    return pa.Array.from_buffers(pa.string(), present.size, buffers, present.size - len(values))
 
 
 def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
@@ -179,10 +197,12 @@ def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
     empty = cuts[1::2] <= cuts[0::2]
     if empty.any():
         return _NO_PAIRS, _rows_of(np.flatnonzero(empty) >> 1, bounds)
-    keys = _as_strings(take_alternate(cuts, buffer, 0, 4))
+    keys = as_checked_text(take_alternate(cuts, buffer, 0, 4))
     names, ids = _number_names(keys, bounds)
-    values = _as_strings(take_alternate(cuts, buffer, 2, 4))
-    return _Pairs(bounds, keys, values, names, ids), _rows_with_twins(names, ids, bounds)
+    values = as_checked_text(take_alternate(cuts, buffer, 2, 4))
+    counts = np.diff(bounds)
+    owners = np.repeat(np.arange(counts.size, dtype=np.int32), 0 if ids is None else counts)
+    return _Pairs(bounds, keys, values, names, ids, owners), _rows_with_twins(names, ids, bounds)
 
 
 def _separators(
@@ -192,7 +212,7 @@ def _separators(
 
     Rows that do not end with one (written by RocketMQ 4.9.1 to 5.1) get one after their last byte.
     """
-    marks = np.flatnonzero(data <= _VALUE_END)
+    marks = true_positions(data <= _VALUE_END)
     first = _first_marks(marks, offsets)
     filled = offsets[1:] > offsets[:-1]
     unended = filled & (data.take(offsets[1:] - 1, mode="clip") != _VALUE_END) if data.size else filled
@@ -288,7 +308,7 @@ def _rows_with_twins(
         twice = len(set(names)) < len(names)
         return np.full(bounds.size - 1, twice)
     counts = np.diff(bounds)
-    marked = counts > _MOST_PAIRS
+    marked: npt.NDArray[np.bool_] = counts > _MOST_PAIRS
     row = np.repeat(np.arange(counts.size), counts)
     for distance in range(1, min(int(counts.max(initial=0)), _MOST_PAIRS)):
         twins = (ids[distance:] == ids[:-distance]) & (row[distance:] == row[:-distance])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["AlikeProperties", "property_maps"]
-
-_FIRST_NOT_ASCII: Final = 0x80
 
 
 class AlikeProperties:
@@ -50,7 +48,7 @@ class AlikeProperties:
         layout = PropertyLayout.of(table[0].tobytes())
         if layout is None or layout.fits(table) is not None:
             return None
-        if table.max() >= _FIRST_NOT_ASCII and as_text(packed) is None:
+        if as_text(packed) is None:
             return None
         return cls(table, layout)
 
