@@ -116,7 +116,7 @@ class ObjectStore:
 
     def put(self, key: str, data: bytes) -> None:
         """Write one object."""
-        with self.file_system.open_output_stream(f"{self.bucket}/{key}") as stream:
+        with self.file_system.open_output_stream(f"{self.bucket}/{key}", compression=None) as stream:
             stream.write(data)
 
     def _arguments(self) -> dict[str, str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from store_core.files.remote.remote_file import RemoteFile
     from store_core.format.segment_view import Frames
 
-__all__ = ["CODECS", "LARGEST_SEGMENT", "CompressedBytes", "CompressedFile", "codec_of", "expanded_size"]
+__all__ = ["CODECS", "LARGEST_SEGMENT", "CompressedBytes", "CompressedFile", "codec_of", "expanded_size", "read_piece"]
 
 CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".lz4": "lz4"}
 """The codecs of pyarrow, by the ends of the names of the files that the usual programs make."""
@@ -45,11 +46,14 @@ class CompressedFile(NamedTuple):
         One of `CODECS`.
     remote : RemoteFile or None
         None on a disk of this machine.
+    begin : int or None
+        Where the segment begins in what the file expands to, if that is an archive; None if it is the segment.
     """
 
     path: str
     codec: str
     remote: RemoteFile | None = None
+    begin: int | None = None
 
     def opened(self) -> pa.NativeFile:
         """Open the stream of its expanded bytes.
@@ -69,6 +73,16 @@ class CompressedFile(NamedTuple):
                 f"segment {self.path} was there when the read was planned, and is gone. To continue without it: "
                 f"fail_on_data_loss=false (failOnDataLoss in Spark)."
             ) from None
+
+    def identity(self) -> tuple[int, ...]:
+        """Return what tells the file at this path from another that takes its place; nothing if it is gone."""
+        if self.remote is not None:
+            return self.remote.size, self.remote.modified
+        try:
+            status = Path(self.path).stat()
+        except OSError:
+            return ()
+        return status.st_size, status.st_mtime_ns, status.st_ino
 
     def _stream(self) -> pa.NativeFile:
         if self.remote is None:
@@ -94,7 +108,7 @@ def expanded_size(file: CompressedFile) -> int:
     """
     size = 0
     with file.opened() as stream:
-        while piece := _read(file, stream, size):
+        while piece := read_piece(file, stream, size):
             size += len(piece)
             if size > LARGEST_SEGMENT:
                 raise SegmentLayoutError(
@@ -103,16 +117,93 @@ def expanded_size(file: CompressedFile) -> int:
     return size
 
 
-def _read(file: CompressedFile, stream: pa.NativeFile, position: int) -> bytes:
+def read_piece(file: CompressedFile, stream: pa.NativeFile, position: int, most: int = _CHUNK) -> bytes:
+    """Return the next bytes that a file expands to; none at its end.
+
+    Parameters
+    ----------
+    file : CompressedFile
+    stream : pyarrow.NativeFile
+        The open file.
+    position : int
+        How many bytes it has expanded to, for errors.
+    most : int
+        Bytes that the caller has use for.
+
+    Raises
+    ------
+    SegmentLayoutError
+        If it is not a whole file of its codec.
+    """
     try:
         # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
-        data: bytes = stream.read_buffer(_CHUNK).to_pybytes()
+        data: bytes = stream.read_buffer(min(most, _CHUNK)).to_pybytes()
     except (pa.ArrowException, OSError) as error:
         raise SegmentLayoutError(
-            f"{file.path} is not a whole {file.codec} file: {error}, after {position} bytes of the segment. Copy it "
-            f"again, or move it elsewhere"
+            f"{file.path} is not a whole {file.codec} file: {error}, after {position} bytes of what is in it. Copy "
+            f"it again, or move it elsewhere"
         ) from None
     return data
+
+
+class _Stream:
+    """The expanded bytes of a file, and how many were read."""
+
+    def __init__(self, file: CompressedFile) -> None:
+        self.file = file
+        self.identity = file.identity()
+        self._opened = file.opened()
+        self.position = 0
+
+    def read(self, most: int) -> bytes:
+        """Return the next bytes; none at the end."""
+        data = read_piece(self.file, self._opened, self.position, most)
+        self.position += len(data)
+        return data
+
+    def pass_to(self, position: int) -> None:
+        """Expand what precedes a position."""
+        while self.position < position:
+            if not self.read(position - self.position):
+                return
+
+    def close(self) -> None:
+        """Close the file."""
+        self._opened.close()
+
+
+class _KeptStream:
+    """The stream that the reader of a segment in an archive leaves to that of the next one.
+
+    Without it each segment of an archive would be reached by expanding all before it.
+    """
+
+    def __init__(self) -> None:
+        self._stream: _Stream | None = None
+        self._lock = Lock()
+
+    def keep(self, stream: _Stream) -> None:
+        """Keep a stream, and close the one before."""
+        with self._lock:
+            before, self._stream = self._stream, stream
+        if before is not None:
+            before.close()
+
+    def taken(self, file: CompressedFile) -> _Stream | None:
+        """Return the stream that leads to a segment, which is not kept any more; None if there is none."""
+        if file.begin is None:
+            return None
+        with self._lock:
+            stream = self._stream
+            if stream is None or stream.file._replace(begin=file.begin) != file or stream.position > file.begin:
+                return None
+            if stream.identity != file.identity():
+                return None
+            self._stream = None
+        return stream
+
+
+_KEPT: Final = _KeptStream()
 
 
 class CompressedBytes:
@@ -147,7 +238,7 @@ class CompressedBytes:
         self._memory = FilledMemory(size)
         self._memory.use_huge_pages()
         self.raw = self._memory.raw
-        self._stream = file.opened()
+        self._stream = _KEPT.taken(file) or _Stream(file)
         self._position = 0
         self._kept = 0
         """Where the bytes begin that are filled and not dropped."""
@@ -169,10 +260,12 @@ class CompressedBytes:
             return
         if begin < self._kept:
             self._stream.close()
-            self._stream, self._position, self._kept = self._file.opened(), 0, 0
+            self._stream, self._position, self._kept = _Stream(self._file), 0, 0
+        if self._file.begin is not None:
+            self._stream.pass_to(self._file.begin + self._position)
         while self._position < end:
-            self._fill(_read(self._file, self._stream, self._position))
-        if self._position == self._size and _read(self._file, self._stream, self._position):
+            self._fill(self._stream.read(self._size - self._position + (self._file.begin is None)))
+        if self._file.begin is None and self._position == self._size and self._stream.read(1):
             raise self._wrong_size("more")
 
     def load_all(self) -> None:
@@ -202,7 +295,10 @@ class CompressedBytes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stream.close()
+        if self._file.begin is None or error is not None:
+            self._stream.close()
+        else:
+            _KEPT.keep(self._stream)
 
     def _fill(self, data: bytes) -> None:
         if not data:

@@ -73,6 +73,10 @@ class Segment:
     codec : str or None
         How the file is compressed, one of `store_core.files.compressed_bytes.CODECS`; `size` is then that of the
         segment in it. None for a plain file.
+    archive : str
+        Path or URL of the tar archive that it is in; empty for a file of its own.
+    begin : int
+        Where it begins in what a compressed archive expands to.
     """
 
     path: str
@@ -81,6 +85,8 @@ class Segment:
     entries: EntryLog | None = None
     remote: RemoteFile | None = None
     codec: str | None = None
+    archive: str = ""
+    begin: int = 0
 
     @property
     def name(self) -> str:
@@ -277,7 +283,8 @@ def _unmapped(segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_W
         if least_body != ALWAYS_WHOLE:
             return NarrowBytes(segment.remote, segment.start_offset, ahead_to, least_body)
         return RemoteBytes(segment.remote, ahead_to)
-    return CompressedBytes(CompressedFile(segment.path, segment.codec or "", segment.remote), segment.size)
+    path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)
+    return CompressedBytes(CompressedFile(path, segment.codec or "", segment.remote, begin), segment.size)
 
 
 def size_on_disk(segment: Segment) -> int:

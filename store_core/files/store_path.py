@@ -16,6 +16,7 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
+from store_core.files.archive_listing import archive_at, archive_segments
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.dledger_log import (
     data_directory,
@@ -290,6 +291,9 @@ def _without_scheme(text: str) -> str:
 
 
 def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
+    archive = archive_at(place) if compressed else None
+    if archive is not None:
+        return archive_segments(archive, notes)
     data = data_directory(place, OsFileSystem()) if reads_entries else None
     if data is not None:
         entries = entry_log_of(data, notes)
@@ -335,13 +339,13 @@ def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segmen
 
 def _with_expanded_sizes(segments: list[Segment]) -> list[Segment]:
     """Set the sizes of compressed segments: up to where the next one begins, or else what the file expands to."""
-    if all(segment.codec is None for segment in segments):
+    if all(segment.codec is None or segment.archive for segment in segments):
         return segments
     distances = Counter(after.start_offset - before.start_offset for before, after in pairwise(segments))
     usual = max(distances, key=lambda size: (distances[size], -size), default=0)
     sizes = [*(after.start_offset - before.start_offset for before, after in pairwise(segments)), 0]
     return [
-        segment if segment.codec is None else _expanded(segment, size if size == usual else 0)
+        segment if segment.codec is None or segment.archive else _expanded(segment, size if size == usual else 0)
         for segment, size in zip(segments, sizes, strict=True)
     ]
 
@@ -352,7 +356,8 @@ def _expanded(segment: Segment, known_size: int) -> Segment:
 
 
 def _is_same(one: Segment, other: Segment) -> bool:
-    return one.path == other.path or (one.remote is None and Path(one.path).samefile(other.path))
+    is_plain = one.remote is None and not one.archive and not other.archive
+    return one.path == other.path or (is_plain and Path(one.path).samefile(other.path))
 
 
 def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segment]:

@@ -41,11 +41,17 @@ class RemoteFile(NamedTuple):
         In bytes.
     modified : int
         When it was written last, in ns since 1970; 0 if the storage does not tell.
+    begin : int
+        Where in the file the bytes begin that are read, as of one file in an archive.
+    whole : int or None
+        Size of the whole file; None if that is `size`.
     """
 
     path: RemotePath
     size: int
     modified: int
+    begin: int = 0
+    whole: int | None = None
 
 
 class RemoteReader:
@@ -98,14 +104,15 @@ class RemoteReader:
         found = self._storage.file_system.get_file_info(self._path)
         if not found.is_file:
             raise FileNotFoundError(self._path)
-        if found.size != self._file.size:
-            raise self._replaced(f"it has {found.size} bytes, not {self._file.size}")
+        size = self._file.size if self._file.whole is None else self._file.whole
+        if found.size != size:
+            raise self._replaced(f"it has {found.size} bytes, not {size}")
         if self._file.modified and found.mtime_ns != self._file.modified:
             raise self._replaced(f"it was written at {found.mtime}, after the plan was made")
         return self._storage.file_system.open_input_file(self._path)
 
     def _range(self, begin: int, end: int) -> bytes:
-        data: bytes = self._open.read_at(end - begin, begin)
+        data: bytes = self._open.read_at(end - begin, self._file.begin + begin)
         if len(data) != end - begin:
             raise OSError(f"expected {end - begin} bytes, found {len(data)}")
         return data

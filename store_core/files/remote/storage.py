@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
-from store_core.files.remote.storage_settings import SETTING_PREFIX, StorageSettings
+from store_core.files.remote.storage_settings import NO_SETTINGS, SETTING_PREFIX, StorageSettings
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["OpenStorage", "RemotePath", "Storage", "parse_url"]
+__all__ = ["OpenStorage", "RemotePath", "Storage", "local_file", "parse_url"]
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(/?.*)", re.DOTALL)
 _MOST_OPEN: Final = 16
@@ -72,6 +72,8 @@ _SETTINGS: Final = {
     "viewfs": _HDFS,
 }
 """The settings of pyarrow's file systems, by the scheme of a URL: the names are those of its own arguments."""
+
+_LOCAL: Final = "file"
 
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names for the same stores."""
@@ -148,6 +150,11 @@ class RemotePath(NamedTuple):
         return self.storage.url_of(self.relative)
 
 
+def local_file(path: str) -> RemotePath:
+    """Return a file on a disk of this machine, by its absolute path, for those who read ranges of it."""
+    return RemotePath(Storage(_LOCAL, "", NO_SETTINGS), path.lstrip("/"))
+
+
 def parse_url(url: str, settings: StorageSettings) -> RemotePath | None:
     """Return what a URL stands for; None for the path of a local file.
 
@@ -178,7 +185,7 @@ def _opened(storage: Storage, _process: int) -> OpenStorage:
     """Open a file system; connections do not survive a fork, so that each process has its own."""
     shown = storage.url_of("")
     try:
-        return _of_pyarrow(storage) if storage.scheme in _SETTINGS else _of_fsspec(storage)
+        return _of_pyarrow(storage) if storage.scheme in (*_SETTINGS, _LOCAL) else _of_fsspec(storage)
     except (InvalidOptionError, UnsupportedStoreError):
         raise
     except (OSError, ValueError, TypeError, NotImplementedError) as error:
@@ -191,6 +198,8 @@ def _opened(storage: Storage, _process: int) -> OpenStorage:
 def _of_pyarrow(storage: Storage) -> OpenStorage:
     from pyarrow import fs  # noqa: PLC0415 -- takes long to import, and most stores are local
 
+    if storage.scheme == _LOCAL:
+        return OpenStorage(fs.LocalFileSystem(), "/")
     given: dict[str, Any] = storage.settings.arguments(_SETTINGS[storage.scheme])
     before, _, place = storage.authority.rpartition("@")
     if not given:

@@ -15,7 +15,8 @@ READ_OPTIONS: Final = (
         "path",
         "(required)",
         "what",
-        "the store: its root, its `commitlog` directory, or one segment file. `load(path)` sets it",
+        "the store: its root, its `commitlog` directory, one segment file, or a tar archive of a store. `load(path)` "
+        "sets it",
     ),
     Option(
         "paths",

@@ -277,7 +277,7 @@ class _Planner:
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""
         root = _root_of(part.segment)
-        is_remote = part.segment.remote is not None
+        is_remote = part.segment.remote is not None or bool(part.segment.archive)
         is_live = end.tail is not None and not is_remote and is_lock_held(root)
         self._is_live = self._is_live or is_live
         self._note_end(end, is_live=is_live)

@@ -20,10 +20,17 @@ _OPENING: Final = 64 << 10
 
 
 def task_groups(ranges: Sequence[ReadRange]) -> list[tuple[ReadRange, ...]]:
-    """Return the ranges that each task reads, in order: picked records together up to a size, scans one by one."""
+    """Return the ranges that each task reads, in order.
+
+    Picked records are read together up to a size, scans one by one. Those of a compressed archive are read together:
+    each is reached by expanding what precedes it.
+    """
     groups: list[list[ReadRange]] = []
     room = 0
     for part in ranges:
+        if groups and _is_in_archive_of(groups[-1][-1], part):
+            groups[-1].append(part)
+            continue
         size = _TASK_BYTES if part.picks is None else part.picks.size + _OPENING
         if not groups or size > room:
             groups.append([])
@@ -31,3 +38,8 @@ def task_groups(ranges: Sequence[ReadRange]) -> list[tuple[ReadRange, ...]]:
         groups[-1].append(part)
         room -= size
     return [tuple(group) for group in groups]
+
+
+def _is_in_archive_of(one: ReadRange, other: ReadRange) -> bool:
+    is_expanded = other.segment.codec is not None and bool(other.segment.archive)
+    return is_expanded and one.segment.archive == other.segment.archive

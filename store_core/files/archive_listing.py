@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The segments in a tar archive of a store, which is read as it is: nothing is unpacked, and no name becomes a path."""
+
+from __future__ import annotations
+
+import struct
+import tarfile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.compressed_bytes import CODECS, LARGEST_SEGMENT, CompressedFile, read_piece
+from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote.storage import local_file
+from store_core.files.remote.url_path import remote_file_of
+from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, start_offset_of
+from store_core.files.segment_source import Segment
+from store_core.files.store_parts import COMMIT_LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from tarfile import TarInfo
+    from typing import IO
+
+__all__ = ["Archive", "archive_at", "archive_codec", "archive_segments"]
+
+_ENDS: Final = {".tar": None, ".tgz": "gzip", **{f".tar{end}": codec for end, codec in CODECS.items()}}
+"""How the names of archives end, and the codecs."""
+
+_BLOCK: Final = 512
+"""Bytes of a header."""
+
+_BUFFER: Final = 4 << 10
+"""Bytes of one request: a header, with what little may precede it."""
+
+_MOST_HEADER: Final = 1 << 20
+"""Most bytes that may be read for one header with its extensions (pax), which are held in memory."""
+
+_MOST_MEMBERS: Final = 1 << 20
+_MOST_EXPANDED: Final = 1 << 40
+"""Most bytes that a compressed archive may expand to: 1024 segments of the usual size. Zeros of a segment that is not
+full expand to thousands of times their size, so a ratio would say nothing."""
+
+_DLEDGER: Final = "dledger-"
+
+
+class Archive(NamedTuple):
+    """A tar archive.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path, or URL.
+    codec : str or None
+        As what it is compressed as a whole; None for a plain one.
+    file : RemoteFile
+        The file, also on a disk of this machine.
+    is_local : bool
+        Whether it is on such a disk.
+    """
+
+    path: str
+    codec: str | None
+    file: RemoteFile
+    is_local: bool
+
+    def segment(self, name: str, start_offset: int, member: TarInfo) -> Segment:
+        """Return a segment by its member's header."""
+        path = f"{self.path}/{COMMIT_LOG}/{name}"
+        begin, size = member.offset_data, member.size
+        if self.codec is None:
+            remote = self.file._replace(size=size, begin=begin, whole=self.file.size)
+            return Segment(path, start_offset, size, remote=remote, archive=self.path)
+        remote_or_none = None if self.is_local else self.file
+        return Segment(
+            path, start_offset, size, remote=remote_or_none, codec=self.codec, archive=self.path, begin=begin
+        )
+
+
+def archive_codec(name: str) -> tuple[str | None] | None:
+    """Return the codec of an archive by the end of its name, None for a plain one; None for other files.
+
+    Examples
+    --------
+    >>> archive_codec("store.tar"), archive_codec("store.tar.zst"), archive_codec("store.zip")
+    ((None,), ('zstd',), None)
+    """
+    return next(((codec,) for end, codec in _ENDS.items() if name.endswith(end)), None)
+
+
+def archive_at(place: Path) -> Archive | None:
+    """Return the archive that a path is; None if it is something else."""
+    known = archive_codec(place.name)
+    if known is None or not place.is_file():
+        return None
+    remote = remote_file_of(place)
+    if remote is not None:
+        return Archive(str(place), known[0], remote, is_local=False)
+    status = place.stat()
+    file = RemoteFile(local_file(str(place)), status.st_size, status.st_mtime_ns)
+    return Archive(str(place), known[0], file, is_local=True)
+
+
+def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
+    """Return the segments in an archive, in the order of their offsets; one that is compressed is read to its end.
+
+    Parameters
+    ----------
+    archive : Archive
+    notes : list of str
+        Gets what is left out, and why.
+
+    Raises
+    ------
+    SegmentLayoutError
+        If it is not a whole archive, expands to more than a bound, or has what may not be in it: several logs, a
+        segment twice, one that is not a plain file, or one whose name leads out of the archive.
+    UnsupportedStoreError
+        If it has a DLedger log.
+    StoreNotFoundError
+        If it has no segment.
+    """
+    found: dict[str, dict[str, Segment]] = {}
+    for member in _members(archive):
+        directory, _, name = member.name.removeprefix("./").rpartition("/")
+        if directory.rpartition("/")[2] not in (COMMIT_LOG, "") or (not directory and member.isdir()):
+            _refuse_dledger(archive, member)
+            continue
+        start_offset = start_offset_of(name)
+        if start_offset is None or start_offset + member.size > LAST_OFFSET or member.isdir():
+            if directory:
+                notes.append(f"ignored {member.name!r} in {archive.path}: {NAME_RULE}.")
+            continue
+        _check_member(archive, member, directory)
+        log = found.setdefault(directory, {})
+        if name in log:
+            raise _wrong(archive, member, "is there twice", "each file once")
+        log[name] = archive.segment(name, start_offset, member)
+    return _one_log(archive, found)
+
+
+def _one_log(archive: Archive, found: dict[str, dict[str, Segment]]) -> list[Segment]:
+    logs = {directory: log for directory, log in found.items() if directory} or found
+    if not logs:
+        raise StoreNotFoundError(
+            f"nothing to read: no segment file in {archive.path} ({NAME_RULE}; a store has them in {COMMIT_LOG}/)."
+        )
+    if len(logs) > 1:
+        first, second, *_ = sorted(logs)
+        raise SegmentLayoutError(
+            f"{archive.path} has {len(logs)} logs, such as in {first!r} and {second!r}: expected one. Unpack it, and "
+            f"read them one by one"
+        )
+    return sorted(next(iter(logs.values())).values(), key=lambda segment: segment.start_offset)
+
+
+def _check_member(archive: Archive, member: TarInfo, directory: str) -> None:
+    """Refuse a segment that is not a plain file in the archive."""
+    if member.name.startswith("/") or ".." in directory.split("/"):
+        raise _wrong(archive, member, "leads out of the archive", "names below one directory")
+    if member.issparse() or any(key.startswith("GNU.sparse") for key in member.pax_headers):
+        raise _wrong(archive, member, "is stored with holes (tar --sparse)", "all bytes of the file")
+    if not member.isreg():
+        kind = "a link" if member.islnk() or member.issym() else "a directory" if member.isdir() else "a device"
+        raise _wrong(archive, member, f"is {kind}", "a file")
+    if member.size > LARGEST_SEGMENT:
+        raise _wrong(archive, member, f"has {member.size} bytes", f"at most {LARGEST_SEGMENT}")
+
+
+def _wrong(archive: Archive, member: TarInfo, found: str, expected: str) -> SegmentLayoutError:
+    return SegmentLayoutError(
+        f"{archive.path}: {member.name!r}, whose header is at position {member.offset}, {found}: expected {expected}. "
+        f"Make the archive again from the store's directory, or unpack it where it can be checked"
+    )
+
+
+def _refuse_dledger(archive: Archive, member: TarInfo) -> None:
+    if any(part.startswith(_DLEDGER) for part in member.name.split("/")[:-1]):
+        raise UnsupportedStoreError(
+            f"{archive.path} has a DLedger log, {member.name!r}: those are read from directories. Unpack it, and give "
+            f"that path"
+        )
+
+
+def _members(archive: Archive) -> Iterator[TarInfo]:
+    """Yield the headers in order, none of which is believed more than what follows it."""
+    opened: _Headers | _Expanded = _Headers(archive) if archive.codec is None else _Expanded(archive, archive.codec)
+    try:
+        tar = tarfile.TarFile(fileobj=cast("IO[bytes]", opened))
+        for count in range(_MOST_MEMBERS + 1):
+            member = tar.next()
+            if member is None:
+                break
+            if count == _MOST_MEMBERS:
+                raise SegmentLayoutError(f"{archive.path} has more than {_MOST_MEMBERS} members: expected a store")
+            yield member
+            cast("Any", tar).members.clear()  # they are kept for extracting links
+    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, struct.error) as error:
+        if isinstance(error, SegmentLayoutError):
+            raise
+        raise _broken(archive, opened.tell(), str(error)) from None
+    finally:
+        opened.close()
+    if opened.last != bytes(_BLOCK):
+        raise _broken(archive, opened.tell(), "neither a header nor the end of an archive")
+
+
+def _broken(archive: Archive, position: int, found: str) -> SegmentLayoutError:
+    return SegmentLayoutError(
+        f"{archive.path} is not a whole tar archive: {found}, at position {position} of it"
+        f"{' when expanded' if archive.codec else ''}. Copy it again"
+    )
+
+
+class _Forward:
+    """What `tarfile` needs of a file, going forwards only, so that no header can make it turn in circles."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._position = 0
+        self.last = b""
+        """What was read last."""
+
+    def tell(self) -> int:
+        """Return the position in the archive."""
+        return self._position
+
+    def read(self, count: int) -> bytes:
+        """Return bytes, fewer than asked for at the end."""
+        if not 0 <= count <= _MOST_HEADER:
+            raise SegmentLayoutError(
+                f"{self._archive.path} has a header of {count} bytes at position {self._position}: expected at most "
+                f"{_MOST_HEADER}. Make the archive again from the store's directory"
+            )
+        self.last = self._read(count)
+        self._position += len(self.last)
+        return self.last
+
+    def seek(self, position: int) -> None:
+        """Go on to a position."""
+        if position < self._position:
+            raise _broken(self._archive, self._position, "a header with a negative size")
+        self._pass(position - self._position)
+        self._position = position
+
+    def _read(self, count: int) -> bytes:
+        raise NotImplementedError
+
+    def _pass(self, count: int) -> None:
+        raise NotImplementedError
+
+
+class _Headers(_Forward):
+    """A plain archive, of which only the headers are read."""
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__(archive)
+        self._reader = RemoteReader(archive.file)
+        self._buffer = b""
+        self._buffer_at = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+    def _read(self, count: int) -> bytes:
+        begin, end = self._position, min(self._position + count, self._archive.file.size)
+        if begin >= end:
+            return b""
+        if not self._buffer_at <= begin <= end <= self._buffer_at + len(self._buffer):
+            stop = min(max(end, begin + _BUFFER), self._archive.file.size)
+            self._buffer, self._buffer_at = self._reader.read(begin, stop), begin
+        return self._buffer[begin - self._buffer_at : end - self._buffer_at]
+
+    def _pass(self, count: int) -> None:
+        """Do nothing."""
+
+
+class _Expanded(_Forward):
+    """A compressed archive, which is expanded to its end, piece by piece."""
+
+    def __init__(self, archive: Archive, codec: str) -> None:
+        super().__init__(archive)
+        self._file = CompressedFile(archive.path, codec, None if archive.is_local else archive.file)
+        self._stream = self._file.opened()
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+    def _read(self, count: int) -> bytes:
+        pieces: list[bytes] = []
+        missing = count
+        while missing:
+            piece = read_piece(self._file, self._stream, self._position + count - missing, missing)
+            if not piece:
+                break
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def _pass(self, count: int) -> None:
+        if self._position + count > _MOST_EXPANDED:
+            raise SegmentLayoutError(
+                f"{self._archive.path} expands to more than {_MOST_EXPANDED} bytes: expected a store. Unpack it where "
+                f"there is room"
+            )
+        missing = count
+        while missing:
+            piece = read_piece(self._file, self._stream, self._position + count - missing, missing)
+            if not piece:
+                return
+            missing -= len(piece)

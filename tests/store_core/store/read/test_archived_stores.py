@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tar archive of a store is read as the store is; what may not be in one is refused by name."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pytest
+
+from store_core import read_messages
+from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files import archive_listing, compressed_bytes
+from store_core.files.compressed_bytes import CODECS
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
+from store_core.store.read.task_groups import task_groups
+from tests.object_store import Faults, ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.golden_stores import UnpackedStore
+
+MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
+ENDS: Final = (".tar", ".tar.gz", ".tar.zst", ".tar.lz4", ".tgz")
+NAME: Final = f"commitlog/{0:020d}"
+
+
+@pytest.fixture
+def root(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+    """Provide a copy of a store with several segments, closed."""
+    shutil.copytree(golden("4.3.0/tx").root, tmp_path / "store")
+    (tmp_path / "store" / "lock").touch()
+    return tmp_path / "store"
+
+
+def rows(path: Path | str, **options: object) -> pa.Table:
+    return read_messages(path, **options).read_all()  # type: ignore[arg-type]  # options of several types
+
+
+def written(path: Path, data: bytes) -> Path:
+    """Write an archive, compressed as its name says."""
+    codec = {**CODECS, ".tgz": "gzip"}.get(path.suffix)
+    if codec is None:
+        path.write_bytes(data)
+        return path
+    with pa.CompressedOutputStream(pa.OSFile(str(path), "wb"), codec) as stream:
+        stream.write(data)
+    return path
+
+
+def packed(root: Path, path: Path, name: str = "broker-a/store", form: int = tarfile.PAX_FORMAT) -> Path:
+    """Pack a store as `tar` does."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=form) as tar:
+        tar.add(root, name)
+    return written(path, data.getvalue())
+
+
+def of_members(path: Path, *members: tarfile.TarInfo) -> Path:
+    """Write an archive of some members, whose content is zeros."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(bytes(member.size)) if member.isreg() else None)
+    return written(path, data.getvalue())
+
+
+def member(name: str = NAME, size: int = 4096, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    """Make a header."""
+    made = tarfile.TarInfo(name)
+    made.size, made.type, made.linkname = size if kind == tarfile.REGTYPE else 0, kind, link
+    return made
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_archive_reads_as_the_store(root: Path, end: str, tmp_path: Path) -> None:
+    path = packed(root, tmp_path / f"copy{end}")
+    for mode in MODES:
+        options = {"mode": mode, "max_records_per_batch": 50, "min_partitions": 5}
+        assert rows(root, **options, use_consume_queues="never") == rows(path, **options)
+    assert rows(root, columns=["segment", "physical_offset"]) == rows(path, columns=["segment", "physical_offset"])
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("name", [".", "store", "x" * 90 + "/" + "y" * 120])
+def test_names_and_formats_of_archives_do_not_matter(root: Path, form: int, name: str, tmp_path: Path) -> None:
+    if form == tarfile.USTAR_FORMAT and len(name) > 100:
+        name = name[:60]
+    assert rows(root) == rows(packed(root, tmp_path / "copy.tar", name, form))
+    assert rows(root) == rows(packed(root / "commitlog", tmp_path / "log.tar", ".", form))
+
+
+@pytest.mark.parametrize("end", [".tar", ".tar.zst"])
+def test_archive_in_an_object_store(root: Path, end: str, tmp_path: Path) -> None:
+    path = packed(root, tmp_path / f"copy{end}")
+    with ObjectStore() as server:
+        server.put(path.name, path.read_bytes())
+        server.faults = Faults()
+        url = f"s3://{server.bucket}/{path.name}"
+        assert rows(root) == rows(url, storage=server.settings)
+
+
+def test_archive_that_is_replaced_while_it_is_read_is_an_error(root: Path, tmp_path: Path) -> None:
+    path = packed(root, tmp_path / "copy.tar")
+    with ObjectStore() as server:
+        server.put(path.name, path.read_bytes())
+        url = f"s3://{server.bucket}/{path.name}"
+        reader = read_messages(url, storage=server.settings, max_records_per_batch=10)
+        reader.read_next_batch()
+        server.put(path.name, path.read_bytes() + bytes(512))
+        with pytest.raises(SegmentVanishedError, match="replaced"):
+            reader.read_all()
+
+
+def test_plain_archive_has_a_partition_for_each_segment_and_a_compressed_one_has_one(
+    root: Path, tmp_path: Path
+) -> None:
+    segments = len(list((root / "commitlog").iterdir()))
+    plans = [plan_ranges(packed(root, tmp_path / f"copy{end}"), ReadOptions()) for end in (".tar", ".tar.gz")]
+    assert [segments, 1] == [len(task_groups(plan.ranges)) for plan in plans]
+    assert segments > 1
+
+
+def test_segments_of_a_compressed_archive_are_expanded_once(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed(root, tmp_path / "copy.tar.zst")
+    expected = rows(root)
+    reader = read_messages(path)
+    opened: list[object] = []
+    streams = compressed_bytes._Stream
+
+    def counted(file: compressed_bytes.CompressedFile) -> object:
+        opened.append(file)
+        return streams(file)
+
+    monkeypatch.setattr(compressed_bytes, "_Stream", counted)
+    assert expected == reader.read_all()
+    assert 1 == len(opened)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kept", [0.1, 0.6, 0.9])
+def test_archive_that_is_cut_off_is_named(root: Path, end: str, kept: float, tmp_path: Path) -> None:
+    path = packed(root / "commitlog", tmp_path / f"copy{end}", "commitlog")
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * kept)])
+    with pytest.raises(SegmentLayoutError, match=r"copy\.t.*is not a whole"):
+        rows(path)
+
+
+@pytest.mark.parametrize("end", [".tar", ".tar.gz"])
+def test_archive_without_its_end_is_named(root: Path, end: str, tmp_path: Path) -> None:
+    plain = packed(root / "commitlog", tmp_path / "all.tar", "commitlog")
+    with tarfile.open(plain) as tar:
+        last = tar.getmembers()[-1]
+    path = written(tmp_path / f"copy{end}", plain.read_bytes()[: last.offset_data + -(-last.size // 512) * 512])
+    with pytest.raises(SegmentLayoutError, match="neither a header nor the end"):
+        rows(path)
+
+
+HOSTILE: Final = {
+    "absolute": ([member(f"/etc/{NAME}")], "leads out of the archive"),
+    "absolute segment": ([member(f"/{0:020d}")], "leads out of the archive"),
+    "parent": ([member(f"a/../../{NAME}")], "leads out of the archive"),
+    "symbolic link": ([member(kind=tarfile.SYMTYPE, link="/etc/passwd")], "is a link"),
+    "hard link": ([member(), member(f"commitlog/{4096:020d}", kind=tarfile.LNKTYPE, link=NAME)], "is a link"),
+    "device": ([member(kind=tarfile.CHRTYPE)], "is a device"),
+    "pipe": ([member(kind=tarfile.FIFOTYPE)], "is a device"),
+    "twice": ([member(), member()], "is there twice"),
+    "two logs": ([member(f"a/{NAME}"), member(f"b/{NAME}")], "has 2 logs"),
+}
+
+
+@pytest.mark.parametrize("end", [".tar", ".tar.zst"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_may_not_be_in_an_archive_is_refused(name: str, end: str, tmp_path: Path) -> None:
+    members, expected = HOSTILE[name]
+    with pytest.raises(SegmentLayoutError, match=expected):
+        rows(of_members(tmp_path / f"hostile{end}", *members))
+
+
+@pytest.mark.parametrize(
+    "headers", [{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, {"GNU.sparse.map": "0,1", "GNU.sparse.size": "9"}]
+)
+def test_segments_with_holes_are_refused(headers: dict[str, str], tmp_path: Path) -> None:
+    sparse = member()
+    sparse.pax_headers = headers
+    with pytest.raises(SegmentLayoutError, match=r"holes|not a whole"):
+        rows(of_members(tmp_path / "sparse.tar", sparse))
+
+
+def test_size_in_a_pax_header_counts(tmp_path: Path) -> None:
+    huge = member()
+    huge.pax_headers = {"size": str(3 << 30)}
+    with pytest.raises(SegmentLayoutError, match=r"has 3221225472 bytes|not a whole"):
+        rows(of_members(tmp_path / "size.tar", huge))
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_header_that_wants_much_memory_is_refused(kind: bytes, tmp_path: Path) -> None:
+    header = tarfile.TarInfo("name")
+    header.type, header.size = kind, 1 << 32
+    path = written(tmp_path / "bomb.tar.gz", header.tobuf(tarfile.GNU_FORMAT) + bytes(8 << 20))
+    with pytest.raises(SegmentLayoutError, match="has a header of 4294967296 bytes"):
+        rows(path)
+
+
+def test_headers_that_lead_backwards_end(tmp_path: Path) -> None:
+    header = bytearray(member(size=0).tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = (2**96 - 1024).to_bytes(12, "big")  # -1024, in base 256
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    with pytest.raises(SegmentLayoutError, match=r"negative|not a whole"):
+        rows(written(tmp_path / "back.tar", bytes(header) * 3 + bytes(1024)))
+
+
+def test_bomb_is_refused_before_all_of_it_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_listing, "_MOST_EXPANDED", 1 << 20)
+    path = of_members(tmp_path / "bomb.tar.gz", member("other", 2 << 20))
+    with pytest.raises(SegmentLayoutError, match="expands to more than 1048576 bytes"):
+        rows(path)
+
+
+def test_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_listing, "_MOST_MEMBERS", 4)
+    path = of_members(tmp_path / "many.tar", *(member(f"file-{number}", 1) for number in range(6)))
+    with pytest.raises(SegmentLayoutError, match="more than 4 members"):
+        rows(path)
+
+
+def test_random_bytes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SegmentLayoutError, match="not a whole tar archive"):
+        rows(written(tmp_path / "random.tar", b"no archive" * 1000))
+
+
+def test_archive_of_something_else_has_nothing_to_read(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError, match=r"else\.tar"):
+        rows(of_members(tmp_path / "else.tar", member("consumequeue/topic/0/00000000000000000000")))
+
+
+def test_dledger_log_in_an_archive_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedStoreError, match="DLedger"):
+        rows(of_members(tmp_path / "dledger.tar", member(f"store/dledger-n0/data/{0:020d}")))
+
+
+def test_what_is_no_segment_is_noted(root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (root / "commitlog" / "notes.txt").write_text("x")
+    (root / "commitlog" / f"{77:020d}").mkdir()
+    rows(packed(root, tmp_path / "copy.tar"))
+    assert 2 == caplog.text.count("ignored 'broker-a/store/commitlog/")
