@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from store_core.errors import SegmentVanishedError
+from store_core.errors import SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE, NarrowBytes
@@ -169,6 +169,8 @@ class MappedSegment(AllThere):
     ------
     SegmentVanishedError
         If the file is gone, or shorter than it was when it was listed.
+    StoreNotFoundError
+        If its directory does not exist, either.
     StoreAccessError
         If the file may not be read.
     """
@@ -178,6 +180,7 @@ class MappedSegment(AllThere):
             with explained_access(Path(segment.path)):
                 self._file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by __exit__
         except FileNotFoundError as error:
+            _check_directory(segment)
             raise _vanished(segment, "it is gone") from error
         try:
             self.raw = self._map(segment)
@@ -302,6 +305,17 @@ def _hole_after(descriptor: int, position: int, size: int) -> int:
         return min(os.lseek(descriptor, position, os.SEEK_HOLE), size)
     except OSError:
         return size
+
+
+def _check_directory(segment: Segment) -> None:
+    """Tell a worker that does not see the store from a segment that retention has deleted: that leaves a directory."""
+    directory = Path(segment.path).parent
+    if not directory.is_dir():
+        raise StoreNotFoundError(
+            f"{directory} was there when the read was planned, and does not exist on {os.uname().nodename}, which was "
+            f"to read {segment.name} of it. Every worker has to see the store under the path that was given: mount it "
+            f"there, or give the URL of a store"
+        )
 
 
 def _vanished(segment: Segment, found: str) -> SegmentVanishedError:

@@ -29,6 +29,10 @@ _TARGETS: Final = ("json", "html", "plan")
 """Options for files that are written; only a repair has a plan."""
 
 
+_STORES: Final = ("store", "a", "b")
+"""Arguments of answers that are stores."""
+
+
 def answer_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
     """Return the parser of a job, with the options that all of them have."""
     parser = argparse.ArgumentParser(
@@ -59,7 +63,8 @@ def run_answer(name: str, given: argparse.Namespace, answer: Callable[[Engine], 
     """Run an answer on Spark, print and write its report, and return the exit code."""
     from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
 
-    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name)))
+    stores = [value for option in _STORES if (value := getattr(given, option, None)) is not None]
+    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name, stores)))
 
 
 def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.jobs.engine_choice import EngineName
     from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.store_rebuild import EngineSource
 
 __all__ = ["rebuild_consume_queue", "rebuild_index"]
@@ -157,7 +158,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
     check_report("--json", options.json)
     if not plan.is_verified:
         check_writable(plan.output)
-    engines = _engines(options.engine, plan.size)
+    engines = _engines(options.engine, plan)
     began = time.monotonic()
     result = StoreRebuild(plan, engines, say).run()
     code = ExitCode[result.outcome.name]
@@ -168,9 +169,9 @@ def _run(options: argparse.Namespace) -> ExitCode:
     return code
 
 
-def _engines(engine: EngineName, size: int) -> EngineSource:
-    """Return what runs the steps of a rebuild of `size` bytes of log."""
-    if engine == "local" or (engine == "auto" and size <= _LOCAL_BYTES and not is_spark_there()):
+def _engines(engine: EngineName, plan: RebuildPlan) -> EngineSource:
+    """Return what runs the steps of a rebuild."""
+    if engine == "local" or (engine == "auto" and plan.size <= _LOCAL_BYTES and not is_spark_there()):
         from store_core.answers.local_engine import local_engine  # noqa: PLC0415
 
         return lambda _: local_engine(1)
@@ -178,7 +179,7 @@ def _engines(engine: EngineName, size: int) -> EngineSource:
     from pyspark_commitlog.rebuild.engines import spark_engines  # noqa: PLC0415
 
     require_java()
-    return spark_engines(size)
+    return spark_engines(plan.size, plan.store)
 
 
 def _rebuild_options(options: argparse.Namespace) -> RebuildOptions:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.write.options import WriteOptions
     from pyspark_commitlog.write.row_encoder import RefusedRow
+    from store_core.files.store_sight import StoreSight
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["QUERY_ID", "StagedPartition", "StagingTask"]
@@ -71,11 +72,14 @@ class StagingTask:
     job : str
     owner : str
         Who runs the job, see `pyspark_commitlog.write.job_owner`.
+    sight : StoreSight
+        What the driver sees of the store.
     """
 
     options: WriteOptions
     job: str
     owner: str
+    sight: StoreSight
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> StagedPartition:
         """Encode rows and write them to a file of this attempt's own.
@@ -99,7 +103,10 @@ class StagingTask:
             If a row can't be a message, unless ``badRows=skip``.
         OSError
             If the file can't be written.
+        StoreAccessError
+            If this worker does not see the store that the driver sees.
         """
+        self.sight.check_here()
         file_system = OsFileSystem()
         encoder = RowEncoder(self.options, partition, SystemClock().now_ms())
         if self.options.dry_run:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -41,7 +42,8 @@ def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -
         raise InvalidOptionError(
             "option commitId is for df.write; a stream is known by its query's id and batch number"
         )
-    return plan_write(options, schema, overwrite=False)
+    task = plan_write(options, schema, overwrite=False)
+    return replace(task, sight=task.sight.of_roots())  # retention may delete segments while the query runs
 
 
 class CommitLogStreamWriter(DataSourceStreamArrowWriter):

@@ -19,6 +19,7 @@ from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_sight import StoreSight
 from store_core.format.iso_time import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
@@ -69,7 +70,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     if not overwrite:
         sized = with_sizes_of(options.root, options.config, file_system)
         options = replace(options, config=sized)
-    return StagingTask(options, f"job-{uuid.uuid4().hex}", owner_text())
+    return StagingTask(options, f"job-{uuid.uuid4().hex}", owner_text(), StoreSight.of(options.root))
 
 
 class CommitLogWriter(DataSourceArrowWriter):

@@ -66,6 +66,8 @@ class LookUp:
 
     def _choose(self) -> _Chosen:
         paths, segments, _, options, costs, resources = self._asked
+        if any(segment.archive for segment in segments):
+            return Unsuitable("the store is in an archive, whose queues and index are not read")
         if any(segment.remote is not None for segment in segments):
             return Unsuitable("the store is not on this machine, so its queues and index are not read")
         if any(segment.codec is not None for segment in segments):
