@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow.fs as pa_fs
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ class ObjectStore:
         """Write one object."""
         with self.file_system.open_output_stream(f"{self.bucket}/{key}", compression=None) as stream:
             stream.write(data)
+
+    def place(self, key: str, data: bytes) -> None:
+        """Put an object into the server without a request, for tests that need many or odd ones."""
+        s3_backends["123456789012"]["aws"].put_object(self.bucket, key, data)
 
     def _arguments(self) -> dict[str, str]:
         return {

@@ -42,6 +42,9 @@ _SAMPLES: Final = 8
 _SHARE: Final = 32
 """The sample is at most this part of a segment."""
 
+_LEAST_MEASURED: Final = 16 << 20
+"""Bytes up to which a segment is downloaded whole rather than measured."""
+
 _MOST_SAMPLE: Final = 8 << 20
 _LEAST_SAMPLE: Final = 256 << 10
 
@@ -145,6 +148,8 @@ class NarrowBytes(RemoteBytes):
 
     def _decide(self, begin: int, goal: int) -> None:
         least = self._least_body
+        if least is None and self._size - begin < _LEAST_MEASURED:
+            least = ALWAYS_WHOLE
         if least is None:
             least, usual = self._measured(begin, goal)
             least = least if usual >= least else ALWAYS_WHOLE

@@ -8,6 +8,7 @@ of a plan then see the same prefix of the log, whatever a broker appends, rolls 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,6 +57,9 @@ __all__ = [
 ]
 
 _log: Final = logging.getLogger("store_core")
+
+_REQUESTS: Final = 16
+"""Segments whose beginnings are read at a time, if they are not on this machine."""
 
 _ATTEMPTS: Final = 100
 """How often planning restarts because retention deleted a file meanwhile; each time there is one file less."""
@@ -179,6 +183,7 @@ class _Planner:
         self._ends: list[SegmentEnd] = []
         self._is_live = False
         self.walked: dict[Segment, Chain] = {}
+        self._times: dict[Segment, int | None] = {}
 
     def plan(self) -> ReadPlan:
         self._check_layout()
@@ -365,11 +370,21 @@ class _Planner:
         begin, end = self._bounds()
         return replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
 
+    def _first_times(self, segments: Sequence[Segment]) -> list[int | None]:
+        """Return when the first records of segments were stored, which is read once, and from elsewhere in parallel."""
+        unknown = [segment for segment in segments if segment not in self._times]
+        if all(segment.is_mapped for segment in unknown):
+            self._times.update((segment, first_store_timestamp(segment)) for segment in unknown)
+        else:
+            with ThreadPoolExecutor(_REQUESTS, "segment-starts") as pool:
+                self._times.update(zip(unknown, pool.map(first_store_timestamp, unknown), strict=True))
+        return [self._times[segment] for segment in segments]
+
     def _within_time(self, parts: list[ReadRange]) -> list[ReadRange]:
         """Leave out segments that can't have rows, judging by the store times of their first records."""
         if self._options.starting_timestamp is None and self._options.ending_timestamp is None:
             return parts
-        times = [first_store_timestamp(part.segment) for part in parts]
+        times = self._first_times([part.segment for part in parts])
         timed = zip_longest(parts, times, times[1:])
         placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
         return [part for part in placed if part.may_hold(self._options)]

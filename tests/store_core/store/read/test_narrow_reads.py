@@ -149,6 +149,7 @@ def test_what_was_measured_decides(
     seconds: float, is_narrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(narrow_bytes, "_LEAST_SAMPLE", 1 << 14)
+    monkeypatch.setattr(narrow_bytes, "_LEAST_MEASURED", 0)
     monkeypatch.setattr(narrow_bytes, "SystemClock", lambda: _Clock(0, 0.01, 0.01 + seconds))
     root = make_log(tmp_path, 1 << 20, 1 << 20, 4096)
     url = in_memory(root, f"measured-{is_narrow}")
