@@ -128,7 +128,9 @@ class _Tracing:
     def report(self, what: str) -> TraceReport:
         levels = delay_levels(self.options.broker_config, self.options.release)
         # Asked first, so that in a growing store nothing is called delivered whose delivery is not among the records.
-        broker = BrokerState(levels, delay_offsets(self.root) or {})
+        delivered, delay_notes = delay_offsets(self.root)
+        consumed, offset_notes = consumer_offsets(self.root)
+        broker = BrokerState(levels, delivered or {})
         rows, notes = self._records(what)
         halves = [row for row in rows if kind_of(row) is StepKind.HALF]
         rows += self._operations(halves) if halves else []
@@ -143,12 +145,12 @@ class _Tracing:
             records=len(rows),
             duplicates=sum(max(message.sends - 1, 0) for message in messages),
             dead=sum(StepKind.DEAD_LETTER in message.kinds for message in messages),
-            notes=notes,
+            notes=(*notes, *delay_notes, *offset_notes),
         )
         tables = {
             "messages": [message.row() for message in messages],
             "steps": [step for message in messages for step in message.steps()],
-            "consumers": list(self._consumers(rows)),
+            "consumers": list(_consumers(rows, consumed or {})),
         }
         return TraceReport.of(facts, tables)
 
@@ -186,19 +188,19 @@ class _Tracing:
         found = self.engine.run(ReadJob(self.paths, {_COPIES: read}))
         return found.tables[_COPIES].to_pylist(), found.notes
 
-    def _consumers(self, rows: Sequence[_Row]) -> Iterator[_Row]:
-        """Yield for each record the groups that consume its queue, and whether they are past it."""
-        offsets = consumer_offsets(self.root) or {}
-        for row in rows:
-            for (topic, group), queues in sorted(offsets.items()):
-                following = queues.get(row["queue_id"]) if topic == row["topic"] else None
-                if following is not None:
-                    names = ("topic", "queue_id", "queue_offset")
-                    yield {name: row[name] for name in names} | {
-                        "group": group,
-                        "next_offset": following,
-                        "is_past": following > row["queue_offset"],
-                    }
+
+def _consumers(rows: Sequence[_Row], offsets: Mapping[tuple[str, str], Mapping[int, int]]) -> Iterator[_Row]:
+    """Yield for each record the groups that consume its queue, and whether they are past it."""
+    for row in rows:
+        for (topic, group), queues in sorted(offsets.items()):
+            following = queues.get(row["queue_id"]) if topic == row["topic"] else None
+            if following is not None:
+                names = ("topic", "queue_id", "queue_offset")
+                yield {name: row[name] for name in names} | {
+                    "group": group,
+                    "next_offset": following,
+                    "is_past": following > row["queue_offset"],
+                }
 
 
 class _Message:

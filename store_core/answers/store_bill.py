@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.billing.bill_report import BillFacts, BillReport
 from store_core.answers.billing.bill_sums import BillSums
+from store_core.answers.config_notes import config_or_note
 from store_core.answers.limits import TOP
 from store_core.answers.local_engine import local_engine
 from store_core.answers.scanning.message_scan import MessageScan
 from store_core.answers.scanning.top_rows import top_rows, uncertain_note
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
-from store_core.errors import CorruptRecordError
 from store_core.files.config_paths import TOPICS_FILE
+from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_path import list_segments, store_roots, usual_size
 from store_core.format.utc_day import iso_day
 from store_core.store.least_value import check_least
-from store_core.views.config_table import find_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +68,7 @@ class BillJob(MessageScan[BillSums, BillReport]):
 
     def report(self, found: BillSums, counts: ScanCounts) -> BillReport:
         """Make the report."""
-        segments = list_segments(self._paths, reads_entries=True).segments
+        segments = list_segments(self._paths, reads_entries=True, storage=NO_SETTINGS).segments
         size = usual_size(segments)
         configured, notes = _configured_topics(self._paths)
         topics = _Topics(found, counts.bytes, size, configured)
@@ -212,13 +212,10 @@ def _uncertain(sums: BillSums) -> Iterable[str]:
 def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     """Return the topics that the broker has configured, and what is to be said of that."""
     root = store_roots(paths)[0]
-    try:
-        found = find_config(root, TOPICS_FILE, _names)
-    except CorruptRecordError as error:
-        return None, (f"which topics the broker has is not known: {error}",)
-    if found is None:
+    found, notes = config_or_note(root, TOPICS_FILE, _names, "which topics the broker has")
+    if found is None and not notes:
         return None, (f"which topics the broker has is not known: {root} has no config/{TOPICS_FILE}",)
-    return found, ()
+    return found, notes
 
 
 def _names(fields: ConfigFields) -> frozenset[str]:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from store_core.answers.config_notes import config_or_note
 from store_core.answers.life.dead_letter_report import DeadLettersFacts, DeadLettersReport
 from store_core.answers.life.dead_letter_rows import (
     DEAD_LETTER_COLUMNS,
@@ -15,21 +16,23 @@ from store_core.answers.life.dead_letter_rows import (
     origin_of,
     origin_offset,
 )
+from store_core.answers.life.known_groups import known_groups
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.life.record_look_up import RecordLookUp
 from store_core.answers.local_engine import local_engine
 from store_core.answers.text.message_column import message_name
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
+from store_core.errors import InvalidOptionError
 from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
+from store_core.format.near_name import did_you_mean, known_names
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
 from store_core.store.least_value import check_least
-from store_core.views.config_table import find_config
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from store_core.broker.config_fields import ConfigFields
@@ -86,7 +89,7 @@ def dead_letters(
     Raises
     ------
     StoreError
-        If an option is invalid, or the path has nothing to read.
+        If an option is invalid, a group is not known, or the path has nothing to read.
 
     Examples
     --------
@@ -108,14 +111,33 @@ def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptio
     read = read_of(DEAD_LETTER_COLUMNS, dead_letter_rows, release=chosen.release, **topics)
     found = engine.run(ReadJob(paths, {"letters": read}))
     rows = found.tables["letters"].to_pylist()
+    _check_groups(root, chosen.group, {str(row["topic"]) for row in rows})
     offsets = (origin_offset(row) for row in rows)
     origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), chosen.release))
-    limits = find_config(root, SUBSCRIPTION_GROUP_FILE, _retry_limits) or {}
+    what = "after how many attempts groups give up"
+    found_limits, notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _retry_limits, what)
+    limits = found_limits or {}
     letters = [_letter(row, origins, extent.begin, limits) for row in rows]
-    facts = _facts(root, letters, found.notes)
+    facts = _facts(root, letters, (*found.notes, *notes))
     return DeadLettersReport.of(
         facts, {"groups": list(_groups(letters, limits)), "letters": letters[: chosen.most_rows]}
     )
+
+
+def _check_groups(root: Path, asked: Sequence[str], found: Collection[str]) -> None:
+    """Refuse groups without dead letters that nothing in the store knows, if it knows any: they are mistyped.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is one.
+    """
+    missing = [group for group in asked if f"{DEAD_LETTER_PREFIX}{group}" not in found]
+    known = known_groups(root) if missing else frozenset[str]()
+    for group in missing:
+        if known and group not in known:
+            hint = did_you_mean(group, known) or f"the groups are {known_names(known)}"
+            raise InvalidOptionError(f"no consumer group {group!r} in {root}; {hint}")
 
 
 def _retry_limits(fields: ConfigFields) -> dict[str, int]:

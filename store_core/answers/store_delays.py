@@ -25,6 +25,7 @@ from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.format.table_time import table_time
 from store_core.store.least_value import check_least
 from store_core.store.read.last_rows import last_rows
+from store_core.store.read.store_time import check_calendar_time
 from store_core.views.store_root import root_of
 from store_core.views.timers import timer_check
 
@@ -100,7 +101,7 @@ def delays(
     Raises
     ------
     StoreError
-        If an option is invalid, the path has nothing to read, or ``delayOffset.json`` is broken.
+        If an option is invalid, or the path has nothing to read.
 
     Examples
     --------
@@ -116,11 +117,13 @@ def delays_by(
 ) -> DelaysReport:
     """Tell when delayed messages are due, on an engine; see `delays`."""
     chosen = options or DelaysOptions()
+    check_calendar_time("at", chosen.at)
     check_least(0, late_after=chosen.late_after, most_rows=chosen.most_rows)
     levels = delay_levels(chosen.broker_config, chosen.release)
     root = root_of(paths)
     # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
-    known = _Known(delay_offsets(root), *timer_check(root), _last_stored(paths))
+    delivered, notes = delay_offsets(root)
+    known = _Known(delivered, *timer_check(root), _last_stored(paths))
     shared: dict[str, Any] = {"release": chosen.release, "verify_crc": False}
     reads = {
         "levels": read_of(DELAY_COLUMNS, delayed_rows, topic=(SCHEDULE_TOPIC,), **shared),
@@ -135,7 +138,7 @@ def delays_by(
         "level": level_states(found.tables["levels"], rules),
         "timer": timer_states(found.tables["timers"], timers),
     }
-    return _Made(root, chosen, rules, known, judged, found.notes).report()
+    return _Made(root, chosen, rules, known, judged, (*found.notes, *notes)).report()
 
 
 @dataclass(frozen=True, slots=True)

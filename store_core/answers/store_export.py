@@ -26,6 +26,7 @@ from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.follow.read_limits import NO_LIMITS
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.stored_topics import hint_of, stored_topics
 
 if TYPE_CHECKING:
     import os
@@ -55,6 +56,7 @@ def export_by(  # noqa: PLR0913 -- as `export`
 ) -> ExportReport:
     """Export on an engine, all of whose workers see the directory; see `export`."""
     target = Path(into).resolve()
+    LogSegments.of(store, compressed=True)  # if there is nothing to export, nothing is made
     check_outside("into", target, store)
     files = file_system or OsFileSystem()
     with _locked(target, files) as ledger:
@@ -62,7 +64,7 @@ def export_by(  # noqa: PLR0913 -- as `export`
         entries = ledger.entries()
         topics = _topics(topic, entries)
         options = replace(_READ, topic=topics)
-        follower = LogFollower(store, options)
+        follower = LogFollower(store, options, compressed=True)
         known = entries[-1].end if entries else follower.initial()
         begin, lost = _resumed(store, known, allow_loss=allow_loss)
         end = follower.advance(begin, NO_LIMITS)
@@ -72,6 +74,7 @@ def export_by(  # noqa: PLR0913 -- as `export`
         number = len(entries) + 1
         files.add_directories(ledger.staged)
         exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
+        _check_topics(store, topics, exported)
         if not exported:
             return _report(store, target, entries, None)
         entry = _entry(number, (begin, end), topics, exported, lost, entries)
@@ -112,7 +115,7 @@ def export(  # noqa: PLR0913 -- the options of an export
     DataLossError
         If the log is not the one that was exported, or has lost what was not exported yet.
     StoreError
-        If there is nothing to read, or the ledger is damaged.
+        If there is nothing to read, no topic is known, or the ledger is damaged.
     StoreLockedError
         If another export into the directory is running.
     OSError
@@ -182,6 +185,24 @@ def _topics(topic: Sequence[str] | None, entries: Sequence[ExportEntry]) -> tupl
     return entries[0].topics if entries else topics
 
 
+def _check_topics(store: StorePaths, topics: Sequence[str], exported: Sequence[Exported]) -> None:
+    """Refuse topics if there is no message of any, and nothing in the store knows one: their names are mistyped.
+
+    Raises
+    ------
+    InvalidOptionError
+        Naming the first one.
+    """
+    if not topics or any(each.totals.messages for each in exported):
+        return
+    known = stored_topics(store_roots(store))
+    missing = [topic for topic in topics if topic not in known]
+    if len(missing) == len(topics):
+        raise InvalidOptionError(
+            f"topic: {store_roots(store)[0]} has no topic {missing[0]!r}; {hint_of(missing[0], known)}"
+        )
+
+
 def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tuple[LogPosition, int]:
     """Return where the export begins, and how many bytes before it are gone.
 
@@ -190,7 +211,7 @@ def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tupl
     DataLossError
         If something is gone and that is not allowed, or the log is not the one that was exported.
     """
-    position, loss = find_continuation(LogSegments.of(store), known, verify_crc=True)
+    position, loss = find_continuation(LogSegments.of(store, compressed=True), known, verify_crc=True)
     if loss is None:
         return known, 0
     is_expired = isinstance(loss, ExpiredSegmentsError)
@@ -241,6 +262,6 @@ def _report(store: StorePaths, target: Path, entries: Sequence[ExportEntry], new
     )
     rows = {
         "segments": [] if new is None else [each.as_json() for each in new.segments],
-        "files": [] if new is None else [each._asdict() for each in new.files],
+        "files": [] if new is None else [each.as_json() for each in new.files],
     }
     return ExportReport.of(facts, rows)

@@ -83,7 +83,7 @@ class LagJob:
         self.options = options
         self.store = str(root)
         self.groups = BrokerGroups.of(root)
-        self.segments: tuple[Segment, ...] = whole_log(root, store)
+        self.segments: tuple[Segment, ...] = whole_log(root, store, compressed=True)
         self.log_end = None if options.as_of is None else log_end_at(store, options.as_of)
         self.source = QueueSource.of(root, self.segments)
 

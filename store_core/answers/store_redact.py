@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,14 +14,15 @@ from store_core.answers.redacting.redact_job import MOST_ROWS, REDACT_COLUMNS, F
 from store_core.answers.redacting.redact_report import RedactFacts, RedactReport
 from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.scanning.message_scan import PART_BYTES
-from store_core.errors import StoreLockedError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
-from store_core.store.new_directory import NewDirectory, places_beside
+from store_core.store.new_directory import NewDirectory, named_places, places_beside
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
+from store_core.store.read.stored_topics import hint_of, stored_topics
 from store_core.store.store_copy import copy_store, digest_of_file, files_below
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.redacting.redact_job import Redacted, SearchedFile
     from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.read.ranges import ReadRange
 
 __all__ = ["redact", "redact_by"]
 
@@ -51,17 +54,16 @@ def redact_by(
     root = Path(store).resolve()
     check_is_root(root, OsFileSystem())
     _check_unlocked(root)
-    with NewDirectory(*places_beside(Path(into), "redact", str(root))) as copy:
+    with NewDirectory(*places_beside(Path(into), "redact", str(root))) as copy, named_places(copy, root):
         copy_store(root, copy.work)
         _check_unlocked(root)
-        plan = plan_ranges(str(copy.work), _READ)
-        if any(part.segment.entries is not None for part in plan.ranges):
-            raise UnsupportedStoreError(f"{root} has a DLedger log, which can't be redacted: its entries have digests")
-        done = engine.run(RedactJob(plan.ranges, _READ, redaction))
+        ranges = _ranges_of(root, copy.work)
+        done = engine.run(RedactJob(ranges, _READ, redaction))
+        _check_topics(root, redaction, done)
         refused = [*_damage(done), *done.refused_rows]
         if refused or not done.messages:
             return _report(root, None, redaction, done, refused, [])
-        again = engine.run(RedactJob(plan_ranges(str(copy.work), _READ).ranges, _READ, redaction))
+        again = engine.run(RedactJob(ranges, _READ, redaction))
         names = tuple(path.relative_to(copy.work).as_posix() for path in files_below(copy.work))
         files = engine.run(FileJob(copy.work, names, redaction))
         refused = [*_left(again), *(row for each in files for row in _found_in(each))]
@@ -109,7 +111,7 @@ def redact(  # noqa: PLR0913 -- what is redacted, one of four
     Raises
     ------
     InvalidOptionError
-        If not exactly one of the four is given, or the target is not free.
+        If not exactly one of the four is given, a topic is not known, or the target is not free.
     StoreLockedError
         If a broker holds the store.
     StoreError
@@ -126,6 +128,39 @@ def redact(  # noqa: PLR0913 -- what is redacted, one of four
     redaction = Redaction.of(pattern, text, key, topic)
     with local_engine(processes, on_progress) as engine:
         return redact_by(engine, store, into, redaction)
+
+
+def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
+    """Return the ranges of a store's log, in its copy.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If records can't be rewritten in their places.
+    """
+    ranges = plan_ranges(str(root), _READ).ranges
+    for part in ranges:
+        if part.segment.entries is not None:
+            raise UnsupportedStoreError(f"{root} has a DLedger log, which can't be redacted: its entries have digests")
+        if part.segment.codec is not None:
+            raise UnsupportedStoreError(f"{part.segment.path} is compressed: expand it in a copy of the store first")
+    segments = {part.segment: work / Path(part.segment.path).resolve().relative_to(root) for part in ranges}
+    return tuple(replace(part, segment=replace(part.segment, path=str(segments[part.segment]))) for part in ranges)
+
+
+def _check_topics(root: Path, redaction: Redaction, done: Redacted) -> None:
+    """Refuse topics of which there is no message, and that nothing in the store knows: their names are mistyped.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is one.
+    """
+    missing = sorted(set(redaction.topics) - done.topics)
+    known = stored_topics((root,)) if missing else frozenset[str]()
+    for topic in missing:
+        if topic not in known:
+            raise InvalidOptionError(f"topic: {root} has no topic {topic!r}; {hint_of(topic, known)}")
 
 
 def _check_unlocked(root: Path) -> None:

@@ -10,13 +10,16 @@ from itertools import count, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow.compute as pc
+
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
 from store_core.answers.life.replay_rows import REPLAYED_COLUMNS, replayed_batch
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.queue_path import refusal_of
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.least_value import check_least
@@ -34,6 +37,8 @@ from store_core.views.store_root import root_of
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
@@ -184,6 +189,7 @@ class _Replay:
         options, queues = self.options, cycle(range(self.options.queues))
         wanted = {"release": options.release} | self.read | {"columns": REPLAYED_COLUMNS}
         for batch in read_messages(self.source, **wanted):
+            _check_kinds(batch)
             messages = replayed_batch(batch, options.replay_id, options.to_topic, queues)
             topics = messages["topic"].to_pylist()
             self.topics.update(zip(batch["topic"].to_pylist(), topics, strict=True))
@@ -204,6 +210,23 @@ class _Replay:
             for (origin, topic), number in sorted(self.topics.items())
         ]
         return ReplayReport.of(facts, {"topics": rows})
+
+
+def _check_kinds(batch: pa.RecordBatch) -> None:
+    """Refuse inner batches: the messages in one have properties of their own, and a queue of other units.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        Naming the first one.
+    """
+    is_inner = pc.not_equal(pc.bit_wise_and(batch["sys_flag"], int(MessageSysFlag.INNER_BATCH_FLAG)), 0)
+    if pc.any(is_inner).as_py():
+        row = batch.filter(is_inner).slice(0, 1).select(["topic", "msg_id"]).to_pylist()[0]
+        raise UnsupportedStoreError(
+            f"message {row['msg_id']} of topic {row['topic']} is an inner batch, several messages in one record of a "
+            f"BatchCQ topic: it can't be replayed. Choose others, by topic, key, tag or time"
+        )
 
 
 def _check_topics(topics: set[str], options: ReplayOptions) -> None:

@@ -16,8 +16,9 @@ from store_core.answers.retaining.disk_forecast import DiskForecast, DiskState, 
 from store_core.answers.retaining.losses import losses
 from store_core.answers.retaining.pointing_files import pointing_files
 from store_core.answers.retaining.retention_report import RetentionFacts, RetentionReport
+from store_core.answers.retaining.strange_settings import strange_settings
 from store_core.answers.store_lag import LagJob
-from store_core.errors import StoreNotFoundError
+from store_core.errors import CorruptRecordError, StoreAccessError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem, disk_bytes
 from store_core.files.store_kind import StoreUse, queue_database
 from store_core.format.iso_time import iso_time
@@ -88,7 +89,7 @@ class RetentionJob:
         self.lag: LagJob | None = None
         try:
             self.lag = LagJob(store, LagOptions())
-        except StoreNotFoundError as error:
+        except (StoreNotFoundError, CorruptRecordError, StoreAccessError) as error:
             self.notes = (f"which messages are not consumed is not known: {error}",)
 
     def plan(self) -> Sequence[LagPart]:
@@ -171,6 +172,7 @@ class RetentionJob:
         if until < self.options.now + self.options.days * DAY_MS:
             more = f"the log would have {_MOST_FILES:,} more files by then"
             yield f"this is foreseen up to {iso_time(until)} only: {more}"
+        yield from strange_settings(self.options.config)
         if self.options.disk_size is None:
             yield (
                 "the disk is the one that this store is on now: for a copy, say what the broker's disk has "
@@ -234,7 +236,7 @@ def retention(
 
 
 def _log_of(store: StorePaths, root: Path) -> _Log:
-    segments = list(whole_log(root, store))
+    segments = list(whole_log(root, store, compressed=True))
     while len(segments) > 1 and not has_record(segments[-1]):
         segments.pop()
     if not segments:

@@ -36,6 +36,7 @@ from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.table_time import table_time
 from store_core.store.least_value import check_least
+from store_core.store.read.store_time import check_calendar_time
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def transactions_by(
 ) -> TransactionsReport:
     """Tell how transactions ended, on an engine; see `transactions`."""
     chosen = options or TransactionsOptions()
+    check_calendar_time("at", chosen.at)
     check_least(0, older_than=chosen.older_than, most_checks=chosen.most_checks, most_rows=chosen.most_rows)
     root = root_of(paths)
     # A growing store: where the broker is in the half messages is asked first, so that the new copies of those that it
@@ -140,9 +142,13 @@ def transactions_by(
     return _Judged(root, LogExtent.of(paths), found, chosen, at, asked_next).report()
 
 
-def _asked_next(root: Path) -> int:
-    """Return the queue offset of the half message that the broker looks at next; 0 if it is not known."""
-    return (consumer_offsets(root) or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0)
+def _asked_next(root: Path) -> tuple[int, tuple[str, ...]]:
+    """Return the queue offset of the half message that the broker looks at next, and a note on the file.
+
+    It is 0 if it is not known.
+    """
+    offsets, notes = consumer_offsets(root)
+    return (offsets or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0), notes
 
 
 _SOUND: Final = "magic_code"
@@ -166,7 +172,7 @@ class _Judged:
         self._found = found
         self._options = options
         self._at = at
-        self._asked_next = asked_next
+        self._asked_next, self._offset_notes = asked_next
         settled = found.tables["settled"]
         is_lost = pc.is_null(settled[_SOUND])
         self._settled = settled.filter(pc.invert(is_lost)).to_pylist()
@@ -184,7 +190,7 @@ class _Judged:
         absent = self._absent()
         evidence = self._evidence(absent or ())
         ended = [(end_of(each, evidence), each) for each in state.transactions]
-        facts = self._facts(ended, evidence, (*self._found.notes, *state.notes))
+        facts = self._facts(ended, evidence, (*self._found.notes, *state.notes, *self._offset_notes))
         facts = replace(facts, are_queues_checked=absent is not None)
         return TransactionsReport.of(facts, {"groups": list(_groups(ended)), "transactions": self._rows(ended)})
 

@@ -7,11 +7,11 @@ import fcntl
 import os
 import shutil
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.deferred_sync import sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
 from store_core.store.outside import check_outside
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
 
-__all__ = ["NewDirectory", "places_beside"]
+__all__ = ["NewDirectory", "named_places", "places_beside"]
 
 
 def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, Path]:
@@ -70,7 +70,10 @@ class NewDirectory:
     def __enter__(self) -> Self:
         for left in self._left_behind():
             shutil.rmtree(left, ignore_errors=True)
-        self.work.mkdir()
+        try:
+            self.work.mkdir()
+        except OSError as error:  # the directory beside is no concern of the user's
+            raise type(error)(error.errno, error.strerror, str(self.target)) from error
         self._locks.append(_locked(self.work))
         return self
 
@@ -121,3 +124,34 @@ def _locked(directory: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextmanager
+def named_places(made: NewDirectory, source: Path) -> Iterator[None]:
+    """Let errors name the places that a user knows: the source instead of its copy, and the target instead of the work.
+
+    Parameters
+    ----------
+    made : NewDirectory
+        A copy of the source, which is gone when the error is read.
+    source : Path
+        Where the file that a `StoreError` is about is as well. An error of the system is about what was being written.
+
+    Raises
+    ------
+    StoreError, OSError
+        Those of the block, with other paths.
+    """
+    work = str(made.work)
+    try:
+        yield
+    except StoreError as error:
+        if work not in str(error):
+            raise
+        given = (each.replace(work, str(source)) if isinstance(each, str) else each for each in error.args)
+        raise type(error)(*given) from error
+    except OSError as error:
+        path = str(error.filename or "")
+        if not path.startswith(work):
+            raise
+        raise type(error)(error.errno, error.strerror, path.replace(work, str(made.target), 1)) from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
+from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, is_root
 from store_core.files.store_path import list_segments, places_of
@@ -77,7 +78,7 @@ def _root_at(place: Path) -> Path:
     return directory.parent if is_log else directory
 
 
-def whole_log(root: Path, paths: StorePaths) -> tuple[Segment, ...]:
+def whole_log(root: Path, paths: StorePaths, *, compressed: bool = False) -> tuple[Segment, ...]:
     """Return all segments of a store's log; none if only other parts of the store are there.
 
     Parameters
@@ -86,9 +87,13 @@ def whole_log(root: Path, paths: StorePaths) -> tuple[Segment, ...]:
         The store's root.
     paths : path or sequence of paths
         Where the segments are if not below the root.
+    compressed : bool
+        Whether segments that are compressed as a whole are among them.
     """
     try:
         is_there = (root / COMMIT_LOG).is_dir() or any(dledger_logs(root, OsFileSystem()))
-        return list_segments(root if is_there else paths, reads_entries=True).segments
+        return list_segments(
+            root if is_there else paths, reads_entries=True, storage=NO_SETTINGS if compressed else None
+        ).segments
     except StoreNotFoundError:
         return ()

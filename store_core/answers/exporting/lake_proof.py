@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core.answers.exporting.proof_job import LakePart, ProofJob
 from store_core.answers.exporting.proof_report import ProofFacts, ProofReport
 from store_core.files.file_system import OsFileSystem
+from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_path import list_segments
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
@@ -61,7 +62,7 @@ class LakeProof:
         options = replace(self.options, columns=_COLUMNS, starting_offsets=bounds[0], ending_offsets=bounds[1])
         files = [LakePart(file.path, file.messages, tuple(ledger)) for each in self.entries for file in each.files]
         proved = engine.run(ProofJob(self.target, tuple(files), plan_ranges(store, options).ranges, options))
-        kept = {each.start_offset for each in list_segments(store).segments}
+        kept = {each.start_offset for each in list_segments(store, storage=NO_SETTINGS).segments}
         lake = _totals(proved, is_lake=True)
         rows = [_compared(each, lake, _totals(proved, is_lake=False), kept) for each in ledger.values()]
         findings = [*self._of_files(proved), *_of_segments(rows), *_of_strangers(lake, ledger), *self._unknown_files()]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from store_core.answers.config_notes import config_or_note
 from store_core.answers.lagging.group_kind import GroupKind, is_system_group, kind_of
 from store_core.answers.lagging.queue_lag import AskedGroup, AskedQueue
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
@@ -84,14 +85,15 @@ class BrokerGroups(NamedTuple):
         if not found:
             raise _no_offsets(root)
         newest = max(found, key=lambda each: each.timestamp)
-        configured = find_config(root, SUBSCRIPTION_GROUP_FILE, _group_names)
+        configured, group_notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _group_names, "which groups there are")
+        popped, mode_notes = config_or_note(root, _MODES_FILE, _popped, "which groups pop")
         return cls(
             (*newest.committed, *(light.light if light is not None else ())),
             tuple(newest.broadcast),
             frozenset(configured or ()),
-            frozenset(find_config(root, _MODES_FILE, _popped) or ()),
+            frozenset(popped or ()),
             tuple(each.file for each in found),
-            tuple(_notes(root, found, newest)),
+            (*_notes(root, found, newest), *group_notes, *mode_notes),
         )
 
 

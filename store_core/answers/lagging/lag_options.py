@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from store_core.store.least_value import check_least
-from store_core.store.read.store_time import parse_zone, store_time
+from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,6 +61,8 @@ class LagOptions:
             name: None if value is None else store_time(name, value, zone)
             for name, value in (("as_of", as_of), ("now", now))
         }
+        for name, time in times.items():
+            check_calendar_time(name, time)
         check_least(0, most_messages=most_messages)
         return cls(_names(group), _names(topic), times["as_of"], times["now"], most_messages)
 

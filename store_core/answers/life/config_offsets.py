@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store_core.answers.config_notes import config_or_note
 from store_core.broker.consumer_offset import TOPIC_GROUP_SEPARATOR
 from store_core.files.config_paths import CONSUMER_OFFSET_FILE, DELAY_OFFSET_FILE
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.views.config_table import find_config
 
 if TYPE_CHECKING:
     import os
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["consumer_offsets", "delay_levels", "delay_offsets"]
 
 
-def consumer_offsets(root: Path) -> dict[tuple[str, str], dict[int, int]] | None:
-    """Return topic and group -> queue -> the offset that is consumed next; None without the file.
+def consumer_offsets(root: Path) -> tuple[dict[tuple[str, str], dict[int, int]] | None, tuple[str, ...]]:
+    """Return topic and group -> queue -> the offset that is consumed next, and what is to be said of the file.
 
-    Raises
-    ------
-    CorruptRecordError
-        If the file is broken, and its backup is broken or not there.
+    Returns
+    -------
+    dict or None
+        None if neither the file nor its backup is there, or both are broken.
+    tuple of str
+        A note if they are broken.
     """
-    return find_config(root, CONSUMER_OFFSET_FILE, _of_consumers)
+    return config_or_note(root, CONSUMER_OFFSET_FILE, _of_consumers, "what groups have consumed")
 
 
-def delay_offsets(root: Path) -> dict[int, int] | None:
-    """Return delay level -> the offset that is delivered next; None without the file. Errors as above."""
-    return find_config(root, DELAY_OFFSET_FILE, lambda fields: fields.object("offsetTable").offsets())
+def delay_offsets(root: Path) -> tuple[dict[int, int] | None, tuple[str, ...]]:
+    """Return delay level -> the offset that is delivered next, and what is to be said of the file, as above."""
+    what = "what is delivered of delay levels"
+    return config_or_note(root, DELAY_OFFSET_FILE, lambda fields: fields.object("offsetTable").offsets(), what)
 
 
 def delay_levels(broker_config: str | os.PathLike[str] | None, release: Release) -> tuple[int, ...]:

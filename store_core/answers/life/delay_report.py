@@ -174,7 +174,7 @@ class DelaysReport(Report[DelaysFacts]):
         if found.next_due is not None:
             yield f"the next one is due at {found.next_due}"
         if not found.has_delay_offsets:
-            yield "there is no delayOffset.json: a broker that starts with this store delivers all levels again"
+            yield "no delayOffset.json can be read: a broker that starts with this store delivers all levels again"
         if not found.has_timer_check:
             yield "there is no config/timercheck: a broker that starts with this store delivers all timers again"
         yield from found.notes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_path import list_segments
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class LogExtent:
     @classmethod
     def of(cls, paths: StorePaths) -> Self:
         """List the files; errors as of `store_core.files.store_path.list_segments`."""
-        return cls(tuple(list_segments(paths, reads_entries=True).segments))
+        return cls(tuple(list_segments(paths, reads_entries=True, storage=NO_SETTINGS).segments))
 
     @property
     def begin(self) -> int:

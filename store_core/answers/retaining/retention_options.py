@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from store_core.answers.limits import MOST_DAYS
+from store_core.answers.retaining.strange_settings import refuse_strange
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.clean.log_cleaner import parse_delete_when
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.read.store_time import parse_zone, store_time
+from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
 
 if TYPE_CHECKING:
     import os
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
 
 __all__ = ["RetentionOptions"]
-
-_LATEST: Final = 253_339_228_800_000
-"""The year 9998: a calendar ends with the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,8 @@ class RetentionOptions:
         Raises
         ------
         InvalidOptionError
-            If a value is invalid.
+            If a value is invalid, or a setting that is given is one that RocketMQ takes and nobody can mean, such as
+            an hour 99. In a broker's file such settings are taken as RocketMQ takes them.
         StoreNotFoundError
             If there is no such file.
         """
@@ -96,11 +95,13 @@ class RetentionOptions:
         config = MessageStoreConfig(release=release)
         if broker_config is not None:
             config = MessageStoreConfig.from_properties(broker_config, release)
-        config = replace(config, **{name: value for name, value in settings.items() if value is not None})
+        given = {name: value for name, value in settings.items() if value is not None}
+        refuse_strange(given)
+        config = replace(config, **given)
         parse_delete_when(config.delete_when)
         began = store_time("now", now, zone)
+        check_calendar_time("now", began)
         bounds = (
-            ("now", began, 0, _LATEST),
             ("days", days, 1, MOST_DAYS),
             ("disk_size", disk_size, 1, 2**62),
             ("disk_used", disk_used, 0, 2**62),

@@ -89,7 +89,7 @@ class ExportEntry:
             "end": self.end.as_json(),
             "topics": list(self.topics),
             "segments": [each.as_json() for each in self.segments],
-            "files": [each._asdict() for each in self.files],
+            "files": [each.as_json() for each in self.files],
             "damaged_ranges": self.damaged_ranges,
             "damaged_bytes": self.damaged_bytes,
             "lost_bytes": self.lost_bytes,

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import uuid
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store_core.errors import UnsafeSizeError
 from store_core.files.file_system import write_all
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
 from store_core.format.utc_day import iso_day, utc_days
@@ -39,6 +39,13 @@ _NOT_PLAIN: Final = re.compile(rb"[^A-Za-z0-9_.-]")
 _LONGEST_NAME: Final = 255
 """Bytes of a file name on usual file systems."""
 
+_DIGITS: Final = 16
+"""Of the SHA-256 of a name that is cut."""
+
+_CUT_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
+_TOPIC_KEY: Final = "commitlog.topic"
+"""Of the metadata of a file whose directory does not say the topic."""
+
 
 class LakeFile(NamedTuple):
     """A file that was staged.
@@ -51,16 +58,27 @@ class LakeFile(NamedTuple):
         Its name among the staged files.
     messages, size : int
         Rows, and bytes of the file.
+    topic : str or None
+        The topic, if the name of its directory is a shortened one; else the directory says it.
     """
 
     path: str
     staged: str
     messages: int
     size: int
+    topic: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the file's values; the topic is there only if it has one."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 def partition_directory(topic: str, day: int) -> str:
     """Return the directory of a partition, as Hive, Spark and Arrow name it.
+
+    A topic whose name is too long for a directory, as those of retries can be, is cut there, and followed by ``~`` and
+    the first digits of its SHA-256. No other topic has that directory: a ``~`` of a name is ``%7E``. The whole name is
+    with each of its files, in the ledger and in the file's metadata.
 
     Parameters
     ----------
@@ -68,23 +86,20 @@ def partition_directory(topic: str, day: int) -> str:
     day : int
         Since 1970, in UTC.
 
-    Raises
-    ------
-    UnsafeSizeError
-        If the topic can't be the name of a directory: retry topics of RocketMQ 5 can be that long.
-
     Examples
     --------
     >>> partition_directory("%RETRY%billing", 19675)
     'topic=%25RETRY%25billing/day=2023-11-14'
     """
     name = f"topic={_escaped(topic)}"
-    if len(name) > _LONGEST_NAME:
-        raise UnsafeSizeError(
-            "a topic's name is too long for a directory", name, 0, f"at most {_LONGEST_NAME} bytes", str(len(name)),
-            b"", "Export the other topics by name.",
-        )  # fmt: skip
+    if _is_too_long(topic):
+        digest = hashlib.sha256(topic.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+        name = f"{_CUT_ESCAPE.sub('', name[: _LONGEST_NAME - _DIGITS - 1])}~{digest}"
     return f"{name}/day={_escaped(iso_day(day))}"
+
+
+def _is_too_long(topic: str) -> bool:
+    return len(f"topic={_escaped(topic)}") > _LONGEST_NAME
 
 
 def _escaped(text: str) -> str:
@@ -113,8 +128,8 @@ class PartitionWriters:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Write messages, which have the default columns."""
-        for directory, rows in _by_partition(batch):
-            partition = self._open.pop(directory, None) or self._opened(directory)
+        for topic, directory, rows in _by_partition(batch):
+            partition = self._open.pop(directory, None) or self._opened(topic, directory)
             self._open[directory] = partition  # the one written to last is the last one
             partition.add(rows)
         if sum(each.waiting for each in self._open.values()) > _MOST_BYTES:
@@ -141,21 +156,22 @@ class PartitionWriters:
         for each in self._open.values():
             each.give_up()
 
-    def _opened(self, directory: str) -> _Partition:
+    def _opened(self, topic: str, directory: str) -> _Partition:
         if len(self._open) >= _MOST_OPEN:
             self._close(next(iter(self._open)))
         staged = f"{uuid.uuid4().hex}.parquet"
         number = len(self._files) + len(self._open)
         path = f"{directory}/{self._stem}-{number:06d}.parquet"
-        return _Partition(path, staged, self._file_system.open(self._directory / staged, create=True))
+        file = self._file_system.open(self._directory / staged, create=True)
+        return _Partition(path, staged, file, topic if _is_too_long(topic) else None)
 
     def _close(self, directory: str) -> None:
         self._files.append(self._open[directory].close())
         del self._open[directory]
 
 
-def _by_partition(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
-    """Return the rows of each topic and day, in log order, as copies that keep nothing else in memory."""
+def _by_partition(batch: pa.RecordBatch) -> list[tuple[str, str, pa.RecordBatch]]:
+    """Return topic, directory and rows of each topic and day, in log order, copied: nothing else is kept in memory."""
     topics = batch.column("topic").dictionary_encode()
     days = utc_days(batch.column("store_timestamp"))
     known, day = np.unique(days, return_inverse=True)
@@ -165,20 +181,24 @@ def _by_partition(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
     names = topics.dictionary.to_pylist()
     parts = []
     for number, each in enumerate(found.tolist()):
-        directory = partition_directory(names[each // known.size], int(known[each % known.size]))
-        parts.append((directory, rows.take(pa.array(np.flatnonzero(code == number)))))
+        topic = names[each // known.size]
+        directory = partition_directory(topic, int(known[each % known.size]))
+        parts.append((topic, directory, rows.take(pa.array(np.flatnonzero(code == number)))))
     return parts
 
 
 class _Partition:
     """A file that is being written."""
 
-    def __init__(self, path: str, staged: str, file: OpenFile) -> None:
+    def __init__(self, path: str, staged: str, file: OpenFile, topic: str | None) -> None:
         self._path = path
         self._staged = staged
         self._file = file
+        self._topic = topic
         self._sink = _Sink(file)
         self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), LAKE_SCHEMA, compression="zstd")
+        if topic is not None:
+            self._writer.add_key_value_metadata({_TOPIC_KEY: topic})
         self._batches: list[pa.RecordBatch] = []
         self._messages = 0
         self.waiting = 0
@@ -207,7 +227,7 @@ class _Partition:
         self._writer.close()
         self._file.sync()
         self._file.close()
-        return LakeFile(self._path, self._staged, self._messages, self._sink.position)
+        return LakeFile(self._path, self._staged, self._messages, self._sink.position, self._topic)
 
 
 class _Sink(io.RawIOBase):

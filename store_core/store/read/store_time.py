@@ -10,9 +10,13 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from store_core.errors import InvalidOptionError
+from store_core.format.iso_time import iso_time
 from store_core.store.read.option_checks import is_integer, parse_integer, refuse_value, shown_option
 
-__all__ = ["local_time", "parse_zone", "store_time"]
+__all__ = ["LATEST_TIME", "check_calendar_time", "local_time", "parse_zone", "store_time"]
+
+LATEST_TIME: Final = 253_339_228_800_000
+"""The year 9998, in ms: a calendar ends with the year 9999."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -60,6 +64,21 @@ def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
     if local.utcoffset() is None:
         local = local.replace(tzinfo=_known_zone(name, value, zone))
     return -((_EPOCH - local) // _MILLISECOND)
+
+
+def check_calendar_time(name: str, value: int | None) -> None:
+    """Check a time, in ms, from which ages or days are counted: one from 1970 on that a calendar has; None is no time.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is another one.
+    """
+    if value is not None and not 0 <= value <= LATEST_TIME:
+        raise InvalidOptionError(
+            f"{shown_option(name)}: expected a time from 1970-01-01 to {iso_time(LATEST_TIME)}, as 0 to {LATEST_TIME} "
+            f"ms, found {value}"
+        )
 
 
 def local_time(name: str, value: object) -> datetime | None:

@@ -46,10 +46,13 @@ class LogFollower:
         See `store_core.files.store_path.list_segments`.
     options : ReadOptions
         Columns and filters have no influence on positions.
+    compressed : bool
+        Whether segments that are compressed as a whole are read, too. A file that is being compressed is there twice.
     """
 
-    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
+    def __init__(self, paths: StorePaths, options: ReadOptions, *, compressed: bool = False) -> None:
         self._paths = paths
+        self._compressed = compressed
         self._options = options
         self._end: LogPosition | None = None
         self._walked: tuple[LogPosition, LogPosition, Waypoints] | None = None
@@ -185,7 +188,7 @@ class LogFollower:
     def _retried(self, step: Callable[[LogSegments], T]) -> T:
         for attempt in range(_ATTEMPTS):
             try:
-                return step(LogSegments.of(self._paths))
+                return step(LogSegments.of(self._paths, compressed=self._compressed))
             except (SegmentVanishedError, RecordVanishedError):
                 if attempt + 1 == _ATTEMPTS:
                     raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.segment_source import open_segment
 from store_core.files.store_path import list_segments
 from store_core.format.columnar.chain import Chain, Place, Run
@@ -70,9 +71,16 @@ class LogSegments:
     segments: tuple[Segment, ...]
 
     @classmethod
-    def of(cls, paths: StorePaths) -> LogSegments:
-        """List the segments now; errors as of `store_core.files.store_path.list_segments`."""
-        return cls(list_segments(paths).segments)
+    def of(cls, paths: StorePaths, *, compressed: bool = False) -> LogSegments:
+        """List the segments now; errors as of `store_core.files.store_path.list_segments`.
+
+        Parameters
+        ----------
+        paths : path or sequence of paths
+        compressed : bool
+            Whether segments that are compressed as a whole are among them.
+        """
+        return cls(list_segments(paths, storage=NO_SETTINGS if compressed else None).segments)
 
     @property
     def earliest(self) -> LogPosition:

@@ -7,7 +7,6 @@ from urllib.parse import unquote
 
 import pytest
 
-from store_core.errors import UnsafeSizeError
 from store_core.store.export.lake_files import partition_directory
 
 
@@ -20,6 +19,17 @@ def test_a_topic_comes_back_from_the_name_of_its_directory(topic: str) -> None:
     assert first not in (".", "..")
 
 
-def test_a_topic_that_is_too_long_for_a_directory_is_refused() -> None:
-    with pytest.raises(UnsafeSizeError, match="too long for a directory"):
-        partition_directory("/" * 90, 0)
+@pytest.mark.parametrize("topic", ["/" * 90, "a" * 249 + "/", "\u65e5" * 40, "a" * 32767])
+def test_a_name_that_is_too_long_is_cut_and_is_that_of_no_other_topic(topic: str) -> None:
+    name, other = (partition_directory(each, 0).split("/")[0] for each in (topic, f"{topic}x"))
+    cut, _, digits = name.partition("~")
+
+    assert len(name) <= 255
+    assert topic.startswith(unquote(cut.removeprefix("topic="), errors="ignore"))
+    assert 16 == len(digits)
+    assert name != other
+    assert "topic=%7E" == partition_directory("~", 0).split("/")[0]
+
+
+def test_a_name_that_just_fits_is_not_cut() -> None:
+    assert f"topic={'a' * 249}" == partition_directory("a" * 249, 0).split("/")[0]

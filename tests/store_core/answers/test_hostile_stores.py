@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers go on without what they can do without, and name what was mistyped, compressed or broken."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from store_core.answers import (
+    DeadLettersOptions,
+    DelaysOptions,
+    LagOptions,
+    ReplayOptions,
+    RetentionOptions,
+    TransactionsOptions,
+    bill,
+    dead_letters,
+    delays,
+    export,
+    lag,
+    prove,
+    redact,
+    replay,
+    retention,
+    trace,
+    transactions,
+)
+from store_core.answers.retaining.strange_settings import strange_settings
+from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem
+from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.export.export_ledger import ExportLedger
+from store_core.store.new_directory import NewDirectory, named_places, places_beside
+from tests.builders import LogBuilder
+from tests.life_logs import BEGIN, LifeLog, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CONFIGS = ("consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "topics.json")
+OFFSETS = {"offsetTable": {"orders@billing": {"0": 1}}}
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Make a store with a message of each kind."""
+    log = LifeLog(2048)
+    sent = log.send("a")
+    log.half("t")
+    log.delayed("d", 3)
+    log.dead(sent, "a", "billing", 17)
+    for number in range(20):
+        log.send(f"more-{number}")
+    return log.write(tmp_path / "store")
+
+
+ANSWERS: dict[str, Callable[[Path], Any]] = {
+    "trace": lambda root: trace(root, "a"),
+    "transactions": lambda root: transactions(root, TransactionsOptions(at=BEGIN)),
+    "delays": lambda root: delays(root, DelaysOptions(at=BEGIN)),
+    "dead_letters": dead_letters,
+    "bill": bill,
+    "retention": lambda root: retention(root, RetentionOptions.of(NOW, disk_size=2**40, disk_used=2**30)),
+}
+
+
+# ---- broken configuration
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_broken_configuration_is_a_note(name: str, store: Path) -> None:
+    (store / "config").mkdir(exist_ok=True)
+    for each in CONFIGS:
+        (store / "config" / each).write_text('{"broken')
+    (note,) = [note for note in ANSWERS[name](store).found.notes if "not known" in note and "bad JSON" in note][:1]
+
+    assert str(store / "config") in note
+
+
+def test_the_backup_of_a_broken_configuration_is_taken_as_a_broker_does(store: Path) -> None:
+    write_config(store, consumerOffset=OFFSETS)
+    path = store / "config" / "consumerOffset.json"
+    path.rename(path.with_name("consumerOffset.json.bak"))
+    path.write_text('{"broken')
+    report = trace(store, "a")
+
+    assert ["billing"] == report.tables["consumers"].filter(report.tables["consumers"]["is_past"])["group"].to_pylist()
+    assert () == report.found.notes
+
+
+def test_lag_does_without_all_but_the_offsets(store: Path) -> None:
+    write_config(store, consumerOffset=OFFSETS)
+    (store / "config" / "subscriptionGroup.json").write_text("[")
+
+    assert any("which groups there are is not known" in note for note in lag(store).found.notes)
+
+    (store / "config" / "consumerOffset.json").write_text("{")
+    with pytest.raises(CorruptRecordError, match=r"consumerOffset\.json"):
+        lag(store)
+
+
+# ---- compressed segments
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_is_the_same_of_compressed_segments(name: str, store: Path) -> None:
+    (store / "config").mkdir(exist_ok=True)
+    expected = ANSWERS[name](store).to_json()["tables"]
+    compress(store)
+    found = ANSWERS[name](store).to_json()["tables"]
+    for tables in (expected, found):
+        for row in tables.get("deletions", []):
+            row.pop("segment"), row.pop("last_modified"), row.pop("deleted")
+
+    assert expected == found
+
+
+def test_compressed_segments_are_exported_and_proved(store: Path, tmp_path: Path) -> None:
+    expected = export(store, tmp_path / "plain").found.messages
+    compress(store)
+
+    assert (24, 24) == (expected, export(store, tmp_path / "lake").found.messages)
+    assert 0 == prove(store, tmp_path / "lake").found.differences
+    assert 0 == prove(store, tmp_path / "plain").found.differences
+    assert export(store, tmp_path / "plain").found.number is None
+
+
+def compress(store: Path) -> None:
+    """Compress the segments as gzip does, which keeps their times."""
+    for path in sorted((store / "commitlog").iterdir()):
+        other = path.with_name(f"{path.name}.gz")
+        other.write_bytes(gzip.compress(path.read_bytes()))
+        os.utime(other, ns=(path.stat().st_mtime_ns,) * 2)
+        path.unlink()
+
+
+# ---- exports
+
+
+def test_nothing_to_export_is_said_as_such_and_makes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(StoreNotFoundError, match="nothing to read"):
+        export(tmp_path / "empty", tmp_path / "lake")
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_topic_too_long_for_a_directory_is_exported_under_a_cut_name(tmp_path: Path) -> None:
+    log, names = LogBuilder(1 << 14), ("%" * 100 + "a", "%" * 100 + "b", "%" * 83 + "\N{SNOWMAN}")
+    for name in (*names, "orders"):
+        log.append(b"body", topic=name)
+    lake = tmp_path / "lake"
+    assert 4 == export(log.write(tmp_path / "store"), lake).found.messages
+
+    (entry,) = ExportLedger(lake, OsFileSystem()).entries()
+    topics = {each.topic for each in entry.files}
+    assert {*names, None} == topics
+    for each in entry.files:
+        metadata = pq.read_metadata(lake / each.path).metadata or {}
+        assert each.topic == (metadata[b"commitlog.topic"].decode() if each.topic else None)
+        assert max(map(len, each.path.split("/"))) <= 255
+    assert 4 == len({each.path.split("/")[0] for each in entry.files})
+    assert 0 == prove(tmp_path / "store", lake).found.differences
+    assert export(tmp_path / "store", lake).found.number is None
+
+
+# ---- mistyped names
+
+
+def test_a_mistyped_name_is_refused_with_one_like_it(store: Path, tmp_path: Path) -> None:
+    (store / "consumequeue" / "orders").mkdir(parents=True)
+    write_config(store, consumerOffset=OFFSETS)
+
+    assert 1 == dead_letters(store, DeadLettersOptions(group=("billing",))).found.letters
+    with pytest.raises(InvalidOptionError, match=r"no consumer group 'biling' in .*; did you mean 'billing'\?"):
+        dead_letters(store, DeadLettersOptions(group=("billing", "biling")))
+    with pytest.raises(InvalidOptionError, match=r"has no topic 'ordrs'; did you mean 'orders'\?"):
+        redact(store, tmp_path / "copy", topic=["orders", "ordrs"])
+    with pytest.raises(InvalidOptionError, match=r"has no topic 'ordrs'; did you mean 'orders'\?"):
+        export(store, tmp_path / "lake", topic=["ordrs"])
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_group_that_is_known_and_has_no_letters_is_no_mistake(store: Path) -> None:
+    write_config(store, consumerOffset={"offsetTable": {"orders@other": {"0": 1}}})
+
+    assert 0 == dead_letters(store, DeadLettersOptions(group=("other",))).found.letters
+
+
+# ---- errors that name what the user knows
+
+
+def test_an_error_of_a_redaction_names_the_store_and_not_its_copy(
+    store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (store / "commitlog" / "junk").write_bytes(b"")
+    min((store / "commitlog").glob("0*")).unlink()
+    assert 0 == redact(store, tmp_path / "copy", text="body").found.messages
+    assert str(store) in caplog.text
+    assert ".copy.redact-" not in caplog.text
+
+    for path in (store / "commitlog").iterdir():
+        path.unlink()
+    with pytest.raises(StoreNotFoundError, match=f"no segment file in {store}") as caught:
+        redact(store, tmp_path / "copy", text="body")
+    assert ".copy.redact-" not in str(caught.value)
+
+
+def test_compressed_segments_are_not_redacted_in_their_places(store: Path, tmp_path: Path) -> None:
+    compress(store)
+
+    with pytest.raises(UnsupportedStoreError, match=r"\.gz is compressed"):
+        redact(store, tmp_path / "copy", text="body")
+
+
+def test_an_error_of_the_system_names_the_target_and_not_what_is_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    made = NewDirectory(*places_beside(tmp_path / "new", "copy", str(tmp_path / "store")))
+    text = str(made.work / "commitlog")
+    for error, expected in (
+        (OSError(errno.ENOSPC, "No space left", text), tmp_path / "new" / "commitlog"),
+        (CorruptRecordError("bad", text, 0, "a", "b", b""), tmp_path / "store" / "commitlog"),
+        (CorruptRecordError("bad", "elsewhere", 0, "a", "b", b""), "elsewhere"),
+        (OSError(errno.ENOSPC, "No space left", "elsewhere"), "elsewhere"),
+    ):
+        with pytest.raises(type(error), match=str(expected)), named_places(made, tmp_path / "store"):
+            raise error
+
+
+def test_a_target_that_can_not_be_made_is_named(store: Path) -> None:
+    with pytest.raises(OSError, match="/proc/copy'"):
+        redact(store, "/proc/copy", text="body")
+
+
+def test_a_replay_of_an_inner_batch_names_the_message(tmp_path: Path) -> None:
+    log = LifeLog(2048)
+    log.send("a", sys_flag=0x80)
+
+    with pytest.raises(UnsupportedStoreError, match=r"message [0-9A-F]{32} of topic orders is an inner batch"):
+        replay(log.write(tmp_path / "store"), tmp_path / "new", ReplayOptions(replay_id="T-1"))
+
+
+# ---- times and settings that nobody can mean
+
+
+@pytest.mark.parametrize("time", [-(2**63), -1, 253_339_228_800_001, 2**63 - 1])
+def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="option now"):
+        LagOptions.of(now=time)
+    with pytest.raises(InvalidOptionError, match="option as_of"):
+        LagOptions.of(as_of=time)
+    with pytest.raises(InvalidOptionError, match="option now"):
+        RetentionOptions.of(time)
+    with pytest.raises(InvalidOptionError, match="option at"):
+        delays(store, DelaysOptions(at=time))
+    with pytest.raises(InvalidOptionError, match="option at"):
+        transactions(store, TransactionsOptions(at=time))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("delete_when", "99", "0 to 23"),
+        ("delete_when", "04;-1", "found -1"),
+        ("file_reserved_time", -5, "0 hours or more"),
+        ("disk_max_used_space_ratio", 500, "percentage"),
+    ],
+)
+def test_a_setting_that_nobody_can_mean_is_refused_by_its_name(name: str, value: Any, message: str) -> None:  # noqa: ANN401 -- of several types
+    with pytest.raises(InvalidOptionError, match=rf"^{name}: .*{message}"):
+        RetentionOptions.of(NOW, **{name: value})
+
+
+def test_of_a_brokers_file_such_settings_are_taken_as_rocketmq_takes_them(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("deleteWhen=99\nfileReservedTime=-5\ndiskMaxUsedSpaceRatio=5\n")
+    chosen = RetentionOptions.of(NOW, broker_config=file, disk_size=2**40, disk_used=2**30, daily_growth=0)
+    notes = retention(store, chosen).found.notes
+
+    assert 3 == sum(note.startswith(("deleteWhen", "fileReservedTime", "disk_max")) for note in notes)
+    assert [] == list(strange_settings(MessageStoreConfig()))
