@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.life.config_offsets import consumer_offsets, delay_levels, delay_offsets
 from store_core.answers.life.log_extent import LogExtent
-from store_core.answers.life.message_reads import ReadJob, read_of
+from store_core.answers.life.message_read import read_of
+from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.trace_report import TraceFacts, TraceReport
 from store_core.answers.life.trace_rows import TRACE_COLUMNS, copies_of, operations_on, trace_rows
 from store_core.answers.life.trace_steps import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.answers.life.message_reads import MessageRead
+    from store_core.answers.life.message_read import MessageRead
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.parts import Engine, ProgressSink

@@ -18,7 +18,8 @@ from store_core.answers.life.dead_letter_rows import (
 )
 from store_core.answers.life.known_groups import known_groups
 from store_core.answers.life.log_extent import LogExtent
-from store_core.answers.life.message_reads import ReadJob, read_of
+from store_core.answers.life.message_read import read_of
+from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.record_look_up import RecordLookUp
 from store_core.answers.local_engine import local_engine
 from store_core.answers.text.message_column import message_name

@@ -16,7 +16,8 @@ from store_core.answers.life.config_offsets import delay_levels, delay_offsets
 from store_core.answers.life.delay_report import DelaysFacts, DelaysReport
 from store_core.answers.life.delay_rows import DELAY_COLUMNS, delayed_rows, timer_rows
 from store_core.answers.life.delay_states import DelayState, LevelRules, TimerRules, level_states, timer_states
-from store_core.answers.life.message_reads import ReadJob, read_of
+from store_core.answers.life.message_read import read_of
+from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.local_engine import local_engine
 from store_core.files.clock import SystemClock
 from store_core.format.iso_time import iso_time

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from store_core.answers.life.config_offsets import consumer_offsets
 from store_core.answers.life.log_extent import LogExtent
-from store_core.answers.life.message_reads import ReadJob, read_of
+from store_core.answers.life.message_read import read_of
+from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.queue_presence import QueuedRecord, absent_records
 from store_core.answers.life.transaction_ends import BROKER_GROUP, End, Evidence, end_of
 from store_core.answers.life.transaction_report import TransactionsFacts, TransactionsReport
@@ -134,7 +135,9 @@ def transactions_by(
     reads = {
         "given_up": read_of(("unique_key",), topic=(CHECK_MAX_TIME_TOPIC,), **shared),
         "operations": read_of(OP_COLUMNS, operation_rows, topic=OP_TOPICS, **shared),
-        "settled": read_of((*SETTLED_COLUMNS, "store_size", _SOUND), _settled, is_permissive=True, **shared),
+        "settled": read_of(
+            (*SETTLED_COLUMNS, "store_size", _SOUND), _settled, is_permissive=True, flag_bits=TRANSACTION_MASK, **shared
+        ),
         "halves": read_of(HALF_COLUMNS, half_rows, topic=HALF_TOPICS, **shared),
     }
     found = engine.run(ReadJob(paths, reads))

@@ -1,86 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading few columns of some messages in parts: several reads of one log at once, each reduced where it is read."""
+"""Reading few columns of some messages in parts: several reads of one log at once, which share a scan of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from store_core.answers.scanning.message_scan import PART_BYTES
-from store_core.format.columns import arrow_schema
-from store_core.store.read.message_reader import read_range
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_options import ReadOptions
+from store_core.answers.life.message_survey import can_survey, surveyed
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_kind import queue_database
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from store_core.files.store_path import store_roots
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    import pyarrow as pa
+
+    from store_core.answers.life.message_read import MessageRead
     from store_core.files.store_path import StorePaths
     from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.read_plan import ReadPlan
 
-__all__ = ["FoundRows", "MessageRead", "ReadJob", "ReadPart", "read_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRead:
-    """One read.
-
-    Attributes
-    ----------
-    options : ReadOptions
-    reduced : callable or None
-        Makes of each batch the rows that are kept; a function of a module, since it is pickled.
-    """
-
-    options: ReadOptions
-    reduced: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
-
-    def rows_of(self, part: ReadRange) -> pa.Table:
-        """Return what is kept of a range."""
-        batches = read_range(part, self.options)
-        return pa.Table.from_batches([self._kept(self._empty()), *map(self._kept, batches)])
-
-    def whole(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of several ranges."""
-        nothing = pa.Table.from_batches([self._kept(self._empty())])
-        return pa.concat_tables([nothing, *tables]).combine_chunks()
-
-    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch if self.reduced is None else self.reduced(batch)
-
-    def _empty(self) -> pa.RecordBatch:
-        schema = arrow_schema(self.options.columns, nullable=self.options.is_permissive)
-        return pa.RecordBatch.from_pylist([], schema)
-
-
-def read_of(
-    columns: Sequence[str],
-    reduced: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
-    *,
-    is_permissive: bool = False,
-    **options: object,
-) -> MessageRead:
-    """Return a read that goes on after damage, and makes rows of it if it is permissive.
-
-    Raises
-    ------
-    InvalidOptionError
-        As `store_core.ReadOptions.parse`.
-    """
-    mode = ReadMode.PERMISSIVE if is_permissive else ReadMode.DROPMALFORMED
-    fixed = {"mode": mode, "fail_on_data_loss": False, "max_partition_bytes": PART_BYTES}
-    return MessageRead(ReadOptions.parse(columns=tuple(columns), **fixed, **options), reduced)
+__all__ = ["FoundRows", "ReadJob", "ReadPart"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """A range of the log that one of the reads needs."""
+    """A piece of the log, and the ranges of it that reads need: several if one scan chooses the records of all."""
 
-    name: str
-    range: ReadRange
+    ranges: tuple[tuple[str, ReadRange], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +50,10 @@ class FoundRows:
 
 
 class ReadJob:
-    """Reads a log several times at once, in parts; see `store_core.store.parts.Job`.
+    """Reads a log for several reads at once, in parts; see `store_core.store.parts.Job`.
+
+    A read that queues give a look-up for reads what that picked. The others share one scan of the log where they can,
+    which chooses the records of each: see `surveyed`.
 
     Parameters
     ----------
@@ -116,20 +69,50 @@ class ReadJob:
 
     def plan(self) -> Sequence[ReadPart]:
         """Return the parts: what each read needs of each segment."""
-        plans = {name: plan_ranges(self.paths, read.options) for name, read in self.reads.items()}
+        plans = self._plans()
         self.notes = tuple(dict.fromkeys(note for plan in plans.values() for note in plan.notes))
-        return [ReadPart(name, _without_tail(part)) for name, plan in plans.items() for part in plan.ranges]
+        found = [(name, _without_tail(part)) for name, plan in plans.items() for part in plan.ranges]
+        shared: dict[tuple[str, int], list[tuple[str, ReadRange]]] = {}
+        parts = []
+        for name, part in found:
+            if part.picks is None and part.segment.is_mapped and can_survey(self.reads[name]):
+                shared.setdefault((part.segment.path, part.begin), []).append((name, part))
+            else:
+                parts.append(ReadPart(((name, part),)))
+        return [*parts, *(ReadPart(tuple(ranges)) for ranges in shared.values())]
 
-    def run(self, part: ReadPart) -> tuple[str, pa.Table]:
+    def _plans(self) -> dict[str, ReadPlan]:
+        """Plan each read; where no queue can look anything up, reads that share a scan share its plan, too."""
+        plans: dict[str, ReadPlan] = {}
+        shared: ReadPlan | None = None
+        has_queues = _has_queue_files(self.paths)
+        for name, read in self.reads.items():
+            can_share = not has_queues and can_survey(read)
+            plans[name] = shared if can_share and shared is not None else plan_ranges(self.paths, read.options)
+            shared = plans[name] if can_share else shared
+        return plans
+
+    def run(self, part: ReadPart) -> list[tuple[str, pa.Table]]:
         """Read one part."""
-        return part.name, self.reads[part.name].rows_of(part.range)
+        if len(part.ranges) == 1:
+            return [(name, self.reads[name].rows_of(each)) for name, each in part.ranges]
+        return surveyed({name: (self.reads[name], each) for name, each in part.ranges})
 
-    def merge(self, partials: Iterable[tuple[str, pa.Table]]) -> FoundRows:
+    def merge(self, partials: Iterable[list[tuple[str, pa.Table]]]) -> FoundRows:
         """Put the rows of each read together."""
         found: dict[str, list[pa.Table]] = {name: [] for name in self.reads}
-        for name, table in partials:
+        for name, table in (each for partial in partials for each in partial):
             found[name].append(table)
         return FoundRows({name: self.reads[name].whole(tables) for name, tables in found.items()}, self.notes)
+
+
+def _has_queue_files(paths: StorePaths) -> bool:
+    """Return whether a store has queues, of whatever kind, that may look records up."""
+    kinds = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+    return any(
+        any((root / kind).is_dir() for kind in kinds) or queue_database(root, OsFileSystem()) is not None
+        for root in store_roots(paths)
+    )
 
 
 def _without_tail(part: ReadRange) -> ReadRange:
