@@ -20,7 +20,7 @@ from tests.benchmarks.segments import make_log, make_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["bench_checking"]
+__all__ = ["bench_checking", "indexed_store"]
 
 _GIBIBYTE: Final = 1 << 30
 _LOG_BYTES: Final = 3 * _GIBIBYTE // 2
@@ -32,7 +32,7 @@ _SECOND: Final = 1.0
 
 def bench_checking(folder: Path, runs: int) -> list[dict[str, object]]:
     """Time decoding in one process, then checks, as elapsed time; then the count of a warm segment."""
-    store = _store(folder)
+    store = indexed_store(folder)
     print("==> checking 4.3 million messages, beside decoding them; elapsed time, then processor time", flush=True)
 
     def decode() -> None:
@@ -57,7 +57,7 @@ def _processor_time() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
-def _store(folder: Path) -> Path:
+def indexed_store(folder: Path) -> Path:
     """Make the store, with queues and index, unless it is there."""
     store = make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY)
     if not (store / "index").exists():

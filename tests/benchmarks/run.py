@@ -17,6 +17,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.benchmarks.answers import bench_answers
 from tests.benchmarks.checking import bench_checking
 from tests.benchmarks.checksums import bench_checksums
 from tests.benchmarks.core import bench_core
@@ -41,6 +42,7 @@ _PARTS: Final = (
     "checksums",
     "lookups",
     "checking",
+    "answers",
     "remote",
 )
 _OF_SEGMENTS: Final = frozenset({"core", "spark", "memory", "checksums"})
@@ -98,6 +100,8 @@ def _bench_own_logs(options: argparse.Namespace) -> dict[str, object]:
         results["lookups"] = bench_lookups(options.folder, options.runs)
     if "checking" in options.parts:
         results["checking"] = bench_checking(options.folder, options.runs)
+    if "answers" in options.parts:
+        results["answers"] = bench_answers(options.folder, options.runs)
     if "remote" in options.parts:
         results["remote"] = bench_remote(options.folder, options.runs)
     return results
