@@ -168,7 +168,13 @@ class _Judged:
     """The rows that were found, and what they say."""
 
     def __init__(  # noqa: PLR0913 -- all that is known
-        self, root: Path, log: LogExtent, found: FoundRows, options: TransactionsOptions, at: int, asked_next: int
+        self,
+        root: Path,
+        log: LogExtent,
+        found: FoundRows,
+        options: TransactionsOptions,
+        at: int,
+        asked_next: tuple[int, tuple[str, ...]],
     ) -> None:
         self._root = root
         self._log = log

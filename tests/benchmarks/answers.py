@@ -23,13 +23,13 @@ from store_core.answers import (
 )
 from store_core.answers.producing.sends import SEND_COLUMNS
 from store_core.answers.store_bill import BillJob
-from store_core.store.read.one_message import Kind
+from store_core.store.read.word_kind import WordKind
 from tests.benchmarks.checking import indexed_store
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.segments import make_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["bench_answers"]
@@ -47,7 +47,7 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
     """Time each answer beside the scan whose columns it needs; where queues help, on a store that has none, too."""
     bare, whole = _without_queues(folder), _with_offsets(folder)
     print("==> answers about 4.3 million messages, beside the scans that they need; processor time", flush=True)
-    once = TraceOptions(kind=Kind.UNIQUE_KEY)
+    once = TraceOptions(kind=WordKind.KEY)
     groups: list[tuple[str, Callable[[], object], dict[str, Callable[[], object]]]] = [
         (
             "scan of topics and flags",
@@ -60,8 +60,8 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
         ),
         ("scan of a bill's columns", _scan(bare, BillJob.COLUMNS), {"bill": lambda: bill(bare)}),
         (
-            "scan of unique keys",
-            _scan(bare, ("physical_offset",), unique_key=_unique_key(2_000_000)),
+            "scan of keys",
+            _scan(bare, ("physical_offset",), key=_unique_key(2_000_000)),
             {"trace by unique key, no index": lambda: trace(bare, _unique_key(2_000_000), once)},
         ),
         ("scan of what producers sent", _scan(bare, SEND_COLUMNS), {"producers": lambda: producers(bare)}),
@@ -88,11 +88,11 @@ def _queue_answers(store: Path, runs: int) -> list[dict[str, object]]:
     return [rows[0] | {"target_seconds": _LAG_SECONDS}, *rows[1:]]
 
 
-def _scan(store: Path, columns: Sequence[str], **given: Any) -> Callable[[], None]:  # noqa: ANN401 -- read options
-    shared = {"verify_crc": False, "use_consume_queues": "never", "use_index_files": "never"}
+def _scan(store: Path, columns: tuple[str, ...], **given: Any) -> Callable[[], None]:  # noqa: ANN401 -- read options
+    shared: dict[str, Any] = {"verify_crc": False, "use_consume_queues": "never", "use_index_files": "never"}
 
     def scan() -> None:
-        for _ in read_messages(store, columns=columns, **shared, **given):
+        for _ in read_messages(store, columns=columns, **(shared | given)):
             pass
 
     return scan
