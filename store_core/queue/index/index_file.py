@@ -155,6 +155,15 @@ class IndexFile:
         return self._header.end_physical_offset
 
     @property
+    def is_half_new(self) -> bool:
+        """Whether the first write-back of a new file was interrupted: it ends before its first entry's message.
+
+        All its entries are put again when dispatching continues there, so it can be deleted.
+        """
+        header = self._header
+        return header.index_count > 1 and header.end_physical_offset < header.begin_physical_offset
+
+    @property
     def is_full(self) -> bool:
         """Whether the file takes no more entries (``isWriteFull``): one fewer than ``maxIndexNum`` fit."""
         return self._header.index_count >= self._rules.max_index_num

@@ -121,7 +121,8 @@ class IndexFiles:
     def load(self, last_exit_ok: bool, index_msg_timestamp: int) -> tuple[str, ...]:  # noqa: FBT001 -- RocketMQ's own
         """Load the existing files, in the order of their names.
 
-        After an abnormal exit a file that ends later than `index_msg_timestamp` is deleted, for dispatching to rebuild.
+        After an abnormal exit a file that ends later than `index_msg_timestamp` is deleted, for dispatching to rebuild;
+        so is one whose first write-back was interrupted, which only this package leaves (`IndexFile.is_half_new`).
         One of RocketMQ's rules is not followed: it opens a file of another length than the configured one, lengthens
         it, and misreads it. Here such a file is left alone, and reported.
 
@@ -168,7 +169,8 @@ class IndexFiles:
         except SegmentLayoutError as error:
             notes.append(str(error))
             return
-        if newest is None or file.end_timestamp <= newest or not self._is_writable:
+        is_kept = newest is None or (file.end_timestamp <= newest and not file.is_half_new)
+        if is_kept or not self._is_writable:
             last = self._last()
             if last is not None:
                 file.follow(last.end_physical_offset, last.end_timestamp)
@@ -178,10 +180,9 @@ class IndexFiles:
         file.remove()
         begin, end = self.deleted or (file.header.begin_physical_offset, 0)
         self.deleted = begin, max(end, file.end_physical_offset)
-        notes.append(
-            f"{path} is deleted, to be rebuilt: the last exit was abnormal, and it ends at "
-            f"{iso_time(file.end_timestamp)}, {_later_than(newest)}"
-        )
+        ends = f"it ends at {iso_time(file.end_timestamp)}, {_later_than(newest or 0)}"
+        why = "its first entries were being written" if file.is_half_new else ends
+        notes.append(f"{path} is deleted, to be rebuilt: the last exit was abnormal, and {why}")
 
     def write_back(self) -> None:
         """Write what was put to the last file, see `IndexFile.write_back`; no sync.

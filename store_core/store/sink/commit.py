@@ -129,7 +129,8 @@ class SinkCommit:
         with self._open(root) as store:
             done = ledger.settle(self.transaction, store) if self.transaction is not None else None
             if done is not None:
-                ledger.write(done)
+                if done.is_committed:
+                    ledger.write(done)
                 return CommitReport(done.appended, is_repeat=True, left_out=done.left_out)
             appended = append_staged(
                 store,

@@ -136,6 +136,8 @@ class CommitLedger:
     def settle(self, transaction: Transaction, store: DefaultMessageStore) -> LedgerEntry | None:
         """Return the entry of an append already made, or of a later one; None if the append is still to be made.
 
+        A later one was begun only when this one was made, so it need not be made itself: it may be still to come.
+
         Parameters
         ----------
         transaction : Transaction
@@ -152,7 +154,7 @@ class CommitLedger:
         entry = self.entry(transaction.sender)
         if entry is None or entry.transaction.number < transaction.number:
             return None
-        if entry.is_committed:
+        if entry.is_committed or entry.transaction.number > transaction.number:
             return entry
         return replace(entry, is_committed=True) if self._is_in(entry, store) else None
 

@@ -272,3 +272,20 @@ def test_hostile_files_end_every_walk_and_every_put(
 
     assert all(len(offsets) <= 3 for offsets in found)
     assert max(0, 6 - max(1, words[1])) == taken
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_a_new_file_tells_whether_its_first_write_back_was_interrupted(writes: int, tmp_path: Path) -> None:
+    disk, of = FaultyFileSystem(), rules(5_000, 12)
+    file = IndexFile.create(tmp_path / "20240101000000000", of, disk, 1000, _BEGIN)
+    is_new = IndexFile.load(file.path, of, disk).is_half_new
+    file.put_key("T#a", 1500, _BEGIN)
+    disk.fail("write", errno.EIO, after=writes)
+    with pytest.raises(OSError, match="Input/output"):
+        file.write_back()
+    is_half = IndexFile.load(file.path, of, disk).is_half_new
+    disk.heal()
+    file.write_back()
+    is_whole = IndexFile.load(file.path, of, disk).is_half_new
+
+    assert [False, True, False] == [is_new, is_half, is_whole]

@@ -71,6 +71,17 @@ def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path:
         assert ledger.settle(Transaction("query", 8), store) is None
 
 
+def test_an_append_is_not_made_twice_after_a_later_one_was_interrupted(tmp_path: Path) -> None:
+    appended = commit(tmp_path, [b"a"], transaction=Transaction("query", 1)).appended
+    ledger = CommitLedger(SinkDirectory(tmp_path, FaultyFileSystem()).ledger, FaultyFileSystem())
+    planned = Appended(1, appended.end_offset, appended.end_offset + 100, 0, 0, 100, 7)
+    ledger.write(LedgerEntry(Transaction("query", 2), planned, is_committed=False))
+
+    assert commit(tmp_path, [b"a"], OTHER, transaction=Transaction("query", 1)).is_repeat
+    assert not commit(tmp_path, [b"b"], OTHER, transaction=Transaction("query", 2)).is_repeat
+    assert [b"a", b"b"] == bodies_of(tmp_path)
+
+
 def test_an_entry_whose_place_was_deleted_is_told_and_not_guessed(tmp_path: Path) -> None:
     ledger = CommitLedger(tmp_path / "ledger", FaultyFileSystem())
     make_store(tmp_path / "store", [b"x" * 900] * 20)
