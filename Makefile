@@ -5,7 +5,7 @@ SHELL := /bin/sh
 VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
-.PHONY: help venv demo test check lint format docs linkcheck notebooks bench interop soak fuzz wheel test-install test-lowest compat lock clean
+.PHONY: release help venv demo test check lint format docs linkcheck notebooks bench interop soak fuzz flips wheel test-install test-lowest compat lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -58,8 +58,14 @@ soak: venv ## the property tests with a larger budget
 fuzz: venv ## mutated input for every decoder; BUDGET=cases SEED=number TARGETS="..." select
 	@$(VENV_PYTHON) -m tests.fuzz.campaign --budget $(or $(BUDGET),1000000) --seed $(or $(SEED),1) $(TARGETS)
 
+flips: venv ## every bit of golden segments, flipped one at a time; STORES="..." EVERY=number select
+	@$(VENV_PYTHON) -m tests.fuzz.bit_flips --every $(or $(EVERY),1) $(STORES)
+
 wheel: venv ## the wheel, in dist/
 	@$(VENV_PYTHON) -m hatchling build --target wheel --directory dist
+
+release: venv ## the wheel, built twice, with its bill of materials and an audit of its dependencies; RELEASE_ARGS=--no-audit without network
+	@$(VENV_PYTHON) -m tools.release $(RELEASE_ARGS)
 
 test-install: venv ## install the wheel with its newest dependencies into an empty environment, and read with it
 	@$(VENV_PYTHON) tools/check_wheel.py --dependencies fetch
@@ -75,4 +81,4 @@ lock: ## update requirements/*.lock to the newest versions
 	@tools/lock.sh
 
 clean: ## remove environments, caches and built files
-	@rm -rf .cache .venv .venv-lowest .venv-lock dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .cache .venv .venv-lowest .venv-lock .venv-release dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -58,6 +58,19 @@ class WheelError(Exception):
     """The wheel is not as expected."""
 
 
+EPOCH: Final = "1704067200"
+"""Time of all files in the wheel, seconds since 1970, unless SOURCE_DATE_EPOCH says otherwise."""
+
+
+def build_twice(directory: Path) -> Path:
+    """Build the wheel two times, and check that both have the same bytes."""
+    with tempfile.TemporaryDirectory(prefix="commitlog-wheel-again-") as name:
+        wheel, again = build(directory), build(Path(name))
+        if wheel.name != again.name or wheel.read_bytes() != again.read_bytes():
+            raise WheelError("two builds of the same tree differ")
+    return wheel
+
+
 def build(directory: Path) -> Path:
     """Build the wheel from the work tree."""
     command: list[str | Path] = [
@@ -70,7 +83,8 @@ def build(directory: Path) -> Path:
         "--directory",
         directory,
     ]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    environment = {"SOURCE_DATE_EPOCH": EPOCH} | os.environ
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     return next(directory.glob("*.whl"))
 
 
@@ -180,7 +194,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="commitlog-wheel-") as name:
         directory = Path(name)
         try:
-            wheel = build(directory)
+            wheel = build_twice(directory)
             files = check_contents(wheel)
             messages = check_core(install(wheel, directory / "core", dependencies), directory)
             check_command(install(wheel, directory / "command", dependencies, "[cli]"), directory, messages)

@@ -15,6 +15,8 @@ compile() {
         --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 }
 compile dev pyproject.toml --extra spark --group dev
+# What `make release` runs, in an environment of its own.
+compile release --group release
 compile build --group build --constraints requirements/dev.lock
 # The lowest versions that pyproject.toml allows, for `make test-lowest`.
 compile lowest pyproject.toml --extra spark --group test --resolution lowest-direct

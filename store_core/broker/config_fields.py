@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from store_core.errors import CorruptRecordError
+from store_core.format.near_name import without_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,9 @@ class ConfigFields:
     def error(self, key: JsonKey, expected: str) -> CorruptRecordError:
         """Return the error for a member that is not as expected."""
         found = repr(self.members.get(key))
-        return CorruptRecordError(f"bad value of {self._path(key)}", self.file, 0, expected, found[:100], b"", _ADVICE)
+        return CorruptRecordError(
+            f"bad value of {without_controls(self._path(key))}", self.file, 0, expected, found[:100], b"", _ADVICE
+        )
 
     def _path(self, key: JsonKey) -> str:
         return f"{self.name}.{key}" if self.name else str(key)

@@ -266,12 +266,22 @@ class OsFileSystem:
         self._unsynced = UnsyncedNames()
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
-        """Open a file, or with `create` make it if it does not exist."""
+        """Open a file, or with `create` make it if it does not exist.
+
+        Files that this package makes are not links: whoever put one in the place of such a file could have another one
+        overwritten, so it is refused.
+        """
         if isinstance(path, UrlPath):
             return path.refuse_writing() if create or writable else UrlFile(path.file)
         flags = os.O_RDWR if writable else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK  # opening a named pipe would wait for its other end, forever
-        file = self._file_class(os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
+        try:
+            file = self._file_class(os.open(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644))
+        except OSError as error:
+            found = "a link" if error.errno == errno.ELOOP and path.is_symlink() else "a directory"
+            if error.errno != errno.EISDIR and found != "a link":
+                raise
+            raise StoreAccessError(f"{path}: expected a file, found {found}. Move it elsewhere") from error
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise StoreAccessError(f"{path}: expected a file, found {kind_of_file(mode)}. Move it elsewhere")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["did_you_mean", "known_names"]
+__all__ = ["did_you_mean", "known_names", "without_controls"]
 
 _MOST_SHOWN: Final = 5
 
@@ -29,7 +29,18 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return f"did you mean {by_folded[near[0]]!r}?" if near else ""
 
 
+def without_controls(text: str) -> str:
+    r"""Return a text in which control characters are escaped, so that it can't act on a terminal that shows a log.
+
+    Examples
+    --------
+    >>> without_controls("orders\x1b[2J")
+    'orders\\x1b[2J'
+    """
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def known_names(names: Collection[str]) -> str:
     """Return the first of some names as a list that ends with how many more there are."""
-    shown = ", ".join(sorted(names)[:_MOST_SHOWN])
+    shown = ", ".join(map(without_controls, sorted(names)[:_MOST_SHOWN]))
     return f"{shown} and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else shown

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from store_core.errors import InvalidOptionError
+from store_core.format.near_name import without_controls
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, rules_of
@@ -29,6 +30,8 @@ BrokerRole: TypeAlias = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 _LOG: Final = logging.getLogger("store_core")
 _DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_LONGEST_KEY: Final = 100
+"""Characters of a key that a warning shows."""
 _UNSET: Final[Any] = None
 """Default of the fields whose default depends on the release."""
 
@@ -217,7 +220,8 @@ class MessageStoreConfig:
         known = OTHER_NAMES | {field.name for field in fields(BrokerConfig)}
         unknown = tuple(key for key in others if snake_case(key) not in known)
         if unknown:
-            _LOG.warning("%s: no RocketMQ broker knows %s", path, ", ".join(unknown))
+            shown = ", ".join(without_controls(key[:_LONGEST_KEY]) for key in unknown)
+            _LOG.warning("%s: no RocketMQ broker knows %s", path, shown)
         defaults: dict[str, Any] = {"release": release, "unknown_keys": unknown}
         return cls(**(defaults | values))
 

@@ -103,7 +103,7 @@ class CommitLedger:
                 bool(values["is_committed"]),
                 int(values["left_out"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptRecordError(
                 "no ledger entry",
                 str(path),

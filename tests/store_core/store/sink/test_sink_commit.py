@@ -96,7 +96,16 @@ def test_an_entry_whose_place_was_deleted_is_told_and_not_guessed(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"transaction": {"sender": "query", "number": "x"}}', "\0" * 99, "[" * 9999]
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"transaction": {"sender": "query", "number": "x"}}',
+        "\0" * 99,
+        "[" * 9999,
+        '{"transaction": {"sender": "query", "number": 1e999}}',
+    ],
 )
 def test_an_entry_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     ledger = CommitLedger(tmp_path, FaultyFileSystem())
