@@ -30,6 +30,14 @@ def test_settings_for_small_messages_are_the_defaults_and_two_more() -> None:
     }
 
 
+def test_settings_for_remote_stores_are_the_defaults_and_those_of_the_table() -> None:
+    defaults, remote = settings_of("spark-defaults.conf"), settings_of("remote-stores.conf")
+    told = (_CONF / "README.md").read_text(encoding="utf-8")
+
+    assert defaults.items() <= remote.items()
+    assert all(f"| `{name}={remote[name]}` |" in told for name in remote.keys() - defaults.keys())
+
+
 def test_spark_knows_the_settings_for_small_messages(spark: SparkSession) -> None:
     added = settings_of("small-messages.conf").keys() - settings_of("spark-defaults.conf").keys()
 

@@ -232,7 +232,7 @@ class _Planner:
         return parts
 
     def _open_ahead(self, segment: Segment) -> SegmentBytes:
-        return open_pages(segment, segment.size, self._options.least_left_out)
+        return open_pages(segment, segment.size, self._options.skip_bodies)
 
     def _note(self, text: str) -> None:
         self._notes.append(text)
