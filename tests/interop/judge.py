@@ -109,6 +109,12 @@ class Judge:
         fields = {**self._fields(store, {}), "broker": broker}
         return self.process.submit("filters", **fields, steps=steps, properties=properties)
 
+    def clean(self, store: Path, rounds: int, properties: dict[str, str], **settings: object) -> list[set[str]]:
+        """Open a store, let it delete files in some rounds, and return the files before, and after each."""
+        fields = self._fields(store, settings)
+        found = self.process.run("clean", **fields, rounds=rounds, properties=properties)["answers"]
+        return [set(files) for files in found]
+
     def bench_load(self, store: Path, **settings: object) -> Answer:
         """Measure how long a store takes to load, with recovery and dispatch; files have RocketMQ's default sizes."""
         config = {"haListenPort": 0, **_SETTINGS_OF[self.release], **settings}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.answers import TraceOptions, trace
+from store_core.answers import DeadLettersOptions, TraceOptions, dead_letters, trace
 from tests.interop.live_broker import LiveBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -53,7 +53,7 @@ def operations_in(store: Path) -> int:
     return sum(bool(path_of(store, n, {"operation"})) for n in range(MESSAGES) if n % 5 == 1)
 
 
-def path_of(store: Path, number: int, kinds: set[str] | None = None) -> list[dict[str, Any]]:
+def path_of(store: Path, number: int, kinds: Collection[str] | None = None) -> list[dict[str, Any]]:
     options = TraceOptions(broker_config=store.parent / "broker.conf", release="5.3")
     steps: list[dict[str, Any]] = trace(store, f"f{number}", options).tables["steps"].to_pylist()
     return [step for step in steps if kinds is None or step["step"] in kinds]
@@ -72,8 +72,9 @@ def test_the_path_of_each_message_is_what_its_producer_and_consumers_saw(
     store, by_key = told
     lengths = set()
     for number in range(MESSAGES):
-        sent, *others = by_key[f"f{number}"]
-        came = sorted({each["logOffset"]: each for each in others}.values(), key=lambda each: int(each["logOffset"]))
+        (sent,) = (each for each in by_key[f"f{number}"] if each["event"] == "sent")
+        once = {int(each["logOffset"]): each for each in by_key[f"f{number}"] if each["event"] != "sent"}
+        came = [once[at] for at in sorted(once)]
         failed = sum(each["event"] == "attempt" for each in came[1:])
         is_dead = any(each["event"] == "dead" for each in came)
         steps = path_of(store, number)
@@ -105,13 +106,29 @@ def test_nothing_comes_before_it_is_due_and_times_never_go_back(told: tuple[Path
         steps = path_of(store, number)
         times = [step["store_timestamp"] for step in steps]
         assert times == sorted(times)
-        for wait, come in pairwise(steps):
+        for wait, come in pairwise(step for step in steps if step["step"] != "operation"):
             if wait["step"] in ("delay", "retry_wait"):
                 waits += 1
                 assert come["step"] in ("delivery", "retry")
                 assert wait["due"] <= come["store_timestamp"]
                 assert "not delivered" not in wait["note"]
     assert waits > MESSAGES // 2
+
+
+def test_dead_letters_are_those_that_consumers_gave_up(told: tuple[Path, dict[str, list[_Event]]]) -> None:
+    store, by_key = told
+    dead = {event["uniqueKey"]: event for events in by_key.values() for event in events if event["event"] == "dead"}
+    first = {key: path_of(store, int(event["key"][1:]), ARRIVALS)[0] for key, event in dead.items()}
+    letters = dead_letters(store, DeadLettersOptions(release="5.3")).tables["letters"].to_pylist()
+
+    assert sorted(dead) == sorted(letter["unique_key"] for letter in letters)
+    for letter in letters:
+        event, begun = dead[letter["unique_key"]], first[letter["unique_key"]]
+        assert (event["logOffset"], 1 + ATTEMPTS) == (letter["physical_offset"], letter["failures"])
+        # The consumer itself allows fewer attempts than the broker's configuration of the group.
+        assert ("early", "here") == (letter["why"], letter["origin"])
+        place = (begun["topic"], str(begun["queue_id"]), str(begun["queue_offset"]))
+        assert "/".join(place) == letter["origin_message"]
 
 
 def millis(time: datetime) -> int:

@@ -38,6 +38,8 @@ final class Jobs {
                 return answers(Expressions.verdicts(job.getJSONArray("expressions"), job.getJSONArray("maps")));
             case "pull":
                 return answers(Broker.pulls(job));
+            case "clean":
+                return answers(Cleaning.rounds(job));
             case "filters":
                 return answers(Broker.filters(job));
             default:

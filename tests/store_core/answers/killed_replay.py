@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays messages into stores, each time in a process that is killed by SIGKILL at one of its calls.
+
+Run as ``python -m tests.store_core.answers.killed_replay SOURCE STORE=CALL ...``: the process for a store kills itself
+just before that call, counting those that open, create, rename or delete something in it; with 0 it does not. For each
+store a line with the number of calls made goes to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from store_core import MessageStoreConfig
+from store_core.answers import ReplayOptions, replay
+from tests.store_core.answers.killed_repair import Fate
+
+OPTIONS: Final = ReplayOptions(
+    replay_id="T-1",
+    config=MessageStoreConfig(
+        mapped_file_size_commit_log=1 << 12,
+        mapped_file_size_consume_queue=2000,
+        max_hash_slot_num=100,
+        max_index_num=1000,
+    ),
+)
+
+
+def replay_one(source: str, store: str, last: int) -> None:
+    """Replay in a child of this process, which has imported everything."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    fate = Fate(store, last)
+    sys.addaudithook(fate.meet)
+    replay(source, store, OPTIONS, topic="%DLQ%billing")
+    os.write(1, b"%d\n" % fate.calls)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    for each in sys.argv[2:]:
+        store, _, call = each.rpartition("=")
+        replay_one(sys.argv[1], store, int(call))
