@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Timing", "measure", "report"]
+__all__ = ["Timing", "family_seconds", "measure", "report"]
+
+_PARENT: Final = 1
+_TIMES: Final = slice(11, 15)
+"""Fields of ``/proc/PID/stat`` after the program's name: user and system time, then those of children that ended."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,21 @@ def measure(
             if number:
                 seconds[name].append(clock() - begin)
     return {name: Timing(name, tuple(times)) for name, times in seconds.items()}
+
+
+def family_seconds() -> float:
+    """Return user and system time of this process and all that descend from it, those that ended included."""
+    ticks: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = path.read_text().rpartition(")")[2].split()
+            parents[int(path.parent.name)] = int(fields[_PARENT])
+            ticks[int(path.parent.name)] = sum(map(int, fields[_TIMES]))
+    family = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks[process] for process in family) / os.sysconf("SC_CLK_TCK")
 
 
 def report(timing: Timing, base: Timing, target: float | None = None) -> dict[str, object]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks.answers import bench_answers
 from tests.benchmarks.checking import bench_checking
 from tests.benchmarks.checksums import bench_checksums
+from tests.benchmarks.circumstances import describe_run
 from tests.benchmarks.core import bench_core
 from tests.benchmarks.lookups import bench_lookups
 from tests.benchmarks.memory import bench_memory
@@ -72,11 +73,12 @@ def main() -> int:
     """Run the requested parts."""
     options = _arguments()
     options.folder.mkdir(parents=True, exist_ok=True)
-    results: dict[str, object] = {"machine": platform.processor() or platform.machine(), "megabytes": options.megabytes}
+    results: dict[str, object] = {**describe_run(), "megabytes": options.megabytes}
     for body_size in (_SMALL_BODY, _LARGE_BODY) if _OF_SEGMENTS & set(options.parts) else ():
         print(f"==> {options.megabytes} MiB of records with {body_size}-byte bodies", flush=True)
         results |= _bench_segments(options, body_size)
     results |= _bench_own_logs(options)
+    results["load at the end"] = os.getloadavg()
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

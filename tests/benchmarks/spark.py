@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from tests.benchmarks.measure import measure, report
+from store_core.format.columns import DEFAULT_COLUMNS
+from tests.benchmarks.measure import family_seconds, measure, report
+from tests.benchmarks.ready_batches import register_ready_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +25,12 @@ __all__ = ["bench_session", "bench_spark", "drain"]
 
 _ALL_TARGET: Final = 1.3
 _COUNT_TARGET: Final = 1.5
+_FLOOR_TARGETS: Final = {
+    "commitlog, all columns, no CRC": 1.1,
+    "commitlog, all columns, CRC checked": 1.2,
+    "commitlog, count by topic": 1.3,
+}
+"""Of the processor time of PySpark's transport, by the name of the row."""
 
 
 def bench_spark(store: Path, folder: Path, runs: int) -> list[dict[str, object]]:
@@ -75,7 +83,34 @@ def _bench(spark: SparkSession, store: Path, folder: Path, runs: int) -> list[di
         "Parquet, count by topic": lambda: _count(rows),
         "commitlog, count by topic": lambda: _count(log("topic")),
     }
-    return [*_report(drains, runs, _ALL_TARGET), *_report(counts, runs, _COUNT_TARGET)]
+    elapsed = [*_report(drains, runs, _ALL_TARGET), *_report(counts, runs, _COUNT_TARGET)]
+    return [*elapsed, *_beside_floor(spark, store, folder, runs, drains | counts)]
+
+
+def _beside_floor(
+    spark: SparkSession, store: Path, folder: Path, runs: int, functions: Mapping[str, Callable[[], object]]
+) -> list[dict[str, object]]:
+    """Compare the processor time of all processes with that of a source of ready batches with the same rows."""
+    options = {"path": str(store), "verifyCrc": "false", "minPartitions": "2"}
+    strings = [name for name in DEFAULT_COLUMNS if name != "properties"] + ["properties_string"]
+    choices = {"ready_all": {}, "ready_topic": {"columns": "topic"}}
+    for name, choice in choices.items():
+        register_ready_batches(spark, name, options | choice, folder / "ready")
+    read = spark.read.format
+    floors: dict[str, Callable[[], object]] = {
+        "floor, all columns": lambda: drain(read("ready_all").load()),
+        "floor, count by topic": lambda: _count(read("ready_topic").load()),
+        "commitlog, properties_string for properties": lambda: drain(
+            read("commitlog").options(**options, columns=",".join(strings)).load()
+        ),
+    }
+    print("  processor time of all processes:", flush=True)
+    timings = measure({**floors, **functions}, runs, family_seconds)
+    rows = []
+    for name, timing in timings.items():
+        base = timings["floor, count by topic" if "count" in name else "floor, all columns"]
+        rows.append(report(timing, base, _FLOOR_TARGETS.get(name)))
+    return rows
 
 
 def _report(functions: Mapping[str, Callable[[], object]], runs: int, target: float) -> list[dict[str, object]]:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What figures depend on besides the code: machine, load, versions, and the commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+__all__ = ["describe_run"]
+
+_PACKAGES: Final = ("numpy", "pyarrow", "pyspark", "isal")
+_UNKNOWN: Final = "unknown"
+
+
+def describe_run() -> dict[str, object]:
+    """Return the circumstances of a run that begins now, for its file of figures."""
+    return {
+        "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": _commit(),
+        "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "load at the beginning": os.getloadavg(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+    }
+
+
+def _commit() -> str:
+    """Return the commit of the checkout, with ``-dirty`` if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(  # noqa: S603 -- constant arguments
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return _UNKNOWN
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
