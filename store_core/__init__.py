@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from store_core.store.read.read_messages import read_messages
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.read_plan import ReadPlan, plan_ranges
+    from store_core.store.read.store_at import store_at
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.report import RebuildReport
@@ -111,6 +112,7 @@ __all__ = [
     "read_view",
     "rebuild_consume_queue",
     "rebuild_index",
+    "store_at",
     "unwrap_inner_batch",
 ]
 
@@ -167,6 +169,7 @@ _HOMES: Final = {
     "read_view": "store_core.views.read_view",
     "rebuild_consume_queue": "store_core.answers.rebuild",
     "rebuild_index": "store_core.answers.rebuild",
+    "store_at": "store_core.store.read.store_at",
     "unwrap_inner_batch": "store_core.format.record.inner_batch",
 }
 """Name here -> the module that has it."""

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--json", metavar="PATH", help="the same, with one JSON object per line; properties are an object"
     )
     source.add_argument("--csv", metavar="PATH", help="the same, with a header; properties are JSON")
-    source.add_argument("--from-store", metavar="PATH", help="messages of another store, or of this one")
+    source.add_argument("--from-store", metavar="PATH", help="messages of another store (or its URL), or of this one")
     add("--base64", action="store_true", help="bodies in JSON or CSV are in base64")
     add("--topic", help="from a store: only messages of this topic; separate several with commas")
     add("--where", metavar="SQL92", help="from a store: only messages that a consumer with this filter would get")
@@ -136,8 +136,8 @@ def _check_paths(options: argparse.Namespace, source: AppendSource, writes: Writ
         from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415 -- --help needs neither
         from store_core.files.store_path import list_segments  # noqa: PLC0415
 
-        paths = CommitLogOptions.from_spark({**source.read_options, "path": source.path}).paths
-        list_segments(paths, reads_entries=True)
+        asked = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
+        list_segments(asked.paths, reads_entries=True, storage=asked.read.storage)
     else:
         check_source(f"--{source.format}", source.path)
     if not writes.dry_run:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +29,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import list_segments
+from store_core.files.store_path import list_segments, path_of
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
@@ -48,6 +47,7 @@ from store_core.store.rebuild.wanted import check_wanted
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
@@ -124,7 +124,7 @@ def checked_by(
     """
     engine.expect(RebuildJob, ChainJob)
     options = options or CheckOptions()
-    with explained_access(Path(path)):
+    with explained_access(path_of(path)):
         plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
         plan = replace(plan, rules=replace(plan.rules, is_proven=True))
         is_live = not is_ours and is_lock_held(plan.store)
@@ -217,7 +217,7 @@ class _Check:
     def _bounds(self) -> LogBounds:
         """Find where the log ends, whatever damage precedes it."""
         options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=self.options.release)
-        end = plan_ranges(str(self.plan.store), options).end or FoundEnd()
+        end = plan_ranges(self.plan.store, options).end or FoundEnd()
         torn = (end.tails[0].begin, end.tails[-1].end) if end.tails else (0, 0)
         return LogBounds(self.plan.min_offset, self.is_live, end.end_offset, torn)
 
@@ -240,7 +240,7 @@ class _Check:
 
     def _holes(self) -> frozenset[int]:
         """Return where segments end before the next one begins."""
-        segments = list_segments(str(self.plan.store)).segments
+        segments = list_segments(self.plan.store).segments
         return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
 
     def _reach(self, compared: RebuildReport, bounds: LogBounds, tally: Tally) -> LogReach | None:
@@ -277,12 +277,12 @@ class _Check:
     def _lost(self, compared: RebuildReport) -> LostBytes:
         """Return what is lost of the log: damaged ranges, and missing segments."""
         ranges = [lost[:2] for outcome in compared.outcomes for lost in outcome.lost]
-        segments = list_segments(str(self.plan.store)).segments
+        segments = list_segments(self.plan.store).segments
         return LostBytes(segments, [np.array(ranges, np.int64).tobytes()])
 
     def _add_index(self, index: StoredIndex, judged: JudgedLog, bounds: LogBounds, tally: Tally) -> None:
         """Add what is wrong with the index."""
-        files, rules = tuple(Path(file.path) for file in index.loaded), self.plan.rules.queue_rules
+        files, rules = tuple(file.path for file in index.loaded), self.plan.rules.queue_rules
         checks = self.engine.run(ChainJob(files, rules, self.plan.store, judged.report.end_offset))
         directory = self.plan.store / INDEX_DIRECTORY
         IndexFindings(judged.report, index, checks, bounds, directory, judged.is_open).add_to(tally)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.lagging.asked_queues import BrokerGroups, asked_queues
@@ -81,7 +80,7 @@ class LagJob:
     def __init__(self, store: StorePaths, options: LagOptions) -> None:
         root = root_of(store, StoreUse.READ_QUEUES)
         self.options = options
-        self.store = str(root)
+        self.root = root
         self.groups = BrokerGroups.of(root)
         self.segments: tuple[Segment, ...] = whole_log(root, store, compressed=True)
         self.log_end = None if options.as_of is None else log_end_at(store, options.as_of)
@@ -89,7 +88,7 @@ class LagJob:
 
     def plan(self) -> Sequence[LagPart]:
         """Return the parts: queues that groups consume, then those with their dead letters."""
-        root = Path(self.store)
+        root = self.root
         asked = asked_queues(root, self.groups, self.options)
         names = {each.group for queue in asked for each in queue.groups}
         dead = tuple(f"{DEAD_LETTER_PREFIX}{name}" for name in sorted(names))
@@ -151,13 +150,13 @@ class LagJob:
 
     def _facts(self, rows: Sequence[QueueLag], groups: Sequence[dict[str, Any]]) -> LagFacts:
         options, states = self.options, [row.state for row in rows]
-        written = max(Path(file).stat().st_mtime_ns for file in self.groups.files) // 1_000_000
+        written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
         return LagFacts(
-            store=self.store,
+            store=str(self.root),
             as_of=None if options.as_of is None else iso_time(options.as_of),
             log_end=self.log_end,
             now=None if options.age_from is None else iso_time(options.age_from),
-            offsets_files=self.groups.files,
+            offsets_files=tuple(map(str, self.groups.files)),
             offsets_written=iso_time(written),
             groups=sum(not row.get("is_unknown") for row in groups),
             queues=len(rows),

@@ -15,6 +15,9 @@ from store_core.answers.limits import MOST_MESSAGES
 from store_core.answers.local_engine import local_engine
 from store_core.answers.recover_report import RecoverFacts, RecoverReport
 from store_core.answers.verdict import Verdict
+from store_core.errors import UnsupportedStoreError
+from store_core.files.remote.url_path import UrlPath
+from store_core.files.store_path import path_of
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
@@ -113,6 +116,11 @@ def recover_by(
     most_messages: int | None = MOST_MESSAGES,
 ) -> RecoverReport:
     """Say what opening a store would do as `recover` does, with an engine that runs the parts."""
+    if isinstance(path_of(path), UrlPath):
+        raise UnsupportedStoreError(
+            f"{path}: what a broker's start would do is found out with files on a local disk, on which nothing is "
+            f"changed. Copy the store there, or mount it; whether it is whole, a check of the URL says"
+        )
     runs = engine.run(_DryRuns(os.fspath(path), config or MessageStoreConfig(), tuple(releases)))
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
@@ -18,8 +16,10 @@ from store_core.answers.retaining.pointing_files import pointing_files
 from store_core.answers.retaining.retention_report import RetentionFacts, RetentionReport
 from store_core.answers.retaining.strange_settings import strange_settings
 from store_core.answers.store_lag import LagJob
-from store_core.errors import CorruptRecordError, StoreAccessError, StoreNotFoundError
+from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem, disk_bytes
+from store_core.files.remote.url_path import UrlPath
+from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse, queue_database
 from store_core.format.iso_time import iso_time
 from store_core.format.table_time import in_microseconds
@@ -31,6 +31,7 @@ from store_core.views.store_root import root_of, whole_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from store_core.answers.retaining.disk_forecast import Deletion
     from store_core.answers.retaining.pointing_files import PointingFile
@@ -83,7 +84,7 @@ class RetentionJob:
     def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
         root = root_of(store, StoreUse.READ_QUEUES)
         self.options = options
-        self.store = str(root)
+        self.root = root
         self.log = _log_of(store, root)
         self.notes: tuple[str, ...] = ()
         self.lag: LagJob | None = None
@@ -105,7 +106,7 @@ class RetentionJob:
     def merge(self, partials: Iterable[LagPartial]) -> RetentionReport:
         """Make the report."""
         rows = [row for each in partials for row in each.rows]
-        root, options = Path(self.store), self.options
+        root, options = self.root, self.options
         files = [] if _is_rocksdb(root) else list(pointing_files(root))
         forecast = DiskForecast(options.config, self._state(root, files), options.time_zone)
         until = self._until(forecast.state)
@@ -125,20 +126,30 @@ class RetentionJob:
         return self.options.now + min(asked, most)
 
     def _state(self, root: Path, files: Iterable[PointingFile]) -> DiskState:
-        size, used = disk_bytes(root)
-        size = self.options.disk_size or size
-        used = used if self.options.disk_used is None else self.options.disk_used
+        size, used = self.options.disk_size or 0, self.options.disk_used or 0
+        if not size or self.options.disk_used is None:
+            size, used = self._disk(root)
         length = max(self.log.end - self.log.begin, 1)
         growth = self.log.daily_growth if self.options.daily_growth is None else self.options.daily_growth
         overhead = round(sum(file.size for file in files) / length, 4)
         return DiskState(self.options.now, self.log.files, self.log.end, size, used, growth / DAY_MS, overhead)
+
+    def _disk(self, root: Path) -> tuple[int, int]:
+        """Return size and use of the store's disk, as far as the options do not say."""
+        if isinstance(root, UrlPath):
+            raise InvalidOptionError(
+                f"{root} is on no disk: expected disk_size and disk_used of the broker's (--disk-size, --disk-used)"
+            )
+        size, used = disk_bytes(root)
+        given = self.options.disk_used
+        return self.options.disk_size or size, used if given is None else given
 
     def _facts(self, forecast: DiskForecast, until: int, tables: dict[str, list[dict[str, Any]]]) -> RetentionFacts:
         options, state, limits = self.options, forecast.state, DiskLimits.of(self.options.config)
         left = forecast.log_end_at(until) - forecast.log_begin_at(until)
         lost = tables["losses"]
         return RetentionFacts(
-            store=self.store,
+            store=str(self.root),
             now=iso_time(options.now),
             until=iso_time(until),
             release=options.config.release,
@@ -178,9 +189,11 @@ class RetentionJob:
                 "the disk is the one that this store is on now: for a copy, say what the broker's disk has "
                 "(disk_size, disk_used)"
             )
+        if isinstance(self.root, UrlPath):
+            yield "times of modification are those of the copy: files go as if the broker had written them then"
         if self.options.daily_growth is None and not self.log.daily_growth:
             yield "the growth is not known: the log's first and last record have no store times that differ"
-        if _is_rocksdb(Path(self.store)):
+        if _is_rocksdb(self.root):
             yield "queues are in a RocksDB, which drops units by compaction, not files"
         if self.log.is_dledger:
             yield "this is a DLedger log, which deletes by settings of its own, of the same names and defaults"
@@ -242,7 +255,7 @@ def _log_of(store: StorePaths, root: Path) -> _Log:
     if not segments:
         raise StoreNotFoundError(f"{root} has no log: expected segment files in its directory commitlog")
     files = tuple(
-        LogFile(segment.start_offset, segment.size, os.stat(segment.path).st_mtime_ns // 1_000_000, segment.name)  # noqa: PTH116 -- text
+        LogFile(segment.start_offset, segment.size, modified_ns(segment) // 1_000_000, segment.name)
         for segment in segments
     )
     is_dledger = bool(segments[0].framing.lead)

@@ -10,10 +10,12 @@ import click
 from store_core.answers.limits import TOP
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import with_storage
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["bill", "producers"]
 
@@ -32,8 +34,9 @@ _with_top: Final = click.option(
 @click.argument("store", metavar="STORE")
 @_with_top
 @with_processes
+@with_storage
 @with_report
-def bill(store: str, top: int, processes: int, output: ReportOutput) -> ExitCode:
+def bill(store: Store, top: int, processes: int, output: ReportOutput) -> ExitCode:
     """Say who uses the disk: bytes and messages by topic, queue, tags, producer and day.
 
     Dead bytes are those of retries, dead letters, the broker's own topics, traces, and topics that topics.json does not
@@ -55,8 +58,9 @@ def bill(store: str, top: int, processes: int, output: ReportOutput) -> ExitCode
 @click.argument("store", metavar="STORE")
 @_with_top
 @with_processes
+@with_storage
 @with_report
-def producers(store: str, top: int, processes: int, output: ReportOutput) -> ExitCode:
+def producers(store: Store, top: int, processes: int, output: ReportOutput) -> ExitCode:
     """Say what a broker can't tell of producers: clocks, messages sent twice, wrong order, sizes.
 
     Scratch files of about a seventh of the log are in the system's directory for temporary files. The exit code is 1

@@ -11,10 +11,12 @@ import click
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
+from store_core.command.storage_arguments import with_storage
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["check"]
 
@@ -40,9 +42,10 @@ __all__ = ["check"]
     help="Write the report to a new file as well, as JSON for a ticket.",
 )
 @with_processes
+@with_storage
 @with_report
 def check(  # noqa: PLR0913 -- the command's own options
-    store: str,
+    store: Store,
     topic: tuple[str, ...],
     release: str,
     config: str | None,

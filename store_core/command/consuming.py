@@ -10,11 +10,13 @@ import click
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import with_storage
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["lag"]
 
@@ -41,11 +43,12 @@ _TIME: Final = "ms since 1970, or ISO 8601 such as 2024-05-01T12:00:00Z."
 @click.option("--now", metavar="TIME", help="From when ages are counted.  [default: the clock; with --as-of that time]")
 @click.option("--time-zone", metavar="ZONE", help="The zone of times without one, such as Asia/Shanghai or +08:00.")
 @with_processes
+@with_storage
 @with_report
 @click.pass_context
 def lag(  # noqa: PLR0913 -- the command's own options
     context: click.Context,
-    store: str,
+    store: Store,
     group: tuple[str, ...],
     topic: tuple[str, ...],
     messages: bool,  # noqa: FBT001 -- click passes all by name

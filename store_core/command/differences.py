@@ -9,11 +9,13 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import with_storage
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["diff"]
 
@@ -37,8 +39,17 @@ __all__ = ["diff"]
 @click.option("--same-extent", is_flag=True, help="That one begins or ends elsewhere is a finding, too.")
 @click.option("--most-rows", type=click.IntRange(0), default=1000, metavar="N", help="Rows listed; all are counted.")
 @with_processes
+@with_storage
 @with_report
-def diff(a: str, b: str, by: str, same_extent: bool, most_rows: int, processes: int, output: ReportOutput) -> ExitCode:  # noqa: FBT001, PLR0913 -- click passes all by name
+def diff(  # noqa: PLR0913 -- click passes all by name
+    a: Store,
+    b: Store,
+    by: str,
+    same_extent: bool,  # noqa: FBT001 -- as above
+    most_rows: int,
+    processes: int,
+    output: ReportOutput,
+) -> ExitCode:
     """Compare the logs of two stores, such as master and slave, or a backup and the live store.
 
     The exit code is 0 if nothing differs in what both logs should have, and 1 if something does. A record in progress

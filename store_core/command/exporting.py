@@ -9,10 +9,12 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import with_storage
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["export"]
 
@@ -30,9 +32,10 @@ __all__ = ["export"]
 @click.option("--allow-loss", is_flag=True, help="Go on if retention has deleted what was not exported yet.")
 @click.option("--prove", "is_proof", is_flag=True, help="Export nothing; compare what is there with the log.")
 @with_processes
+@with_storage
 @with_report
 def export(  # noqa: PLR0913 -- the command's own options
-    store: str,
+    store: Store,
     into: str,
     topic: tuple[str, ...],
     allow_loss: bool,  # noqa: FBT001 -- click passes all by name

@@ -10,6 +10,7 @@ import click
 from store_core.command.examples import examples
 from store_core.command.read_arguments import with_read_options
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
+from store_core.command.storage_arguments import with_storage
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.read.word_kind import WordKind
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
     from store_core.format.releases.release import Release
 
 __all__ = ["deadletters", "delays", "replay", "trace", "transactions"]
@@ -69,9 +71,10 @@ def _time_of(at: str | None) -> int | None:
 @_with_config
 @with_release
 @with_processes
+@with_storage
 @with_report
 def trace(  # noqa: PLR0913 -- click passes all by name
-    store: str,
+    store: Store,
     what: str,
     kind: str | None,
     broker_config: str | None,
@@ -117,8 +120,9 @@ def trace(  # noqa: PLR0913 -- click passes all by name
 )
 @_with_judging
 @with_processes
+@with_storage
 @with_report
-def transactions(store: str, at: str | None, processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- the options' own
+def transactions(store: Store, at: str | None, processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- the options' own
     """Tell how transactions ended: pending, committed, rolled back, given up, lost.
 
     Only the log, consume queues and consumerOffset.json are read. The exit code is 1 if one will not end by itself, or
@@ -150,8 +154,9 @@ def transactions(store: str, at: str | None, processes: int, output: ReportOutpu
 @_with_config
 @_with_judging
 @with_processes
+@with_storage
 @with_report
-def delays(store: str, at: str | None, processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- as above
+def delays(store: Store, at: str | None, processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- as above
     """Tell when delayed messages and timers are due, which are overdue, and which no broker will deliver.
 
     Only the topics where they wait are read, and delayOffset.json and timercheck. The exit code is 1 if messages are
@@ -177,8 +182,9 @@ def delays(store: str, at: str | None, processes: int, output: ReportOutput, **j
 @_with_most_rows
 @with_release
 @with_processes
+@with_storage
 @with_report
-def deadletters(store: str, group: tuple[str, ...], processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- as above
+def deadletters(store: Store, group: tuple[str, ...], processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- as above
     """Tell which messages consumers gave up, by group and topic, why, and where their first messages are.
 
     Only the topics of dead letters are read, and the records that they name. The exit code is 1 if there are any.

@@ -11,6 +11,7 @@ from store_core.answers.limits import MOST_DAYS
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
+from store_core.command.storage_arguments import with_storage
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["retention"]
 
@@ -44,12 +46,13 @@ __all__ = ["retention"]
 @click.option("--now", metavar="TIME", help="The present: ms since 1970, or ISO 8601.  [default: the clock]")
 @click.option("--time-zone", metavar="ZONE", help="Of the broker's machine.  [default: this machine's]")
 @with_processes
+@with_storage
 @with_report
 @click.pass_context
 def retention(
     context: click.Context,
     /,
-    store: str,
+    store: Store,
     now: str | None,
     processes: int,
     output: ReportOutput,

@@ -9,11 +9,13 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import with_storage
 from store_core.store.salvage.salvage_format import SalvageFormat
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["salvage"]
 
@@ -36,8 +38,9 @@ __all__ = ["salvage"]
     "[default: store]",
 )
 @with_processes
+@with_storage
 @with_report
-def salvage(store: str, into: str | None, kind: str, processes: int, output: ReportOutput) -> ExitCode:
+def salvage(store: Store, into: str | None, kind: str, processes: int, output: ReportOutput) -> ExitCode:
     """Take every message of a damaged log that proves itself, and account for every other byte.
 
     STORE is only read. The exit code is 0 if nothing is lost, and 5 if something is.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store_core.files.store_path import store_roots
+from store_core.files.store_path import located, store_roots
 from store_core.store.read.stored_topics import stored_topics
 
 if TYPE_CHECKING:
@@ -20,4 +20,4 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
 
     Only for a read without rows: a log may have topics that neither queues nor configuration know.
     """
-    return bool(options.topic) and not set(options.topic) & stored_topics(store_roots(paths))
+    return bool(options.topic) and not set(options.topic) & stored_topics(store_roots(located(paths, options.storage)))

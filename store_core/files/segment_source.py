@@ -37,8 +37,10 @@ __all__ = [
     "Segment",
     "SegmentBytes",
     "SparseBytes",
+    "blocks_on_disk",
     "file_at",
     "load_record",
+    "modified_ns",
     "open_pages",
     "open_segment",
     "size_on_disk",
@@ -288,6 +290,28 @@ def _unmapped(segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_W
         return RemoteBytes(segment.remote, ahead_to)
     path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)
     return CompressedBytes(CompressedFile(path, segment.codec or "", segment.remote, begin), segment.size)
+
+
+def blocks_on_disk(file: Segment) -> int:
+    """Return the bytes of disk blocks that a file takes; of one on another machine, its size.
+
+    Raises
+    ------
+    OSError
+        If it is gone.
+    """
+    return os.stat(file.path).st_blocks * _DISK_BLOCK if file.remote is None else file.size  # noqa: PTH116 -- text
+
+
+def modified_ns(segment: Segment) -> int:
+    """Return when a segment was written last, ns since 1970; 0 if its storage does not tell.
+
+    Raises
+    ------
+    OSError
+        If it is gone.
+    """
+    return os.stat(segment.path).st_mtime_ns if segment.remote is None else segment.remote.modified  # noqa: PTH116 -- text
 
 
 def size_on_disk(segment: Segment) -> int:

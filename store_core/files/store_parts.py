@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
@@ -12,7 +13,6 @@ from store_core.files.file_system import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
 
     from store_core.files.file_system import FileSystem
 
@@ -102,14 +102,18 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
 def check_is_no_url(path: Path) -> None:
     """Refuse a path that does not exist because it was a URL before it was taken for a path.
 
+    A directory that is named like a scheme is one, if it is there.
+
     Raises
     ------
     UnsupportedStoreError
         With the path, and what to do.
     """
-    if any(map(_SCHEME.fullmatch, path.parts)):
+    at = next((at for at, part in enumerate(path.parts) if _SCHEME.fullmatch(part)), None)
+    if at is not None and not Path(*path.parts[: at + 1]).exists():
+        url = f"{path.parts[at]}//{'/'.join(path.parts[at + 1 :])}"
         raise UnsupportedStoreError(
-            f"{path} looks like a URL, and this needs the store on a local disk, or on one that is mounted. Nothing "
+            f"{url} looks like a URL, and this needs the store on a local disk, or on one that is mounted. Nothing "
             f"was changed. Copy the store there, or write it there and copy it to where it belongs"
         )
 

@@ -43,9 +43,11 @@ if TYPE_CHECKING:
 __all__ = [
     "SegmentListing",
     "StorePaths",
+    "absolute_path_of",
     "layout_problems",
     "list_segments",
     "located",
+    "located_now",
     "path_of",
     "store_roots",
     "usual_size",
@@ -154,10 +156,23 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     return remote
 
 
+def located_now(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StorePaths:
+    """Return paths as `located` does, with nothing known of what is there: for who looks again and again."""
+    found = located(paths, storage)
+    given = [found] if isinstance(found, str | os.PathLike) else list(found)
+    return [path.relisted() for path in given if isinstance(path, UrlPath)] or found
+
+
 def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS) -> Path:
     """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist."""
     found = path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage)
     return Path(path) if found is None else found
+
+
+def absolute_path_of(path: str | os.PathLike[str]) -> Path:
+    """Return one path as `path_of` does, a local one absolute and without ``..``; links in it stay."""
+    found = path_of(path)
+    return found if isinstance(found, UrlPath) else Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() follows links
 
 
 def _of_url(text: str, storage: StorageSettings) -> UrlPath | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError
+from store_core.files.store_parts import check_is_no_url
 from store_core.files.store_path import store_roots
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def check_outside(name: str, target: Path, source: StorePaths) -> None:
     ------
     InvalidOptionError
         If one is in the other.
+    UnsupportedStoreError
+        If the target is a URL.
     """
+    check_is_no_url(target)
     for root in (root.resolve() for root in store_roots(source)):
         if target.is_relative_to(root) or root.is_relative_to(target):
             raise InvalidOptionError(

@@ -228,7 +228,8 @@ def _path(name: str, text: str | None) -> Path:
     local = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
     if "://" in local:
         raise UnsupportedStoreError(
-            f"option {name}: {text} is not on a local or mounted file system, where stores live"
+            f"option {name}: {text} is not on a local or mounted file system, where stores live. "
+            f"Nothing was written. Write the store on a local disk, and copy it there"
         )
     return Path(local).absolute()
 

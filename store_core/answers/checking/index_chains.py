@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.segment_source import file_at, open_segment
 from store_core.files.store_path import list_segments
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_build import INDEX_DTYPE
@@ -117,7 +117,7 @@ class ChainJob:
 
     def run(self, part: Path) -> ChainCheck:
         """Check one file."""
-        segment = Segment(str(part), 0, part.stat().st_size)
+        segment = file_at(part)
         slots = self.rules.max_hash_slot_num
         begin = INDEX_HEADER_SIZE + SLOT_SIZE * slots
         expected = begin + INDEX_DTYPE.itemsize * self.rules.max_index_num
@@ -146,7 +146,7 @@ class ChainJob:
 
     def _header_problems(self, header: IndexHeader, begin: int, end: int) -> Iterator[str]:
         """Yield how a header differs from its first and last entry, by the record of each if that can be read."""
-        times = RecordTimes(list_segments(str(self.store)).segments)
+        times = RecordTimes(list_segments(self.store).segments)
         if header.begin_physical_offset != begin:
             yield f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"
         elif times.at(begin) not in (None, header.begin_timestamp):

@@ -32,7 +32,7 @@ def add_loading(store: Path, release: str, file_system: FileSystem, tally: Tally
     tally : Tally
         Also gets notes on what is passed over without harm.
     """
-    segments = list_segments(str(store)).segments
+    segments = list_segments(store).segments
     directory = store / COMMIT_LOG
     try:
         loaded = list_for_loading([directory], usual_size(segments), file_system, release)

@@ -53,8 +53,8 @@ class BrokerGroups(NamedTuple):
         Groups that are configured.
     pop : frozenset of (str, str)
         Topics and groups whose consumers pop.
-    files : tuple of str
-        Paths of the files with offsets.
+    files : tuple of Path
+        Those with offsets.
     notes : tuple of str
     """
 
@@ -62,7 +62,7 @@ class BrokerGroups(NamedTuple):
     broadcast: tuple[Committed, ...]
     configured: frozenset[str]
     pop: frozenset[tuple[str, str]]
-    files: tuple[str, ...]
+    files: tuple[Path, ...]
     notes: tuple[str, ...]
 
     @classmethod
@@ -92,7 +92,7 @@ class BrokerGroups(NamedTuple):
             tuple(newest.broadcast),
             frozenset(configured or ()),
             frozenset(popped or ()),
-            tuple(each.file for each in found),
+            tuple(root / CONFIG_DIRECTORY / each.file.rpartition("/")[2] for each in found),
             (*_notes(root, found, newest), *group_notes, *mode_notes),
         )
 

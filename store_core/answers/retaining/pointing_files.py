@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import blocks_on_disk, file_at, open_pages
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.store.config.index_listing import index_paths
@@ -54,28 +53,29 @@ def pointing_files(root: Path) -> Iterator[PointingFile]:
     """
     for queue in list_queues(root, TopicFilter()):
         if queue.kind is not QueueKind.ROCKSDB:
-            yield from _in_order(root, ((file.path, _last_position(file, queue.kind)) for file in queue.files[:-1]))
+            files = queue.files[:-1]
+            yield from _in_order(root, ((file, _last_position(file, queue.kind)) for file in files))
     directory = root / INDEX_DIRECTORY
     if directory.is_dir():
         paths: Sequence[Path] = index_paths(directory)
-        yield from _in_order(root, ((str(path), _index_end(path)) for path in paths[:-1]))
+        yield from _in_order(root, ((file_at(path), _index_end(path)) for path in paths[:-1]))
 
 
-def _in_order(root: Path, files: Iterator[tuple[str, int | None]]) -> Iterator[PointingFile]:
+def _in_order(root: Path, files: Iterator[tuple[Segment, int | None]]) -> Iterator[PointingFile]:
     above = -1
-    for path, position in files:
+    for file, position in files:
         if position is None:
             return
         above = max(above, position)
-        size = os.stat(path).st_blocks * 512  # noqa: PTH116 -- a path from a listing, as text
-        yield PointingFile(os.path.relpath(path, root), size, above)
+        yield PointingFile(file.path.removeprefix(f"{root}/"), blocks_on_disk(file), above)
 
 
 def _last_position(file: Segment, kind: QueueKind) -> int | None:
     """Return the position that the last unit of a file points to; None if the file is gone, or has none."""
     try:
-        with open_segment(file) as opened:
+        with open_pages(file) as opened:
             units = units_of_file(opened, kind)
+            opened.load(units.nbytes - kind.dtype.itemsize, units.nbytes)
             return int(units["physical_offset"][-1]) if len(units) else None
     except SegmentVanishedError:
         return None
@@ -83,8 +83,9 @@ def _last_position(file: Segment, kind: QueueKind) -> int | None:
 
 def _index_end(path: Path) -> int | None:
     try:
-        with path.open("rb") as file:
-            data = file.read(INDEX_HEADER_SIZE)
+        with open_pages(file_at(path)) as opened:
+            opened.load(0, INDEX_HEADER_SIZE)
+            data = opened.raw[:INDEX_HEADER_SIZE].tobytes()
     except FileNotFoundError:
         return None
     return IndexHeader.from_bytes(data).end_physical_offset if len(data) == INDEX_HEADER_SIZE else None

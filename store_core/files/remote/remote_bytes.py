@@ -123,6 +123,7 @@ class RemoteBytes:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
         self._coming.clear()
         self._reader.close()
 

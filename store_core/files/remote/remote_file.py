@@ -6,14 +6,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pyarrow as pa
+
 from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
-
-    import pyarrow as pa
 
     from store_core.files.clock import Clock
     from store_core.files.remote.storage import RemotePath
@@ -77,6 +77,7 @@ class RemoteReader:
         self._storage = file.path.storage.opened()
         self._path = self._storage.path_of(file.path.relative)
         self._mark = b""
+        self._is_closed = False
         self._open: pa.NativeFile = self._tried("open it", self._opened)
         self._mark = self._tried("read its metadata", lambda: _mark(self._open))
 
@@ -97,8 +98,9 @@ class RemoteReader:
                 raise self._replaced("its content is marked as another (ETag) than when it was opened")
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; the next read opens it again."""
         self._open.close()
+        self._is_closed = True
 
     def _opened(self) -> pa.NativeFile:
         found = self._storage.file_system.get_file_info(self._path)
@@ -112,6 +114,8 @@ class RemoteReader:
         return self._storage.file_system.open_input_file(self._path)
 
     def _range(self, begin: int, end: int) -> bytes:
+        if self._is_closed:  # whoever still holds the bytes reads on, as from a mapping
+            self._open, self._is_closed = self._opened(), False
         data: bytes = self._open.read_at(end - begin, self._file.begin + begin)
         if len(data) != end - begin:
             raise OSError(f"expected {end - begin} bytes, found {len(data)}")
@@ -127,7 +131,7 @@ class RemoteReader:
                 raise
             except FileNotFoundError:
                 raise self._vanished() from None
-            except OSError as error:
+            except (OSError, pa.ArrowException) as error:
                 text = self._file.path.storage.settings.hidden_in(str(error))
                 if attempt == _ATTEMPTS:
                     raise StoreAccessError(

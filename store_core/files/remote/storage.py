@@ -6,8 +6,11 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
 from store_core.files.remote.storage_settings import NO_SETTINGS, SETTING_PREFIX, StorageSettings
@@ -23,6 +26,9 @@ _MOST_OPEN: Final = 16
 
 _ATTEMPTS: Final = 5
 """How often the client of an object store tries a request that was throttled or failed (503, 429, timeouts)."""
+
+_GOOGLE_RETRIES: Final = timedelta(seconds=10)
+"""How long the client of Google's store tries again; its own limit is minutes, in which nothing is heard of it."""
 
 _S3: Final[dict[str, type]] = {
     "access_key": str,
@@ -188,7 +194,7 @@ def _opened(storage: Storage, _process: int) -> OpenStorage:
         return _of_pyarrow(storage) if storage.scheme in (*_SETTINGS, _LOCAL) else _of_fsspec(storage)
     except (InvalidOptionError, UnsupportedStoreError):
         raise
-    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+    except (OSError, ValueError, TypeError, NotImplementedError, pa.ArrowException) as error:
         raise StoreAccessError(
             f"{shown} can't be opened: {storage.settings.hidden_in(str(error))}. Check the URL, the settings "
             f"{SETTING_PREFIX}* and the environment's credentials"
@@ -202,14 +208,16 @@ def _of_pyarrow(storage: Storage) -> OpenStorage:
         return OpenStorage(fs.LocalFileSystem(), "/")
     given: dict[str, Any] = storage.settings.arguments(_SETTINGS[storage.scheme])
     before, _, place = storage.authority.rpartition("@")
+    is_google = storage.scheme in ("gs", "gcs")
     if not given:
-        found, root = fs.FileSystem.from_uri(storage.url_of(""))  # takes the environment's endpoint and region, too
+        limit = f"?retry_limit_seconds={_GOOGLE_RETRIES.seconds}" if is_google else ""
+        found, root = fs.FileSystem.from_uri(f"{storage.url_of('')}{limit}")  # takes the environment's endpoint, too
         return OpenStorage(found, root.rstrip("/") or "/")
     if storage.scheme == "s3":
         retries = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
         return OpenStorage(fs.S3FileSystem(retry_strategy=retries, **given), storage.authority)
-    if storage.scheme in ("gs", "gcs"):
-        return OpenStorage(fs.GcsFileSystem(**given), storage.authority)
+    if is_google:
+        return OpenStorage(fs.GcsFileSystem(retry_time_limit=_GOOGLE_RETRIES, **given), storage.authority)
     if storage.scheme in ("abfs", "abfss"):
         account = {"account_name": place.split(".")[0]} if before else {}
         return OpenStorage(fs.AzureFileSystem(**{**account, **given}), before or place)

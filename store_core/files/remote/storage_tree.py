@@ -6,6 +6,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pyarrow as pa
+
 from store_core.errors import SegmentLayoutError, StoreAccessError, StoreError
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.remote.storage_settings import SETTING_PREFIX
@@ -128,8 +130,8 @@ class StorageTree:
                 found: list[FileInfo] = opened.file_system.get_file_info(selector)
             except (FileNotFoundError, NotADirectoryError):
                 found = []
-            except OSError:
-                if opened.file_system.get_file_info(path).type.name != "File":
+            except OSError as error:
+                if _is_unreachable(error) or opened.file_system.get_file_info(path).type.name != "File":
                     raise
                 found = []
         if len(found) > _MOST_FILES:
@@ -169,12 +171,17 @@ class StorageTree:
             yield
         except StoreError:
             raise
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             text = self.storage.settings.hidden_in(str(error))
             raise StoreAccessError(
                 f"{self.storage.url_of(relative)} can't be listed: {text}. Check the URL, the settings "
                 f"{SETTING_PREFIX}* and the environment's credentials"
             ) from None
+
+
+def _is_unreachable(error: OSError) -> bool:
+    """Return whether a storage does not answer, so that asking again would only wait as long again."""
+    return any(sign in str(error) for sign in ("UNAVAILABLE", "NETWORK_CONNECTION", "Could not resolve"))
 
 
 def _entry(info: FileInfo) -> TreeEntry:

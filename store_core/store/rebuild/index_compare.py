@@ -10,11 +10,10 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
-from store_core.store.rebuild.stored_index import StoredIndex
+from store_core.store.rebuild.stored_index import StoredEntries, StoredIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,10 +209,10 @@ class IndexComparison:
         found: list[npt.NDArray[np.int64]] = []
         for file in self._index.files_between(self._begin, end):
             start = INDEX_HEADER_SIZE + SLOT_SIZE * self._rules.max_hash_slot_num
-            entries = np.asarray(np.memmap(file.path, INDEX_DTYPE, "r", start, (file.entries,)))
             first, stop = max(file.begin, self._begin), min(file.end + 1, end)
-            for at in range(1, file.entries, _ENTRIES_AT_ONCE):
-                found += self._between(entries[at : at + _ENTRIES_AT_ONCE], first, stop)
+            with StoredEntries(file.path, start, file.entries) as entries:
+                for at in range(1, file.entries, _ENTRIES_AT_ONCE):
+                    found += self._between(entries.between(at, at + _ENTRIES_AT_ONCE), first, stop)
         return found
 
     def _between(self, entries: npt.NDArray[np.void], first: int, stop: int) -> Iterator[npt.NDArray[np.int64]]:

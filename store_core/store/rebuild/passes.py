@@ -81,7 +81,7 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     UnsafeSizeError
         If there are more queues than `RebuildRules.max_queues`.
     """
-    listing = list_segments(str(store))
+    listing = list_segments(store)
     problems = tuple(map(str, layout_problems(listing.segments)))
     behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
     segments = behind or list(listing.segments[-1:])
@@ -140,7 +140,7 @@ def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:
     After damage, only a walk from a segment's first byte shows which records count.
     """
     options = ReadOptions(mode=ReadMode.DROPMALFORMED, verify_crc=rules.check_crc, release=rules.queue_rules.release)
-    plan = plan_ranges(str(store), options)
+    plan = plan_ranges(store, options)
     return tuple(
         SegmentPart(part.segment, 0, part.data_end - part.segment.start_offset, is_last=part.is_last)
         for part in plan.ranges

@@ -12,9 +12,10 @@ from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem
+from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
-from store_core.files.store_path import list_segments
+from store_core.files.store_path import absolute_path_of, list_segments
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.config.derived_sizes import DerivedSizes
@@ -101,11 +102,13 @@ class RebuildPlan:
         UnsupportedStoreError
             If the store is of an unsupported kind for that use, see `store_core.files.store_kind`.
         """
-        store = Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links
+        store = absolute_path_of(path)
+        if isinstance(store, UrlPath) and not options.verify and not options.output:
+            store.refuse_writing()
         check_is_root(store, OsFileSystem())
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
-        segments = list_segments(str(store)).segments
+        segments = list_segments(store).segments
         if not (store / COMMIT_LOG).is_dir():
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100

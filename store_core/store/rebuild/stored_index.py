@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from store_core.files.file_system import names_in
+from store_core.files.remote.url_path import UrlPath
+from store_core.files.segment_source import PagedBytes, file_at, open_pages
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_files import IndexFiles
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
@@ -16,6 +18,7 @@ from store_core.queue.index.index_slots import SLOT_SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -43,6 +46,44 @@ class StoredFile(NamedTuple):
     begin: int
     end: int
     entries: int
+
+
+class StoredEntries:
+    """The entries of an index file, with the unused first one; a context manager.
+
+    Parameters
+    ----------
+    path : Path
+    start : int
+        Position of the first one in the file, in bytes.
+    count : int
+    """
+
+    def __init__(self, path: Path, start: int, count: int) -> None:
+        self._remote: PagedBytes | None = None
+        self._start = start
+        if isinstance(path, UrlPath):
+            self._remote = open_pages(file_at(path))
+            self._entries = self._remote.raw[start : start + count * INDEX_DTYPE.itemsize].view(INDEX_DTYPE)
+        else:
+            self._entries = np.asarray(np.memmap(path, INDEX_DTYPE, "r", start, (count,)))
+
+    def between(self, first: int, stop: int) -> npt.NDArray[np.void]:
+        """Return some of them, by their numbers; what was returned before may be gone from memory."""
+        if self._remote is not None:
+            begin, end = (self._start + at * INDEX_DTYPE.itemsize for at in (first, stop))
+            self._remote.drop(begin)
+            self._remote.load(begin, end)
+        return self._entries[first:stop]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._remote is not None:
+            self._remote.__exit__(kind, error, trace)
 
 
 class StoredIndex:
@@ -73,8 +114,8 @@ class StoredIndex:
 
     def _seen(self, file: IndexFile) -> StoredFile:
         header, count = file.header, min(file.header.index_count, self._most)
-        offsets = np.memmap(file.path, INDEX_DTYPE, "r", self._start, (count,))["physical_offset"]
-        ends = int(offsets[1]), int(offsets[-1])
+        with StoredEntries(file.path, self._start, count) as entries:
+            ends = tuple(int(entries.between(at, at + 1)["physical_offset"][0]) for at in (1, count - 1))
         begin, end = min(header.begin_physical_offset, *ends), max(header.end_physical_offset, *ends)
         return StoredFile(file.path, begin, end, count)
 

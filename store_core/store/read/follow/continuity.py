@@ -85,8 +85,7 @@ def _changed(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Conti
     """Tell a truncated log from another one: the anchor stays when a log is truncated."""
     anchor, last = known.anchor_record, known.last_record
     end = log.latest(log.earliest, verify_crc=verify_crc)
-    view = None if anchor is None else log.view_with(anchor.physical_offset)
-    if anchor is None or last is None or view is None or not anchor.is_in(view):
+    if anchor is None or last is None or log.record_at(anchor.physical_offset) != anchor:
         return _replaced(log, known, end)
     position = log.first_since(last.store_timestamp + 1, end)
     begin, lost_end = position.physical_offset, known.physical_offset
@@ -121,8 +120,7 @@ def _found(log: LogSegments, known: LogPosition) -> str:
     segment = log.find(last.physical_offset)
     if segment is None:
         return f"no segment with offset {last.physical_offset}"
-    view = log.view_with(last.physical_offset)
-    found = None if view is None else type(last).of(view, last.physical_offset - segment.start_offset)
+    found = log.record_at(last.physical_offset)
     return f"no record in {segment.path}" if found is None else f"another one, stored at {found.store_timestamp} ms"
 
 

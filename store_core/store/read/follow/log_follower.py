@@ -188,7 +188,8 @@ class LogFollower:
     def _retried(self, step: Callable[[LogSegments], T]) -> T:
         for attempt in range(_ATTEMPTS):
             try:
-                return step(LogSegments.of(self._paths, compressed=self._compressed))
+                log = LogSegments.of(self._paths, self._options.storage, compressed=self._compressed)
+                return step(log)
             except (SegmentVanishedError, RecordVanishedError):
                 if attempt + 1 == _ATTEMPTS:
                     raise

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["LogPosition", "RecordVanishedError"]
 
 _NAME: Final = "the offset of a stream"
+_BLANK_HEAD: Final = 4 << 10
+"""Bytes that are loaded to see what follows a record."""
 
 
 class RecordVanishedError(Exception):
@@ -127,6 +129,7 @@ _PROOFS: Final = ("lastRecord", "anchorRecord")
 
 def _is_closed(view: SegmentView, position: int) -> bool:
     """Return whether a blank record as writers make it, of the size of the rest of the file, is at a position."""
+    view.pages.load(position, position + _BLANK_HEAD)
     if check_record(view.raw.data, position, view.start_offset).reason is not StopReason.END_OF_FILE:
         return False
     size, _ = read_frame(view.raw.data, position)

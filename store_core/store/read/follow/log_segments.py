@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.segment_source import open_segment
-from store_core.files.store_path import list_segments
+from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
+from store_core.files.segment_source import open_pages
+from store_core.files.store_path import list_segments, located_now
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.damage.log_end import find_log_end
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import StopReason, check_record
 from store_core.store.read.follow.log_position import LogPosition
-from store_core.store.read.follow.record_proof import RecordProof
+from store_core.store.read.follow.record_proof import RecordProof, load_record
 from store_core.store.read.follow.sound_walk import FIRST_STEP, sound_parts
 from store_core.store.read.ranges import CLOCK_STEP
 from store_core.store.read.segment_start import first_store_timestamp
@@ -71,16 +71,18 @@ class LogSegments:
     segments: tuple[Segment, ...]
 
     @classmethod
-    def of(cls, paths: StorePaths, *, compressed: bool = False) -> LogSegments:
+    def of(cls, paths: StorePaths, storage: StorageSettings = NO_SETTINGS, *, compressed: bool = False) -> LogSegments:
         """List the segments now; errors as of `store_core.files.store_path.list_segments`.
 
         Parameters
         ----------
         paths : path or sequence of paths
+        storage : StorageSettings
+            For paths that are URLs.
         compressed : bool
             Whether segments that are compressed as a whole are among them.
         """
-        return cls(list_segments(paths, storage=NO_SETTINGS if compressed else None).segments)
+        return cls(list_segments(located_now(paths, storage), storage=storage if compressed else None).segments)
 
     @property
     def earliest(self) -> LogPosition:
@@ -95,23 +97,22 @@ class LogSegments:
     def position_after(self, segment: Segment, view: SegmentView, last_start: int) -> LogPosition:
         """Return the position after a record; parameters and errors as of `LogPosition.after`."""
         before = [each for each in self.segments if each.start_offset < segment.start_offset][-1:]
-        with open_segment(before[0] if before else segment) as opened:
+        with open_pages(before[0] if before else segment) as opened:
             anchor = RecordProof.of((before[0] if before else segment).view(opened), 0)
         return LogPosition.after(segment, view, last_start, anchor or RecordProof.of(view, 0))
 
-    def view_with(self, physical_offset: int) -> SegmentView | None:
-        """Return the bytes of the segment that holds a byte; None if there is none."""
+    def record_at(self, physical_offset: int) -> RecordProof | None:
+        """Return the record at a physical offset; None if there is none."""
         segment = self.find(physical_offset)
         if segment is None:
             return None
-        with open_segment(segment) as opened:
-            return segment.view(opened)
+        with open_pages(segment) as opened:
+            return RecordProof.of(segment.view(opened), physical_offset - segment.start_offset)
 
     def is_proven(self, position: LogPosition) -> bool:
         """Return whether the record before a position is still there."""
         last = position.last_record
-        view = None if last is None else self.view_with(last.physical_offset)
-        return last is not None and view is not None and last.is_in(view)
+        return last is not None and self.record_at(last.physical_offset) == last
 
     def latest(self, known: LogPosition, *, verify_crc: bool) -> LogPosition:
         """Return where the log ends now; `known` if nothing is found.
@@ -142,8 +143,9 @@ class LogSegments:
 
     def _latest_in(self, segment: Segment, after: Place, *, verify_crc: bool) -> LogPosition | None:
         """Return the position at the end of a segment's records; None if none is there."""
-        with open_segment(segment) as opened:
+        with open_pages(segment, segment.size) as opened:
             view = segment.view(opened)
+            load_record(view, 0)
             if not after.position and check_record(view.raw.data, 0, view.start_offset).reason is StopReason.UNWRITTEN:
                 return None  # preallocated, which a file system without holes shows only if all of it is read
             end = find_log_end(view, verify_crc=verify_crc, after=after)
@@ -166,7 +168,7 @@ class LogSegments:
                 continue
             if segment.start_offset >= end.physical_offset:
                 return
-            with open_segment(segment) as opened:
+            with open_pages(segment, segment.size) as opened:
                 yield from _stretches_of(segment, segment.view(opened), start, end, first_step)
 
     def first_at(self, physical_offset: int, end: LogPosition) -> LogPosition:
@@ -234,5 +236,6 @@ def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:
 
 def _is_finished(view: SegmentView, start: int, end: int) -> bool:
     """Return whether the last byte of a record's properties has been written."""
+    load_record(view, start)
     spans = check_record(view.raw.data, start, view.start_offset).spans
     return spans is None or spans.properties_start == spans.properties_stop or bool(view.raw[end - 1])

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.remote.remote_bytes import RemoteBytes
+from store_core.files.remote.url_path import UrlPath
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, unit_dtype
+from store_core.format.segment_view import ALL_THERE
 from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, parse_queue_id, refusal_of
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.files.remote.remote_file import RemoteFile
+    from store_core.format.segment_view import Pages
     from store_core.store.read.lookup.unit_block import Place, UnitBlock
 
 __all__ = ["FileUnits", "QueueDirectory", "QueueFile", "queue_directories"]
@@ -48,17 +53,20 @@ class QueueFile:
         Byte offset of its first unit in the queue.
     kind : str
         ``consumequeue`` or ``batchconsumequeue``.
-    state : FileState
-        As of when the directory was listed.
+    state : FileState or None
+        As of when the directory was listed; None for one on another machine, of which nothing is remembered.
     is_last : bool
         Whether it is the queue's last one.
+    remote : RemoteFile or None
+        The file on another machine.
     """
 
     path: str
     offset: int
     kind: str
-    state: FileState
+    state: FileState | None
     is_last: bool = False
+    remote: RemoteFile | None = None
 
     def open(self, place: Place) -> FileUnits:
         """Map the file, given where the one before ends."""
@@ -66,7 +74,8 @@ class QueueFile:
 
     def starts_by(self, begin: int) -> bool:
         """Return whether it begins at or before a place of the log, so that the file before has nothing after it."""
-        first = _mapped(self.path, _DTYPES[self.kind])[0][:1]
+        opened = _opened(self)
+        first = opened.part(0, 1)
         return bool(first.size and first["store_size"][0] != _FILLER_SIZE and 0 < first["physical_offset"][0] <= begin)
 
 
@@ -121,15 +130,15 @@ class FileUnits:
         self._dtype = _DTYPES[file.kind]
         self.place = place
         self.is_ended = self.is_past = False
-        self.state: FileState | None
-        self._units, self.state = _mapped(file.path, self._dtype)
+        self._units = _opened(file)
+        self.state: FileState | None = self._units.state
 
     def blocks(self, begin: int, end: int) -> Iterator[UnitBlock]:
         """Yield the units of records that start in a range of the log."""
         units, size = self._units, self._dtype.itemsize
         first = self._file.offset // size
         for at in range(_first_at(units, begin) if begin else _count_fillers(units), len(units), UNITS_AT_ONCE):
-            part = units[at : at + UNITS_AT_ONCE]
+            part = units.part(at, at + UNITS_AT_ONCE)
             block = trusted_block(part, first + at, self.place, _own_indexes(part))
             if block is not None:
                 self.place = int(block.ends[-1]), block.last_index + 1
@@ -158,22 +167,31 @@ def queue_directories(root: Path) -> list[QueueDirectory]:
             for name in names_in(directory, files):
                 queue_id = parse_queue_id(name)
                 if queue_id is not None and str(queue_id) == name and refusal_of(topic, queue_id) is None:
-                    found.append(_directory(f"{directory}/{name}", topic, queue_id, kind))
+                    found.append(_directory(directory / name, topic, queue_id, kind))
     return [queue for queue in found if queue.files]
 
 
-def _directory(path: str, topic: str, queue_id: int, kind: str) -> QueueDirectory:
+def _directory(path: Path, topic: str, queue_id: int, kind: str) -> QueueDirectory:
     files, size = [], 0
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if len(entry.name) == _NAME_LENGTH and entry.name.isascii() and entry.name.isdigit():
-                status = entry.stat()
-                if entry.is_file() and status.st_size:
+    if isinstance(path, UrlPath):
+        for file, listed in path.scan():
+            if _is_queue_file(listed.name) and listed.is_file and listed.size:
+                files.append(QueueFile(str(file), int(listed.name), kind, None, remote=file.file))
+                size += listed.size
+    else:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                status = entry.stat() if _is_queue_file(entry.name) else None
+                if status is not None and entry.is_file() and status.st_size:
                     files.append(QueueFile(entry.path, int(entry.name), kind, FileState.of(status)))
                     size += min(status.st_blocks * _DISK_BLOCK, status.st_size)
     files.sort(key=lambda file: file.offset)
     files[-1:] = [replace(file, is_last=True) for file in files[-1:]]
     return QueueDirectory(topic, queue_id, tuple(files), size)
+
+
+def _is_queue_file(name: str) -> bool:
+    return len(name) == _NAME_LENGTH and name.isascii() and name.isdigit()
 
 
 def _own_indexes(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
@@ -183,26 +201,51 @@ def _own_indexes(units: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], np
     return units["msg_base_offset"].astype(np.int64), units["batch_size"].astype(np.int64)
 
 
-def _mapped(path: str, dtype: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], FileState]:
-    with open(path, "rb") as file:  # noqa: PTH123 -- one of many
-        state = FileState.of(os.fstat(file.fileno()))
+@dataclass(frozen=True, slots=True)
+class _OpenUnits:
+    """The units of an open file, which are loaded part by part if it is not on this machine."""
+
+    units: npt.NDArray[np.void]
+    pages: Pages
+    state: FileState | None
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def part(self, first: int, stop: int) -> npt.NDArray[np.void]:
+        size = self.units.itemsize
+        self.pages.load(first * size, min(stop, len(self.units)) * size)
+        return self.units[first:stop]
+
+
+def _opened(file: QueueFile) -> _OpenUnits:
+    dtype = _DTYPES[file.kind]
+    if file.remote is not None:
+        pages = RemoteBytes(file.remote)
+        return _OpenUnits(pages.raw[: pages.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), pages, None)
+    with open(file.path, "rb") as opened:  # noqa: PTH123 -- one of many
+        state = FileState.of(os.fstat(opened.fileno()))
         if state.size < dtype.itemsize:
-            return np.empty(0, dtype), state
-        mapped = mmap.mmap(file.fileno(), state.size, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, dtype, state.size // dtype.itemsize), state
+            return _OpenUnits(np.empty(0, dtype), ALL_THERE, state)
+        mapped = mmap.mmap(opened.fileno(), state.size, access=mmap.ACCESS_READ)
+        return _OpenUnits(np.frombuffer(mapped, dtype, state.size // dtype.itemsize), ALL_THERE, state)
 
 
-def _first_at(units: npt.NDArray[np.void], begin: int) -> int:
+def _first_at(units: _OpenUnits, begin: int) -> int:
     """Return the number of the first unit of a record at or after `begin`, in a file whose units ascend."""
-    starts, sizes = units["physical_offset"], units["store_size"]
-    return bisect_left(range(len(units)), begin, key=lambda at: int(starts[at]) if sizes[at] > 0 else begin)
+
+    def start_of(at: int) -> int:
+        unit = units.part(at, at + 1)
+        return int(unit["physical_offset"][0]) if unit["store_size"][0] > 0 else begin
+
+    return bisect_left(range(len(units)), begin, key=start_of)
 
 
-def _count_fillers(units: npt.NDArray[np.void]) -> int:
+def _count_fillers(units: _OpenUnits) -> int:
     """Count the units before a queue's first one; they point nowhere (RocketMQ: ``ConsumeQueue.fillPreBlank``)."""
     at, count = 0, 1
     while at < len(units):
-        part = units[at : at + count]
+        part = units.part(at, at + count)
         is_filler = (part["store_size"] == _FILLER_SIZE) & (part["physical_offset"] == 0)
         if not is_filler.all():
             return at + int(is_filler.argmin())

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store by its URL, with the settings of the storage that it is in, for all that takes a path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from store_core.files.remote.url_path import UrlPath
+from store_core.files.store_path import path_of
+from store_core.store.read.option_values import OPTION_PARSERS
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from store_core.files.remote.storage_settings import StorageSettings
+
+__all__ = ["store_at"]
+
+
+def store_at(url: str | os.PathLike[str], storage: Mapping[str, str] | str | None = None) -> str | os.PathLike[str]:
+    """Return a path that stands for a store in an object store or another file system, with its settings.
+
+    All functions that read a store take it. What is there is listed when it is first asked for, and then stays as it
+    was, so that an answer is about one state: make a new one to see what is there later.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``"s3://bucket/store"``; a local path is returned as it is.
+    storage : mapping or str, optional
+        As of option `storage`. Settings are never shown.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the URL has a password or a query, or a setting is no text.
+
+    Examples
+    --------
+    >>> from store_core import store_at
+    >>> from store_core.answers import check
+    >>> check(store_at("s3://backup/broker-a/store", {"region": "eu-west-1"})).verdict  # doctest: +SKIP
+    """
+    settings = cast("StorageSettings", OPTION_PARSERS["storage"]("storage", storage or {}))
+    found = path_of(url, settings)
+    return found if isinstance(found, UrlPath) else url
