@@ -164,8 +164,9 @@ class MappedSegment(AllThere):
     """A segment file on a local disk, mapped into memory.
 
     The mapping lives as long as any array that views it. If another process *truncates* the file while it is mapped,
-    the operating system kills this process (SIGBUS). Brokers never truncate segments: they delete them, and a deleted
-    file stays readable.
+    the operating system kills a process that reads what is gone (SIGBUS). Brokers never truncate segments: they delete
+    them, and a deleted file stays readable. `check_size` finds a truncation that is over; readers call it before each
+    batch (ADR 0042).
 
     Raises
     ------
@@ -178,6 +179,7 @@ class MappedSegment(AllThere):
     """
 
     def __init__(self, segment: Segment) -> None:
+        self._path = segment.path
         try:
             with explained_access(Path(segment.path)):
                 self._file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by __exit__
@@ -200,6 +202,21 @@ class MappedSegment(AllThere):
         if _hole_after(self._file.fileno(), 0, segment.size) <= _LITTLE_DATA < segment.size:
             mapping.madvise(mmap.MADV_RANDOM)  # reading ahead would fill the page cache with a hole
         return np.frombuffer(mapping, np.uint8)
+
+    def check_size(self) -> None:
+        """Refuse a file that is shorter than it was when it was mapped.
+
+        Raises
+        ------
+        SegmentVanishedError
+            With the size that it has now.
+        """
+        found = os.fstat(self._file.fileno()).st_size
+        if found < self.raw.size:
+            raise SegmentVanishedError(
+                f"segment {self._path} had {self.raw.size} bytes when it was opened, and has {found} now: something "
+                f"truncated it while it was read, which no broker does. Read a copy, or read again when that is over"
+            )
 
     def next_data(self, position: int) -> int:
         """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes.

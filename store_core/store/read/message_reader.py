@@ -11,7 +11,7 @@ import numpy as np
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import MappedSegment, open_pages
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.damage.salvage import Damage, Salvage
@@ -87,7 +87,9 @@ def read_range(
     with opened:
         known = (mapped or {}).get(part.segment)
         checked = part.checked(opened.raw) if known is None else part
-        yield from _RangeReader(checked, options, _chain(part.segment, opened, known), watch).batches()
+        for batch in _RangeReader(checked, options, _chain(part.segment, opened, known), watch, opened).batches():
+            yield batch
+            _check_size(opened)
         opened.check_unchanged()
 
 
@@ -107,8 +109,10 @@ class _RangeReader:
         options: ReadOptions,
         chain: Chain,
         watch: TopicWatch | None,
+        opened: PagedBytes,
     ) -> None:
         self._range = part
+        self._opened = opened
         self._options = options
         start = self._start_offset = part.segment.start_offset
         lead = self._lead = part.segment.framing.lead
@@ -129,7 +133,9 @@ class _RangeReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = self._rows
+        _check_size(self._opened)
         for chunk in self._chunks():
+            _check_size(self._opened)
             yield from rows.batches(chunk)
             if chunk.records:
                 self._chain.segment.pages.drop(int(chunk.records[-1].starts[-1]) - self._lead)
@@ -286,6 +292,12 @@ class _RangeReader:
         """Return the pieces of damage that become rows of this range."""
         pieces = pieces_of(damage.begin, damage.end)
         return self._rows.kept([(begin, end) for begin, end in pieces if self._begin <= begin < self._end])
+
+
+def _check_size(opened: PagedBytes) -> None:
+    """Refuse a mapped file that was truncated: the system kills a process that reads what is gone."""
+    if isinstance(opened, MappedSegment):
+        opened.check_size()
 
 
 def _count_sound(records: Records) -> int:
