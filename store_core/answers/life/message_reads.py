@@ -94,9 +94,14 @@ class ReadJob:
 
     def run(self, part: ReadPart) -> list[tuple[str, pa.Table]]:
         """Read one part."""
-        if len(part.ranges) == 1:
+        if len(part.ranges) == 1 and not self._wins_alone(*part.ranges[0]):
             return [(name, self.reads[name].rows_of(each)) for name, each in part.ranges]
         return surveyed({name: (self.reads[name], each) for name, each in part.ranges})
+
+    def _wins_alone(self, name: str, part: ReadRange) -> bool:
+        """Return whether even one read by flags is faster if a scan chooses its few records: it has no filter."""
+        read = self.reads[name]
+        return bool(read.flag_bits) and part.picks is None and part.segment.is_mapped and can_survey(read)
 
     def merge(self, partials: Iterable[list[tuple[str, pa.Table]]]) -> FoundRows:
         """Put the rows of each read together."""

@@ -32,6 +32,9 @@ __all__ = ["can_survey", "surveyed"]
 _COLUMNS: Final = ("physical_offset", "store_size", "magic_code", "topic", "sys_flag")
 """Columns of the scan."""
 
+_CHECKED: Final = frozenset({"body", "compression", CORRUPT_RECORD})
+"""Columns by which a record that is whole may be damage: not those of the scan."""
+
 _KNOWN: Final = _COLUMNS[:2]
 """What is known of damage."""
 
@@ -42,6 +45,8 @@ _SOUND: Final = "magic_code"
 def can_survey(read: MessageRead) -> bool:
     """Return whether a scan of topics and flags can choose the records of a read, which are not all of them."""
     options = read.options
+    if options.is_permissive and set(options.columns) & _CHECKED:
+        return False  # each record with a broken body is a row
     has_times = options.starting_timestamp is not None or options.ending_timestamp is not None
     needed = RowFilter(options).columns
     is_some = bool(needed or read.flag_bits)
