@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from store_core.files.store_path import list_segments
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
-from store_core.queue.index.index_slots import SLOT_SIZE
+from store_core.queue.index.index_slots import SLOT_SIZE, IndexSlots
+from store_core.store.memory import keep_freed_memory
 from store_core.store.read.record_times import RecordTimes
 
 if TYPE_CHECKING:
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import QueueRules
 
     Longs = npt.NDArray[np.int64]
+    Slots = npt.NDArray[np.int32]  # in stored byte order
 
 __all__ = ["BrokenChain", "ChainCheck", "ChainJob", "StrayEntry", "expected_links", "is_sound", "linked_slots"]
 
 _KEPT: Final = 20
+_ENTRIES_AT_ONCE: Final = 1 << 16
+"""Entries that are looked at together: what is made of them stays in the processor's cache."""
 
 
 class BrokenChain(NamedTuple):
@@ -117,6 +121,7 @@ class ChainJob:
 
     def run(self, part: Path) -> ChainCheck:
         """Check one file."""
+        keep_freed_memory()
         segment = file_at(part)
         slots = self.rules.max_hash_slot_num
         begin = INDEX_HEADER_SIZE + SLOT_SIZE * slots
@@ -128,7 +133,7 @@ class ChainJob:
             if segment.size < expected or header.index_count > self.rules.max_index_num:
                 problem = f"{segment.size} bytes, and a header that counts {header.index_count - 1} entries"
                 return ChainCheck(str(part), problem=problem)
-            table = opened.raw[INDEX_HEADER_SIZE:begin].view(">i4").astype(np.int64)
+            table = opened.raw[INDEX_HEADER_SIZE:begin].view(">i4")
             entries = opened.raw[begin:expected].view(INDEX_DTYPE)[: header.index_count + 1]
             return self._with_bounds(_checked(str(part), table, entries, header.index_count), header, entries)
 
@@ -139,7 +144,7 @@ class ChainJob:
         offsets = entries["physical_offset"][1 : header.index_count]
         begin, end = int(offsets[0]), int(offsets[-1])
         least, most = min(header.begin_physical_offset, begin, end), max(header.end_physical_offset, begin, end)
-        stray = np.flatnonzero((offsets < least) | (offsets > most) | (offsets >= self.log_end))
+        stray = _outside(offsets, least, min(most, self.log_end - 1))
         first = [StrayEntry(int(offsets[n]), int(entries["key_hash"][n + 1])) for n in stray[:_KEPT].tolist()]
         problem = "; ".join(self._header_problems(header, begin, end))
         return replace(check, begin=begin, end=end, header=problem, stray_count=len(stray), strays=tuple(first))
@@ -163,7 +168,17 @@ class ChainJob:
         return tuple(partials)
 
 
-def _checked(path: str, table: npt.NDArray[np.int64], entries: npt.NDArray[np.void], count: int) -> ChainCheck:
+def _outside(offsets: Longs, least: int, most: int) -> Longs:
+    """Return the positions of those offsets that are not in a range."""
+    found = [np.empty(0, np.int64)]
+    for at in range(0, len(offsets), _ENTRIES_AT_ONCE):
+        some = offsets[at : at + _ENTRIES_AT_ONCE].astype(np.int64)
+        if int(some.min()) < least or int(some.max()) > most:
+            found.append(np.flatnonzero((some < least) | (some > most)) + at)
+    return np.concatenate(found)
+
+
+def _checked(path: str, table: Slots, entries: npt.NDArray[np.void], count: int) -> ChainCheck:
     """Check each link.
 
     A slot may lead to the entry after those that the header counts, if that one leads on: a put writes the entry, the
@@ -171,11 +186,10 @@ def _checked(path: str, table: npt.NDArray[np.int64], entries: npt.NDArray[np.vo
     """
     following = int(entries["previous_index"][count]) if len(entries) > count else 0
     entries = entries[:count]
-    slots = positive_hashes(entries["key_hash"].astype(np.int32)) % np.int32(len(table))
-    links = entries["previous_index"].astype(np.int64)
-    if is_sound(slots, links, table):
+    if is_sound(_slots_and_links(entries, len(table)), table):
         return ChainCheck(path, max(count - 1, 0))
-    slots = linked_slots(slots.astype(np.int64), links, table)
+    slots, links = _slots_of(entries["key_hash"], len(table)), entries["previous_index"].astype(np.int64)
+    slots = linked_slots(slots, links, table.astype(np.int64))
     previous, newest = expected_links(slots, len(table))
     wrong = np.flatnonzero(links != previous)
     wrong = wrong[wrong > 0]
@@ -228,22 +242,36 @@ def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:
     return previous, newest
 
 
-def is_sound(slots: npt.NDArray[np.signedinteger[Any]], links: Longs, table: Longs) -> bool:
+def is_sound(chains: Iterable[tuple[Longs, Longs]], table: Slots) -> bool:
     """Return whether links and slots are those of `expected_links`, without sorting.
 
-    If each link leads back to an entry of the same slot, no two to the same one, then the entries form paths. If the
-    slots in use lead to the beginnings of all these paths, each slot has one path, so it has all its entries in order.
+    Parameters
+    ----------
+    chains : iterable of (array, array)
+        Slots and links of the entries from entry 1 on, in pieces.
+    table : array
+        The slots of the file.
+
+    Notes
+    -----
+    The entries are put into empty slots again, as when the file was written; each link is what was in the slot.
     """
-    links, own, numbers = links[1:], slots[1:], np.arange(1, len(slots))
-    if not ((links >= 0) & (links < numbers)).all():
-        return False
-    leads = links > 0
-    if ((slots.take(links) != own) & leads).any():
-        return False
-    is_led_to = np.zeros(len(slots), np.bool_)
-    is_led_to[links] = True
-    is_led_to[0] = False
-    if np.count_nonzero(is_led_to) != np.count_nonzero(leads):
-        return False
-    begins = numbers[~is_led_to[1:]]
-    return len(begins) == np.count_nonzero(table) and bool((table.take(own.take(begins - 1)) == begins).all())
+    made, number = IndexSlots(len(table)), 1
+    for slots, links in chains:
+        if not np.array_equal(made.link(slots, number), links):
+            return False
+        number += len(slots)
+    return made.equals(table)
+
+
+def _slots_and_links(entries: npt.NDArray[np.void], slot_count: int) -> Iterator[tuple[Longs, Longs]]:
+    """Yield slots and links of the entries after entry 0, which is unused, in pieces."""
+    for at in range(1, len(entries), _ENTRIES_AT_ONCE):
+        some = entries[at : at + _ENTRIES_AT_ONCE]
+        yield _slots_of(some["key_hash"], slot_count), some["previous_index"]
+
+
+def _slots_of(hashes: npt.NDArray[np.int32], slot_count: int) -> Longs:
+    """Return the slots of hashes as they are stored."""
+    slots: Longs = (positive_hashes(hashes.astype(np.int32)) % np.int32(slot_count)).astype(np.int64)
+    return slots

@@ -94,6 +94,10 @@ class IndexSlots:
         is_last[later - 1] = False
         self._raw[own[is_last]] = indexes[members[is_last]].astype(_STORED).view(np.int32)
 
+    def equals(self, stored: npt.NDArray[np.int32]) -> bool:
+        """Return whether these are the slots of a file, given in stored byte order."""
+        return np.array_equal(self._raw, stored.view(np.int32))
+
     def undo(self) -> None:
         """Revert the last `link`."""
         if self._undo is not None:

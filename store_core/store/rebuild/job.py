@@ -22,6 +22,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.index.index_pieces import unpack_entries
 from store_core.queue.units.unit_codec import unpack_units
+from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
 from store_core.store.rebuild.compare import QueueDifferences, StoredQueues, compare_queues, judge_queue
 from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
@@ -171,6 +172,7 @@ class RebuildJob:
 
     def run(self, part: int) -> Iterator[tuple[RunKey, Run]]:
         """Read the part with this number; yield its runs and how reading it ended."""
+        keep_freed_memory()
         if self.spill_root is None:
             yield from self._scan(part)
             return
