@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer, store_parser
 from pyspark_commitlog.jobs.job_output import write_json
-from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
-from store_core.answers.log_diff import diff_by
-from store_core.answers.log_salvage import salvage_by
-from store_core.answers.store_check import check_by
-from store_core.answers.store_recover import recover_by
-from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
-from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.salvage.salvage_format import SalvageFormat
 
@@ -44,6 +37,9 @@ def check(arguments: Sequence[str] | None = None) -> int:
     _add_rules(parser)
     parser.add_argument("--no-bodies", action="store_true", help="do not check the checksums of bodies")
     given = parser.parse_args(arguments)
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.store_check import check_by
+
     options = CheckOptions(
         topic=given.topic,
         release=given.release or DEFAULT_RELEASE,
@@ -65,6 +61,8 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--same-extent", action="store_true", help="another beginning or end is a finding, too")
     parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
     given = parser.parse_args(arguments)
+    from store_core.answers.log_diff import diff_by
+
     options = DiffOptions(DiffBy(given.by), given.most_rows, given.same_extent)
     return run_answer(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
 
@@ -85,6 +83,9 @@ def recover(arguments: Sequence[str] | None = None) -> int:
 
 def _recovered(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     """Make the dry runs."""
+    from store_core.answers.store_recover import recover_by
+    from store_core.store.config.message_store_config import MessageStoreConfig
+
     config = None if given.config is None else MessageStoreConfig.from_properties(given.config)
     most = None if given.messages else MOST_MESSAGES
     return recover_by(engine, given.store, config, releases=RELEASE_CHOICES[given.release], most_messages=most)
@@ -111,6 +112,9 @@ def repair(arguments: Sequence[str] | None = None) -> int:
 
 def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     """Carry out a plan, or make one."""
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.store_repair import plan_repair_by, repair_by
+
     if given.apply is not None:
         return repair_by(engine, given.store, given.apply)
     options = CheckOptions(
@@ -134,6 +138,8 @@ def salvage(arguments: Sequence[str] | None = None) -> int:
         "--format", choices=names, default=SalvageFormat.STORE.value, help="what is made (default %(default)s)"
     )
     given = parser.parse_args(arguments)
+    from store_core.answers.log_salvage import salvage_by
+
     return run_answer(parser.prog, given, lambda engine: salvage_by(engine, given.store, given.into, given.format))
 
 

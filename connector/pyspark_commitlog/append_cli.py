@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
-    from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.write.options import WriteOptions
 
     source = _source(options)
     with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
         if rows is None:
             _append_by_spark(source, given)
         else:
-            from pyspark_commitlog.jobs.local_append import append_here  # noqa: PLC0415
+            from pyspark_commitlog.jobs.local_append import append_here
 
             append_here(rows, writes)
         report = json.loads(written.read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def _local_rows(engine: EngineName, source: AppendSource) -> LocalRows | None:
     """Return the rows if they are to be appended in this process."""
     if engine == "spark" or (engine == "auto" and is_spark_there()):
         return None
-    from pyspark_commitlog.jobs.local_rows import LocalRows, is_small  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.jobs.local_rows import LocalRows, is_small
 
     rows = LocalRows.of(source) if engine == "local" or is_small(source) else None
     if rows is None and engine == "local":
@@ -119,9 +119,9 @@ def _local_rows(engine: EngineName, source: AppendSource) -> LocalRows | None:
 
 
 def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:
-    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415
-    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415
+    from pyspark_commitlog.java import require_java
+    from pyspark_commitlog.jobs.job_session import job_session
+    from pyspark_commitlog.progress import spark_progress
 
     require_java()
     with job_session(f"append to {given['path']}") as spark, spark_progress(spark):
@@ -133,8 +133,8 @@ def _check_paths(options: argparse.Namespace, source: AppendSource, writes: Writ
     """Refuse paths that can't be read or written, before the seconds that starting Spark takes."""
     check_report("--report", options.report)
     if source.format == "store":
-        from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415 -- --help needs neither
-        from store_core.files.store_path import list_segments  # noqa: PLC0415
+        from pyspark_commitlog.options import CommitLogOptions
+        from store_core.files.store_path import list_segments
 
         asked = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
         list_segments(asked.paths, reads_entries=True, storage=asked.read.storage)
@@ -158,7 +158,7 @@ def _write_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _source(options: argparse.Namespace) -> AppendSource:
-    from pyspark_commitlog.jobs.append_source import AppendSource  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.jobs.append_source import AppendSource
 
     read = pairs_of("--read-option", options.read_option)
     if options.from_store is None:

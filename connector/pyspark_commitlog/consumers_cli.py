@@ -6,15 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.answer_job import add_release, run_answer, store_parser
-from store_core.answers.lagging.lag_options import LagOptions
-from store_core.answers.retaining.retention_options import RetentionOptions
-from store_core.answers.store_lag import lag_by
-from store_core.answers.store_retention import retention_by
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+    from store_core.answers.lagging.lag_options import LagOptions
+    from store_core.answers.retaining.retention_options import RetentionOptions
 
 __all__ = ["lag", "retention"]
 
@@ -32,10 +31,14 @@ def lag(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--now", metavar="TIME", help="from when ages are counted (default the clock, or --as-of)")
     parser.add_argument("--time-zone", metavar="ZONE", help="the zone of times without one")
     given = parser.parse_args(arguments)
+    from store_core.answers.store_lag import lag_by
+
     return run_answer(parser.prog, given, lambda engine: lag_by(engine, given.store, _options(given)))
 
 
 def _options(given: argparse.Namespace) -> LagOptions:
+    from store_core.answers.lagging.lag_options import LagOptions
+
     return LagOptions.of(
         group=given.group,
         topic=given.topic,
@@ -57,10 +60,14 @@ def retention(arguments: Sequence[str] | None = None) -> int:
     for name in ("--disk-size", "--disk-used", "--daily-growth"):
         parser.add_argument(name, type=int, metavar="BYTES", help="as of commitlog retention")
     given = parser.parse_args(arguments)
+    from store_core.answers.store_retention import retention_by
+
     return run_answer(parser.prog, given, lambda engine: retention_by(engine, given.store, _retention_options(given)))
 
 
 def _retention_options(given: argparse.Namespace) -> RetentionOptions:
+    from store_core.answers.retaining.retention_options import RetentionOptions
+
     return RetentionOptions.of(
         SystemClock().now_ms() if given.now is None else given.now,
         broker_config=given.config,

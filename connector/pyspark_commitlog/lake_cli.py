@@ -6,9 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.answer_job import run_answer, store_parser
-from store_core.answers.redacting.redaction import Redaction
-from store_core.answers.store_export import export_by, prove_by
-from store_core.answers.store_redact import redact_by
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +35,8 @@ def export(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(engine: Engine, given: argparse.Namespace) -> Report[Any]:
+    from store_core.answers.store_export import export_by, prove_by
+
     if given.prove:
         return prove_by(engine, given.store, given.into)
     return export_by(engine, given.store, given.into, given.topic, allow_loss=given.allow_loss)
@@ -60,5 +59,8 @@ def redact(arguments: Sequence[str] | None = None) -> int:
 
 
 def _redacted(engine: Engine, given: argparse.Namespace) -> Report[Any]:
+    from store_core.answers.redacting.redaction import Redaction
+    from store_core.answers.store_redact import redact_by
+
     redaction = Redaction.of(given.pattern, given.text, given.key, given.topic)
     return redact_by(engine, given.store, given.into, redaction)

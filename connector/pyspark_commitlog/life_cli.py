@@ -7,12 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.answer_job import add_release, run_answer, run_in_session, store_parser
 from pyspark_commitlog.jobs.given_pairs import pairs_of
-from store_core.answers.message_trace import TraceOptions, trace_by
-from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
-from store_core.answers.store_delays import DelaysOptions, delays_by
-from store_core.answers.store_replay import ReplayOptions
-from store_core.answers.store_transactions import TransactionsOptions, transactions_by
-from store_core.store.read.store_time import store_time
 from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
@@ -41,6 +35,8 @@ def trace(arguments: Sequence[str] | None = None) -> int:
     _add_config(parser)
     add_release(parser)
     given = parser.parse_args(arguments)
+    from store_core.answers.message_trace import TraceOptions, trace_by
+
     options = TraceOptions(kind=given.kind, broker_config=given.broker_config, release=given.release)
     return run_answer(parser.prog, given, lambda engine: trace_by(engine, given.store, given.what, options))
 
@@ -55,6 +51,8 @@ def transactions(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most-checks", type=int, default=15, metavar="N", help="transactionCheckMax")
     _add_judging(parser)
     given = parser.parse_args(arguments)
+    from store_core.answers.store_transactions import TransactionsOptions, transactions_by
+
     names = ("older_than", "most_checks", "lists_all", "most_rows", "release")
     options = TransactionsOptions(at=given.at, **{name: getattr(given, name) for name in names})
     return run_answer(parser.prog, given, lambda engine: transactions_by(engine, given.store, options))
@@ -70,6 +68,8 @@ def delays(arguments: Sequence[str] | None = None) -> int:
     _add_config(parser)
     _add_judging(parser)
     given = parser.parse_args(arguments)
+    from store_core.answers.store_delays import DelaysOptions, delays_by
+
     names = ("late_after", "broker_config", "lists_all", "most_rows", "release")
     options = DelaysOptions(at=given.at, **{name: getattr(given, name) for name in names})
     return run_answer(parser.prog, given, lambda engine: delays_by(engine, given.store, options))
@@ -83,6 +83,8 @@ def deadletters(arguments: Sequence[str] | None = None) -> int:
     _add_most_rows(parser)
     add_release(parser)
     given = parser.parse_args(arguments)
+    from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters_by
+
     options = DeadLettersOptions(group=tuple(given.group), most_rows=given.most_rows, release=given.release)
     return run_answer(parser.prog, given, lambda engine: dead_letters_by(engine, given.store, options))
 
@@ -103,12 +105,14 @@ def replay(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="encode and count them, and append nothing")
     add_release(parser)
     given = parser.parse_args(arguments)
+    from store_core.answers.store_replay import ReplayOptions
+
     names = ("replay_id", "to_topic", "queues", "dry_run", "release")
     options = ReplayOptions(**{name: getattr(given, name) for name in names})
     edit, read = pairs_of("--edit", given.edit), pairs_of("--read-option", given.read_option)
 
     def replayed(spark: SparkSession) -> ReplayReport:
-        from pyspark_commitlog.replaying import replay_report  # noqa: PLC0415 -- PySpark need not be installed
+        from pyspark_commitlog.replaying import replay_report
 
         return replay_report(spark, given.store, given.into or given.store, options, given.where, edit, read)
 
@@ -132,4 +136,6 @@ def _add_most_rows(parser: argparse.ArgumentParser) -> None:
 
 
 def _time(text: str) -> int:
+    from store_core.store.read.store_time import store_time
+
     return store_time("at", text)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.answer_job import run_answer, store_parser
 from store_core.answers.limits import TOP
-from store_core.answers.store_bill import bill_by
-from store_core.answers.store_producers import producers_by
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +22,8 @@ def bill(arguments: Sequence[str] | None = None) -> int:
     """Run ``bill.py``; return the exit code, see `store_core.command.exit_code`."""
     parser = store_parser("commitlog-bill", "Says who uses the disk of a RocketMQ broker.", _DAMAGE_REMARK)
     given = _parsed(parser, arguments)
+    from store_core.answers.store_bill import bill_by
+
     return run_answer(parser.prog, given, lambda engine: bill_by(engine, given.store, given.top))
 
 
@@ -32,6 +32,8 @@ def producers(arguments: Sequence[str] | None = None) -> int:
     about = "Says what a RocketMQ broker can't tell of its producers."
     parser = store_parser("commitlog-producers", about, _FINDINGS_REMARK)
     given = _parsed(parser, arguments)
+    from store_core.answers.store_producers import producers_by
+
     return run_answer(parser.prog, given, lambda engine: producers_by(engine, given.store, given.top))
 
 

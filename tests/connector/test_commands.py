@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -34,7 +35,6 @@ from tests.fresh_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 COMMANDS: Final = (append, rebuild_consume_queue, rebuild_index, demo.main)
 
@@ -67,6 +67,21 @@ def test_each_command_lists_all_exit_codes_in_its_help(
     told = " ".join(capsys.readouterr().out.split())
 
     assert [True] * 6 == [f"{code.value} {code.meaning}" in told for code in ExitCode]
+
+
+def test_the_help_of_commands_and_jobs_imports_nothing_of_what_they_do(tmp_path: Path) -> None:
+    jobs = sorted(str(path) for path in (Path(__file__).parents[2] / "jobs").glob("*.py"))
+    code = (
+        "import runpy, sys\n"
+        "sys.argv[1:] = ['--help']\n"
+        f"for job in {jobs!r}:\n"
+        "    try: runpy.run_path(job, run_name='__main__')\n"
+        "    except SystemExit: pass\n"
+        "print('IMPORTED', *(name for name in ('numpy', 'pyarrow', 'pyspark', 'pandas') if name in sys.modules))\n"
+    )
+
+    assert len(jobs) >= 19
+    assert "IMPORTED" == run_python(code, tmp_path).splitlines()[-1]
 
 
 def test_the_document_lists_all_exit_codes() -> None:

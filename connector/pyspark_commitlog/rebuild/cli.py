@@ -15,6 +15,7 @@ from pyspark_commitlog.path_checks import check_report, check_writable
 from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import UnsafeSizeError
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.store.rebuild.options import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,7 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
 def _add_results(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("results")
     add = group.add_argument
-    add("--output", metavar="DIR", help="where the new files go (default STORE/rebuilt)")
+    add("--output", metavar="DIR", help=f"where the new files go (default STORE/{OUTPUT})")
     add("--replace", action="store_true", help="put them in place of the old files, which are kept in STORE/replaced-N")
     to = "with --replace: queues in a RocksDB (storeType=defaultRocksDB) may be replaced, for a broker that goes back"
     add("--to", choices=("files",), help=to)
@@ -141,8 +142,8 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
-    from store_core.answers.rebuild import plan_rebuild  # noqa: PLC0415 -- --help needs none of these
-    from store_core.store.rebuild.store_rebuild import StoreRebuild  # noqa: PLC0415
+    from store_core.answers.rebuild import plan_rebuild
+    from store_core.store.rebuild.store_rebuild import StoreRebuild
 
     plan = plan_rebuild(options.store, _rebuild_options(options))
     out = words_beside(options.json)
@@ -172,11 +173,11 @@ def _run(options: argparse.Namespace) -> ExitCode:
 def _engines(engine: EngineName, plan: RebuildPlan) -> EngineSource:
     """Return what runs the steps of a rebuild."""
     if engine == "local" or (engine == "auto" and plan.size <= _LOCAL_BYTES and not is_spark_there()):
-        from store_core.answers.local_engine import local_engine  # noqa: PLC0415
+        from store_core.answers.local_engine import local_engine
 
         return lambda _: local_engine(1)
-    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.rebuild.engines import spark_engines  # noqa: PLC0415
+    from pyspark_commitlog.java import require_java
+    from pyspark_commitlog.rebuild.engines import spark_engines
 
     require_java()
     return spark_engines(plan.size, plan.store)
@@ -184,6 +185,6 @@ def _engines(engine: EngineName, plan: RebuildPlan) -> EngineSource:
 
 def _rebuild_options(options: argparse.Namespace) -> RebuildOptions:
     """Return the rebuild's options from the command line; the rest is for the command itself."""
-    from store_core.store.rebuild.options import RebuildOptions  # noqa: PLC0415
+    from store_core.store.rebuild.options import RebuildOptions
 
     return RebuildOptions(**{each.name: getattr(options, each.name) for each in fields(RebuildOptions)})

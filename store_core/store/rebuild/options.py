@@ -12,7 +12,10 @@ from store_core.format.releases.release import DEFAULT_RELEASE
 if TYPE_CHECKING:
     import os
 
-__all__ = ["RebuildOptions"]
+__all__ = ["OUTPUT", "RebuildOptions"]
+
+OUTPUT: Final = "rebuilt"
+"""Default directory, below the store, for rebuilt files."""
 
 _FARTHEST: Final = 2**63 - 1
 _LARGEST: Final = 2**31 - 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
@@ -22,6 +22,7 @@ from store_core.store.config.derived_sizes import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.kept_index import KeptIndex
+from store_core.store.rebuild.options import OUTPUT
 from store_core.store.rebuild.rules import RebuildRules
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
 
     ConfiguredTopics: TypeAlias = Callable[[Path, Release], frozenset[str]]
 
-__all__ = ["OUTPUT", "RebuildPlan"]
-
-OUTPUT: Final = "rebuilt"
-"""Default directory, below the store, for rebuilt files."""
+__all__ = ["RebuildPlan"]
 
 
 @dataclass(frozen=True, slots=True)
