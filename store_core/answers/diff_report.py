@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Strip, Tone, counted, lanes_of
+from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.counted import counted
 from store_core.store.diff.diff_options import DiffBy
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ DIFF_SCHEMA: Final = ReportSchema(
             "The logs",
             (
                 _SIDE,
-                ReportColumn("path", pa.string(), "its store root"),
+                ReportColumn("path", pa.string(), "its store root", in_text=False),
                 ReportColumn("begin", pa.int64(), "physical offset of its first byte"),
                 ReportColumn("end", pa.int64(), "physical offset one past its last sound record"),
                 ReportColumn("segments", pa.int64(), "segment files up to its end"),
@@ -209,7 +210,8 @@ class DiffReport(Report[DiffFacts]):
         return with_message_column(shown) if table.name == "records" else shown
 
     def _lines(self) -> Iterator[str]:
-        return _lines(self.found)
+        yield from _lines(self.found)
+        yield from (f"{row['side']}: {row['path']}" for row in self.tables["logs"].to_pylist())
 
 
 def _lines(found: DiffFacts) -> Iterator[str]:

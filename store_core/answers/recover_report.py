@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

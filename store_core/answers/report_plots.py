@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from store_core.format.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Bar", "Bars", "HeatMap", "HeatRow", "Lane", "Plot", "Strip", "Tone", "counted", "lanes_of"]
+__all__ = ["Bar", "Bars", "HeatMap", "HeatRow", "Lane", "Plot", "Strip", "Tone", "lanes_of"]
 
 
 class Tone(StrEnum):
@@ -161,14 +163,3 @@ def lanes_of(
         for kind, tone in tones.items()
         if kind in found
     )
-
-
-def counted(count: int, what: str) -> str:
-    """Return a count with its noun.
-
-    Examples
-    --------
-    >>> counted(1, "range"), counted(2000, "range")
-    ('1 range', '2,000 ranges')
-    """
-    return f"{count:,} {what}" + ("" if count == 1 else "s")

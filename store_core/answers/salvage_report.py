@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Strip, Tone, counted, lanes_of
+from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 from store_core.store.salvage.tile import TileKind
 
 if TYPE_CHECKING:
@@ -129,10 +130,13 @@ class SalvageReport(Report[SalvageFacts]):
 
     @property
     def plots(self) -> tuple[Plot, ...]:
-        """What every byte of the log is."""
+        """What every byte of the log is, up to its end: beside a preallocated file a small log would not be seen."""
         names = ("kind", "begin", "end")
-        rows = zip(*(self.tables["ranges"][name].to_pylist() for name in names), strict=True)
-        return (Strip("What every byte of the log is", self.found.begin, self.found.end, lanes_of(rows, _TONES)),)
+        rows = list(zip(*(self.tables["ranges"][name].to_pylist() for name in names), strict=True))
+        end = self.found.end
+        if len(rows) > 1 and rows[-1][0] == TileKind.UNWRITTEN.value:
+            _, end, _ = rows.pop()
+        return (Strip("What every byte of the log is, up to its end", self.found.begin, end, lanes_of(rows, _TONES)),)
 
     def _lines(self) -> Iterator[str]:
         return _lines(self.found)
@@ -140,7 +144,7 @@ class SalvageReport(Report[SalvageFacts]):
 
 def _lines(found: SalvageFacts) -> Iterator[str]:
     where = f", now in {found.into}" if found.into else "; nothing was written"
-    yield f"{found.records:,} records of {found.record_bytes:,} bytes proved themselves{where}"
+    yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes proved themselves{where}"
     if found.after_damage:
         yield f"{found.after_damage:,} of them are behind damage"
     if found.mismatched_property_crc:

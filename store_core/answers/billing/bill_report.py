@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.scanning.top_rows import OTHERS_DOC
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +160,8 @@ class BillReport(Report[BillFacts]):
     def _lines(self) -> Iterator[str]:
         found = self.found
         files = counted(found.segments, "segment")
-        yield f"{found.messages:,} messages of {found.bytes:,} bytes, in {files} of {found.segment_size:,} bytes"
+        messages = counted(found.messages, "message")
+        yield f"{messages} of {found.bytes:,} bytes, in {files} of {found.segment_size:,} bytes"
         share = 100 * found.dead_bytes / found.bytes if found.bytes else 0
         yield f"dead: {found.dead_bytes:,} bytes, {share:.1f} % (retries, dead letters, the broker's own, ...)"
         if found.damaged_ranges:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.answers.checking.finding import FindingKind
-from store_core.answers.report_plots import Bar, Bars, Strip, Tone, counted, lanes_of
+from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,9 +13,9 @@ import pyarrow as pa
 from store_core.answers.checking.check_plots import check_plots
 from store_core.answers.checking.text_of_findings import text_of_findings
 from store_core.answers.report import Report
-from store_core.answers.report_plots import counted
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -187,9 +187,9 @@ class CheckReport(Report[CheckFacts]):
         yield found.store
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"
-        yield f"{found.records:,} records {bounds}, in {found.segments} segments"
-        certain = "no gap, no duplicate, each record in its place"
-        yield f"{found.complete_queues} of {found.queues} queues are complete: {certain}"
+        yield f"{counted(found.records, 'record')} {bounds}, in {counted(found.segments, 'segment')}"
+        certain = "with no gap, no duplicate, and each record in its place"
+        yield f"complete: {found.complete_queues} of {counted(found.queues, 'queue')}, {certain}"
         count = sum(self.counts.values())
         yield counted(count, "finding") if count else "no findings"
         yield from (f"note: {text}" for text in found.notes)

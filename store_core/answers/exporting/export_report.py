@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,12 +111,13 @@ class ExportReport(Report[ExportFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
+        all_messages = counted(found.all_messages, "message")
         if found.number is None:
-            yield f"nothing new after offset {found.end}: the directory has {found.all_messages:,} messages"
+            yield f"nothing new after offset {found.end}: the directory has {all_messages}"
         else:
             files = counted(found.files, "file")
-            yield f"export {found.number}: {found.messages:,} messages of {found.bytes:,} bytes, in {files}"
-            yield f"from offset {found.begin} to {found.end}; the directory now has {found.all_messages:,} messages"
+            yield f"export {found.number}: {counted(found.messages, 'message')} of {found.bytes:,} bytes, in {files}"
+            yield f"from offset {found.begin} to {found.end}; the directory now has {all_messages}"
         if found.lost_bytes:
             yield f"{found.lost_bytes:,} bytes of the log were gone before they were exported"
         if found.damaged_ranges:

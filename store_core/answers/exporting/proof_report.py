@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ class ProofReport(Report[ProofFacts]):
     def _lines(self) -> Iterator[str]:
         found = self.found
         bounds = f"from offset {found.begin} to {found.end}"
-        yield f"{counted(found.exports, 'export')}: {found.messages:,} messages {bounds}"
+        yield f"{counted(found.exports, 'export')}: {counted(found.messages, 'message')} {bounds}"
         yield f"{found.proved_segments} of {counted(found.segments, 'segment')}: ledger, lake and log have equal totals"
         if found.expired_segments:
             yield f"{counted(found.expired_segments, 'segment')} no longer in the store: compared with the ledger alone"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from store_core.answers.report_plots import HeatMap, HeatRow, counted
+from store_core.answers.report_plots import HeatMap, HeatRow
+from store_core.format.counted import counted
 from store_core.format.iso_time import iso_time
 
 if TYPE_CHECKING:

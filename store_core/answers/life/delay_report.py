@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from store_core.answers.life.calendar import Scale, heat_map
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from store_core.answers.life.trace_steps import StepKind
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Strip, Tone, counted, lanes_of
+from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

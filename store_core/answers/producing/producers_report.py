@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.scanning.log_buckets import PRECISION
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +170,8 @@ class ProducersReport(Report[ProducersFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        yield f"{found.messages:,} messages, {found.sends:,} of them sends; {found.unique_keys:,} have a unique key"
+        messages = counted(found.messages, "message")
+        yield f"{messages}, {found.sends:,} of them sends; {found.unique_keys:,} have a unique key"
         keys = counted(found.duplicate_keys, "unique key")
         yield f"sent more than once: {keys}, {counted(found.duplicate_sends, 'more send')} than there should be"
         inversions, spread = counted(found.inversions, "message"), counted(found.spread_keys, "key")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone, counted
+from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +116,7 @@ class RedactReport(Report[RedactFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        yield f"{found.searched_messages:,} messages looked at, by {found.by}"
+        yield f"{counted(found.searched_messages, 'message')} looked at, by {found.by}"
         if found.refused:
             yield f"refused, no copy was made: {counted(found.refused, 'place')} can't be redacted"
         elif found.into is None:

@@ -14,9 +14,9 @@ from store_core.answers.checking.finding import FindingKind
 from store_core.answers.repairing.deeds import is_of_index, is_of_queues
 from store_core.answers.repairing.looked_at import looked_at
 from store_core.answers.report import Report
-from store_core.answers.report_plots import counted
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -178,7 +178,8 @@ class RepairPlan(Report[RepairPlanFacts]):
     def _lines(self) -> Iterator[str]:
         found, queues = self.found, self.tables["queues"]
         yield found.store
-        yield f"by the rules of RocketMQ {found.release}; {found.records:,} records up to offset {found.end_offset}"
+        records = counted(found.records, "record")
+        yield f"by the rules of RocketMQ {found.release}; {records} up to offset {found.end_offset}"
         if not self.is_needed:
             yield "queues and index are right: there is nothing to repair"
         else:

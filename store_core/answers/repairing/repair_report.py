@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.report import Report
-from store_core.answers.report_plots import counted
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.format.columnar.arrow_slices import true_mask
+from store_core.format.counted import counted
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_failure import failure_of
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
@@ -83,7 +84,7 @@ class RowFilter:
     def error_text(self, where: str) -> str:
         """Return a message about the rows that the expression failed on."""
         return (
-            f"the filter failed on {self.error_count} messages {where}, which therefore do not match, as in "
+            f"the filter failed on {counted(self.error_count, 'message')} {where}, which therefore do not match, as in "
             f"RocketMQ's broker; the first "
             f"is {self.first_error}"
         )

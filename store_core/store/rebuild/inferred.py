@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store_core.format.counted import counted
 from store_core.queue.dispatch.lmq_units import is_light
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
 
 def _tags(report: RebuildReport) -> Iterator[str]:
     if report.untagged_entries:
+        records = counted(report.untagged_entries, "record")
         yield (
-            f"the index has no entries for the tags of {report.untagged_entries:,} records, as releases before 5.4 "
-            f"leave it: a search for topic and tags finds none of these. That is no difference"
+            f"the index has no entries for the tags of {records}, as releases before 5.4 leave it: a search for topic "
+            f"and tags finds none of these. That is no difference"
         )
 
 

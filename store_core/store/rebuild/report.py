@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from store_core.format.counted import counted
 from store_core.format.iso_time import iso_time
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.found_end import FoundEnd
@@ -258,11 +259,13 @@ def as_text(report: RebuildReport, *, is_comparison: bool) -> str:
 
 def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
     units = sum(queue.units for queue in report.queues)
-    yield f"{report.records:,} records up to offset {report.read_end_offset}, in {len(report.outcomes)} segments"
+    records, segments = counted(report.records, "record"), counted(len(report.outcomes), "segment")
+    yield f"{records} up to offset {report.read_end_offset}, in {segments}"
     if report.queues:
-        yield f"{units:,} units in {len(report.queues):,} queues"
+        yield f"{counted(units, 'unit')} in {counted(len(report.queues), 'queue')}"
     if report.index is not None:
-        yield f"{report.index.entries:,} index entries in {report.index.files} files"
+        entries = "1 index entry" if report.index.entries == 1 else f"{report.index.entries:,} index entries"
+        yield f"{entries} in {counted(report.index.files, 'file')}"
     yield from (f"damaged: {text}" for text in [*report.problems, *_damage(report)])
     yield from _cut("damaged range", _lost(report), report.lost_count)
     if report.left_out:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from store_core.format.counted import counted
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.found_end import FoundEnd
@@ -131,9 +132,8 @@ class RecoveryReport:
         if self.refusal:
             return "\n".join([*lines, f"refused: {self.refusal}"])
         lines += [*map(str, self.end.tails), *self._lost()]
-        lines.append(
-            f"log {self.min_offset} to {self.max_offset} in {self.files} files, {self.records} records checked"
-        )
+        files, records = counted(self.files, "file"), counted(self.records, "record")
+        lines.append(f"log {self.min_offset} to {self.max_offset} in {files}, {records} checked")
         return "\n".join([*lines, *self.coverage.lines, *map(str, self.changes)])
 
     def _lost(self) -> list[str]:

@@ -36,6 +36,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentLayoutError
+from store_core.format.counted import counted
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.dispatch.dispatcher import select_rows
 from store_core.store.recovery.index_gap import close_index_gap
@@ -172,7 +173,7 @@ class StoreRecovery:
             count, end = self._dispatcher.dispatched - dispatched, reput.reput_from_offset
             release = self._rules.release
             why = f"the queues covered the log up to {start}, and release {release} dispatches the rest before it is up"
-            self._decide(f"dispatched {count} records from {start} to {end}", "consumequeue", why)
+            self._decide(f"dispatched {counted(count, 'record')} from {start} to {end}", "consumequeue", why)
             self._note(caught_up=end - start)
         self._recover_queue_offsets()
         return self.finish(reput.reput_from_offset)
@@ -349,7 +350,7 @@ class StoreRecovery:
             names = ", ".join(file.path.name for file in gone[:_NAMED_FILES])
             more = f" and {len(gone) - _NAMED_FILES} more" if len(gone) > _NAMED_FILES else ""
             where = f"{gone[0].path.parent}: {names}{more}"
-            what = "deleted 1 segment" if len(gone) == 1 else f"deleted {len(gone)} segments"
+            what = f"deleted {counted(len(gone), 'segment')}"
             self._decide(what, where, f"beyond the log's end, {end.end_offset}")
 
     def _recover_nothing(self, *, last_exit_ok: bool) -> None:
@@ -361,13 +362,15 @@ class StoreRecovery:
         where = self._log.mapped_file_queue.paths.paths[0]
         if last_exit_ok and not features.deletes_queues_of_lost_log:
             self._decide(
-                f"kept {len(self._queues)} queues",
+                f"kept {counted(len(self._queues), 'queue')}",
                 where,
                 f"the log is gone; release {self._rules.release} does not look at that",
             )
             return
         self._queues.destroy_all()
-        self._decide(f"deleted {len(self._queues)} queues", where, "the log has no segments, so they point nowhere")
+        self._decide(
+            f"deleted {counted(len(self._queues), 'queue')}", where, "the log has no segments, so they point nowhere"
+        )
 
     # ---- the queues
 
@@ -379,9 +382,9 @@ class StoreRecovery:
             if dropped:
                 self._is_cut = True
                 self._decide(
-                    f"cut {len(dropped)} queues",
+                    f"cut {counted(len(dropped), 'queue')}",
                     "consumequeue",
-                    f"they reached to {cover}, and the log ends at {end.end_offset}",
+                    f"units reached to {cover}, and the log ends at {end.end_offset}",
                 )
         elif not by_cover and cover >= end.end_offset:
             self._decide(

@@ -24,6 +24,7 @@ from store_core import (
 )
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.format.counted import counted
 from store_core.format.record.scan import StopReason
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.state.running_flags import RunningFlag
@@ -352,7 +353,7 @@ def test_report_tells_what_was_found(tmp_path: Path, release: Release, start: in
     assert (StopReason.UNWRITTEN, 0, ()) == (report.reason, report.truncated_files, report.notes)
     assert (end, 0, 0) == (report.reput_from_offset, report.dispatched, report.refused_units)
     assert [f"checked the log from {start * FILE_SIZE} on"] == [decision.what for decision in report.decisions]
-    assert f"log 0 to {end} in 4 files, {records} records checked" in str(report)
+    assert f"log 0 to {end} in 4 files, {counted(records, 'record')} checked" in str(report)
 
 
 @pytest.mark.parametrize(

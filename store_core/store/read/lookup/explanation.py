@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from store_core.format.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -73,14 +75,10 @@ class ReadExplanation:
         """Return it as text, a fact a line."""
         lines = [
             f"{self.plan}: {self.why}",
-            f"  reads {self.bytes:,} bytes of the log in {_counted(self.files, 'file')}",
+            f"  reads {self.bytes:,} bytes of the log in {counted(self.files, 'file')}",
         ]
         sources = [(self.units, "units of queues"), (self.entries, "entries of the index")]
         read = " and ".join(f"{number:,} {name}" for number, name in sources if number)
         if read:
             lines.append(f"  of {read}, {self.records:,} records are read at their positions")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

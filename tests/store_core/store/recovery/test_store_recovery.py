@@ -121,8 +121,8 @@ def test_torn_record_is_named_with_its_file_and_reason(
     assert (at, StopReason.BAD_CRC) == (report.max_offset, report.reason)
     assert (f"ended the log at {at}", f"{at:020d}") == (ended.what, ended.where.rsplit("/", 1)[-1])
     assert "the body does not match its checksum: expected body CRC" in str(ended)
-    cut = [what for what in decided(report) if "queues" in what]
-    assert ["left the queues as they are" if release == "4.3" else "cut 1 queues"] == cut
+    cut = [what for what in decided(report) if "queue" in what]
+    assert ["left the queues as they are" if release == "4.3" else "cut 1 queue"] == cut
 
 
 def test_release_4_3_leaves_queues_as_they_are_after_a_clean_exit_and_says_so(
