@@ -29,7 +29,7 @@ from store_core.errors import (
     UnsafeSizeError,
     UnsupportedStoreError,
 )
-from store_core.store.rebuild.plan import OUTPUT
+from store_core.store.rebuild.options import OUTPUT
 from tests.builders import LogBuilder
 from tests.fresh_python import run_python
 
