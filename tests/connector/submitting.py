@@ -12,7 +12,7 @@ import pyspark
 
 from tests.short_lived import JVM_OPTIONS
 
-__all__ = ["JOBS", "SECONDS", "SETTINGS", "environment", "submit"]
+__all__ = ["JOBS", "ROOT", "SECONDS", "SETTINGS", "SPARK_BIN", "environment", "submit"]
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs"
