@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from threading import Event
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "WaitlessClock"]
 
 
 class Clock(Protocol):
@@ -55,3 +55,30 @@ class SystemClock:
     def wait(self, event: Event, seconds: float | None) -> bool:
         """Wait until `event` is set, at most `seconds`."""
         return event.wait(seconds)
+
+
+class WaitlessClock:
+    """A clock that tells the time of another one, but does not sleep: for stores in memory, which no waiting changes.
+
+    Parameters
+    ----------
+    clock : Clock
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        """Wall clock, ms since 1970."""
+        return self._clock.now_ms()
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary moment; never decreases."""
+        return self._clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once."""
+
+    def wait(self, event: Event, seconds: float | None) -> bool:
+        """Wait until `event` is set, at most `seconds`."""
+        return self._clock.wait(event, seconds)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from store_core.errors import StoreError
 from store_core.files.abort_file import AbortFile
 from store_core.files.access import explained_access
+from store_core.files.clock import WaitlessClock
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -48,7 +49,10 @@ class StoreLife:
 
     def __init__(self, setup: StoreSetup) -> None:
         self._overlay = OverlayFileSystem(setup.file_system, setup.clock) if setup.is_read_only else None
-        self.setup = replace(setup, file_system=self._overlay) if self._overlay is not None else setup
+        self.setup = setup
+        if self._overlay is not None:
+            # Queues try a failed write again for half a minute: what is in the way of a directory stays there.
+            self.setup = replace(setup, file_system=self._overlay, clock=WaitlessClock(setup.clock))
         self._lock = StoreLock(setup.path, self.setup.file_system)
         self._abort = AbortFile(setup.path, self.setup.file_system)
         self.services = StoreServices(self.setup)

@@ -13,12 +13,14 @@ import pytest
 
 from store_core import DefaultMessageStore, RebuildOptions, SegmentLayoutError, rebuild_index
 from store_core.answers import CheckOptions, check
+from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
 from store_core.store.state.store_checkpoint import StoreCheckpoint
+from tests.builders import LogBuilder
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.damaged_stores import batch_topics_of, config_of, open_damaged, read_conf
@@ -348,3 +350,19 @@ def test_a_dry_run_ends_although_units_of_a_queue_are_swapped(
 
     assert is_refused == report.is_refused
     assert is_refused == ("consumequeue: expected a directory" in report.refusal)
+
+
+def test_stores_in_memory_do_not_wait_for_a_file_in_the_place_of_a_topic_to_go(tmp_path: Path) -> None:
+    class StandingClock(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            raise AssertionError(seconds)
+
+    log = LogBuilder(segment_size=1 << 14)
+    log.append(b"x", topic="orders")
+    root = log.write(tmp_path / "store")
+    (root / "consumequeue").mkdir()
+    (root / "consumequeue" / "orders").write_bytes(b"in the way")
+    (root / "abort").touch()
+
+    DefaultMessageStore.dry_run(root, clock=StandingClock())
+    DefaultMessageStore.open(root, read_only=True, clock=StandingClock()).close()
