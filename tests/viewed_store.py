@@ -65,7 +65,7 @@ def make_viewed_store(root: Path) -> Path:
     write_config(root, "topics.json", _TOPICS)
     write_config(root, "subscriptionGroup.json", _GROUPS)
     write_config(root, "delayOffset.json", '{"offsetTable":{12:7,3:30}}')
-    write_timers(root, [Timer(1000 + number % 3, 900) for number in range(30)], 1000)
+    write_timers(root, [Timer(1000 + number % 3, 900) for number in range(30)], 1001)
     return root
 
 

@@ -29,9 +29,9 @@ class CoreError(Exception):
 
 
 def commands(store: Path) -> dict[str, tuple[list[str | Path], list[str | Path]]]:
-    """Return how each command is called, with arguments for which it would need Spark."""
+    """Return how each command is called, with arguments for which it needs Spark."""
     scripts: dict[str, tuple[list[str | Path], list[str | Path]]] = {
-        name: ([PROGRAMS / name], [store]) for name in COMMANDS
+        name: ([PROGRAMS / name], [store, "--engine", "spark"]) for name in COMMANDS
     }
     scripts["commitlog-append"][1].extend(["--from-store", store])
     scripts["demo"] = ([sys.executable, "-m", "pyspark_commitlog.demo"], [])

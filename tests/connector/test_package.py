@@ -95,9 +95,9 @@ from pyspark_commitlog.rebuild import cli
 
 store, *flags = sys.argv[1:]
 runs = {
-    "commitlog-append": (append_cli.append, [store, "--from-store", store]),
-    "commitlog-rebuild-consume-queue": (cli.rebuild_consume_queue, [store]),
-    "commitlog-rebuild-index": (cli.rebuild_index, [store]),
+    "commitlog-append": (append_cli.append, [store, "--from-store", store, "--engine", "spark"]),
+    "commitlog-rebuild-consume-queue": (cli.rebuild_consume_queue, [store, "--engine", "spark"]),
+    "commitlog-rebuild-index": (cli.rebuild_index, [store, "--engine", "spark"]),
     "python -m pyspark_commitlog.demo": (demo.main, [store]),
 }
 ends = {}
@@ -125,6 +125,16 @@ def test_without_pyspark_a_command_says_in_one_sentence_what_to_install(tmp_path
         assert code == ExitCode.FAILED
         assert err.count("\n") == 1
         assert f"PySpark is not installed for {sys.executable}: pip install 'pyspark>=4.1'" in err
+
+
+def test_without_pyspark_a_rebuild_of_a_small_log_works(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules |= {'pyspark': None, 'py4j': None}\n"
+        "from pyspark_commitlog.rebuild import cli\n"
+        f"sys.exit(cli.rebuild_consume_queue([{str(orders_store(tmp_path))!r}, '--with-index']))"
+    )
+
+    assert "no damage in what was checked" in run_python(code, tmp_path)
 
 
 def test_without_pyspark_a_command_says_its_version(tmp_path: Path) -> None:

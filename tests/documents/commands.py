@@ -48,6 +48,7 @@ EXCEPTIONS: Final = (
         "none",
         "is for the reader's shell; tests/store_core/command completes words",
     ),
+    (".venv/bin/python -m", "none", "a campaign, for minutes; a part of each is among the tests"),
     ("venv-pack", "none", "no part of the project; it is the packer that Spark's own guide names"),
 )
 

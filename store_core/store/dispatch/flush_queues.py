@@ -78,13 +78,9 @@ class FlushConsumeQueueService(ServiceThread):
 
     def _flush_noted(self, *, keeps_offset: bool) -> None:
         """Flush all queues, then note in the checkpoint what had been dispatched before."""
-        checkpoint = self._checkpoint
-        dispatched, offset = checkpoint.last_put
+        put = self._checkpoint.last_put
         self._queues.flush(0)
-        if dispatched > 0:
-            checkpoint.logics_msg_timestamp = dispatched
-        if offset > 0 and keeps_offset:
-            checkpoint.logics_physical_offset = offset
+        self._checkpoint.cover_queues(put, keeps_offset=keeps_offset)
 
     def finish(self) -> None:
         """Flush all that was dispatched; a release whose checkpoint holds an offset notes that only by the minute."""

@@ -235,8 +235,8 @@ class StoreRecovery:
         """
         self._queues.flush()
         self._queues.force()
-        if not self._rules.features.keeps_flushed_queue_offset and self._checkpoint.last_put[0] > 0:
-            self._checkpoint.logics_msg_timestamp = self._checkpoint.last_put[0]
+        if not self._rules.features.keeps_flushed_queue_offset:
+            self._checkpoint.cover_queues(self._checkpoint.last_put, keeps_offset=False)
         self._log.mapped_file_queue.force(self.report.start_offset)
 
     # ---- loading

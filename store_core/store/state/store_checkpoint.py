@@ -92,6 +92,23 @@ class StoreCheckpoint:
         self.logics_physical_offset = 0
         self.last_put = (0, 0)
 
+    def cover_queues(self, put: tuple[int, int], *, keeps_offset: bool) -> None:
+        """Note that all units up to one that was put are on disk.
+
+        Parameters
+        ----------
+        put : tuple of int
+            What `last_put` was before they were flushed.
+        keeps_offset : bool
+            Whether the physical offset is noted, too. RocketMQ 5.5, which does that, leaves out a time that is not
+            after 1970; the releases before take each (``FlushConsumeQueueService.doFlush``).
+        """
+        time, offset = put
+        if time > 0 or (offset > 0 and not keeps_offset):
+            self.logics_msg_timestamp = time
+        if offset > 0 and keeps_offset:
+            self.logics_physical_offset = offset
+
     def load(self) -> Self:
         """Read the values that the release knows.
 

@@ -158,9 +158,12 @@ def open_damaged(
 
 def _state(log: CommitLog, derived: DerivedStructures, checkpoint: StoreCheckpoint) -> dict[str, Any]:
     is_new = log.config.features.keeps_confirmed_offset
+    logics = checkpoint.logics_msg_timestamp
+    if not log.config.features.keeps_flushed_queue_offset and checkpoint.last_put != (0, 0):
+        logics = checkpoint.last_put[0]  # RocketMQ sets it with each unit, we as soon as the units are on disk
     marks = {
         "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
-        "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,
+        "logicsMsgTimestamp": logics,
         "indexMsgTimestamp": checkpoint.index_msg_timestamp,
     }
     if is_new:

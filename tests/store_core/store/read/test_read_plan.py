@@ -9,14 +9,14 @@ import pytest
 
 from store_core import read_messages
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import ReadPlan, plan_ranges
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
 
 if TYPE_CHECKING:
-    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes
 
 SIZE = 1024
 MINUTE = 60_000
@@ -179,11 +179,11 @@ def test_missing_first_segments_are_no_loss(root: Path, log: LogBuilder) -> None
 def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     first = root / "commitlog" / f"{1024:020d}"
 
-    def delete_and_open(segment: Segment) -> SegmentBytes:
+    def delete_and_open(segment: Segment) -> PagedBytes:
         first.unlink(missing_ok=True)
-        return open_segment(segment)
+        return open_pages(segment)
 
-    monkeypatch.setattr("store_core.store.read.read_plan.open_segment", delete_and_open)
+    monkeypatch.setattr("store_core.store.read.segment_start.open_pages", delete_and_open)
 
     assert spans(root, starting_timestamp=0) == [(2048, 3072), (3072, 4096), (4096, log.end)]
 

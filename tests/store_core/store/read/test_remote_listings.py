@@ -90,21 +90,21 @@ def test_keys_that_are_no_segments_are_left_out_however_many(count: int, server:
 def test_keys_that_look_like_segments_or_directories_are_left_out(server: ObjectStore, tmp_path: Path) -> None:
     root = make_log(tmp_path, 2 * _SEGMENT, _SEGMENT, 300)
     for segment in (root / "commitlog").iterdir():
-        server.place(f"odd/commitlog/{segment.name}", segment.read_bytes())
+        server.place(f"like/commitlog/{segment.name}", segment.read_bytes())
     beside = [
-        f"odd/commitlog/{2 * _SEGMENT:020d}/inner",  # a directory with a segment's name
-        f"odd/commitlog/{3 * _SEGMENT:020d}/",  # an empty "directory"
-        f"odd/commitlog/ {4 * _SEGMENT:020d}",
-        f"odd/commitlog/{5 * _SEGMENT:020d}.bak",
-        f"odd/commitlog/-{_SEGMENT:019d}",
-        "odd/commitlog/\uff10" + f"{6 * _SEGMENT:019d}",  # a digit of another script
-        "odd/commitlog/99999999999999999999",
-        f"odd/{7 * _SEGMENT:020d}",  # beside the log
-        f"odd/commitlog-old/{8 * _SEGMENT:020d}",
+        f"like/commitlog/{2 * _SEGMENT:020d}/inner",  # a directory with a segment's name
+        f"like/commitlog/{3 * _SEGMENT:020d}/",  # an empty "directory"
+        f"like/commitlog/ {4 * _SEGMENT:020d}",
+        f"like/commitlog/{5 * _SEGMENT:020d}.bak",
+        f"like/commitlog/-{_SEGMENT:019d}",
+        "like/commitlog/\uff10" + f"{6 * _SEGMENT:019d}",  # a digit of another script
+        "like/commitlog/99999999999999999999",
+        f"like/{7 * _SEGMENT:020d}",  # beside the log
+        f"like/commitlog-old/{8 * _SEGMENT:020d}",
     ]
     for key in beside:
         server.place(key, b"" if key.endswith("/") else b"x")
-    url = f"s3://{BUCKET}/odd"
+    url = f"s3://{BUCKET}/like"
     assert read_messages(root).read_all() == read_messages(url, storage=server.settings).read_all()
 
 
