@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.engine_choice import add_engine, is_spark_there
+from pyspark_commitlog.jobs.engine_choice import add_engine
 from pyspark_commitlog.jobs.given_pairs import pairs_of
 from pyspark_commitlog.jobs.job_output import words_beside, write_json
 from pyspark_commitlog.path_checks import check_report, check_source, check_writable
+from pyspark_commitlog.running_spark import is_spark_running
 from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import InvalidOptionError, StoreError
 
@@ -106,7 +107,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
 def _local_rows(engine: EngineName, source: AppendSource) -> LocalRows | None:
     """Return the rows if they are to be appended in this process."""
-    if engine == "spark" or (engine == "auto" and is_spark_there()):
+    if engine == "spark" or (engine == "auto" and is_spark_running()):
         return None
     from pyspark_commitlog.jobs.local_rows import LocalRows, is_small
 

@@ -10,12 +10,11 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from pyspark_commitlog.quiet_spark import spark_configuration
+from pyspark_commitlog.running_spark import is_spark_running
 from store_core.errors import StoreError
 
-__all__ = ["JavaNotFoundError", "is_spark_running", "require_java"]
+__all__ = ["JavaNotFoundError", "require_java"]
 
 MINIMUM_JAVA: Final = 17
 _ADVICE: Final = f"Spark needs Java {MINIMUM_JAVA} or later; install a JDK, or set JAVA_HOME to one"
@@ -47,12 +46,6 @@ def require_java() -> None:
         raise JavaNotFoundError(f"{java} -version reports no version: {found.strip()!r}. {_ADVICE}")
     if int(version[1]) < MINIMUM_JAVA:
         raise JavaNotFoundError(f"{java} is Java {version[1]}. {_ADVICE}")
-
-
-def is_spark_running() -> bool:
-    """Return whether Spark runs already: a session, a driver of ``spark-submit``, or a Spark Connect server."""
-    is_given = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
-    return is_given or SparkSession.getActiveSession() is not None
 
 
 def _chooses_java() -> bool:

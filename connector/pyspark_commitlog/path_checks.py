@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pyspark_commitlog.running_spark import is_spark_running
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 
 __all__ = ["check_report", "check_source", "check_writable"]
@@ -75,8 +76,6 @@ def check_source(option: str, path: str) -> None:
     StoreError
         If there is no permission to read it.
     """
-    from pyspark_commitlog.java import is_spark_running  # noqa: PLC0415 -- PySpark need not be installed
-
     if _NOT_LOCAL.match(path) or _PATTERN.search(path) or "HADOOP_CONF_DIR" in os.environ or is_spark_running():
         return
     local = Path(re.sub("^file:(//)?(?=/)", "", path)).absolute()

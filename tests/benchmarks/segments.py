@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_store"]
@@ -52,12 +53,16 @@ def make_store(folder: Path, size: int, body_size: int) -> Path:
     A record has the properties KEYS, UNIQ_KEY and TAGS: 372 bytes in total for a body of 200, as from a broker with
     short keys. Sixteen producers send to eight topics of eight queues.
     """
-    store = folder / f"bench-{size}-{body_size}"
+    return _of_one_segment(folder / f"bench-{size}-{body_size}", lambda: _segment(size, body_size))
+
+
+def _of_one_segment(store: Path, make: Callable[[], bytearray]) -> Path:
+    """Write the only segment of a store, unless it is there."""
     segment = store / "commitlog" / f"{0:020d}"
     if not segment.exists():
         segment.parent.mkdir(parents=True, exist_ok=True)
         partial = segment.with_name("partial")
-        partial.write_bytes(_segment(size, body_size))
+        partial.write_bytes(make())
         partial.rename(segment)
     return store
 
@@ -87,14 +92,7 @@ def make_mixed_store(folder: Path, size: int, body_size: int) -> Path:
 
     A topic has 1 to 12 properties, and values of 1 to 40 characters whose lengths differ from record to record.
     """
-    store = folder / f"mixed-{size}-{body_size}"
-    segment = store / "commitlog" / f"{0:020d}"
-    if not segment.exists():
-        segment.parent.mkdir(parents=True, exist_ok=True)
-        partial = segment.with_name("partial")
-        partial.write_bytes(_mixed_segment(size, body_size))
-        partial.rename(segment)
-    return store
+    return _of_one_segment(folder / f"mixed-{size}-{body_size}", lambda: _mixed_segment(size, body_size))
 
 
 def _mixed_segment(size: int, body_size: int) -> bytearray:

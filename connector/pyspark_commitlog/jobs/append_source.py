@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
 from pyspark_commitlog.jobs.asked_for import SparkMessages, check_asked_for
-from pyspark_commitlog.jobs.copied_columns import OF_DELIVERY, copied_columns
+from pyspark_commitlog.jobs.copied_columns import copied_columns
 from pyspark_commitlog.session_zone import SESSION_ZONE
 from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
+from store_core.answers.life.replay_rows import OF_DELIVERY
 from store_core.format.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:

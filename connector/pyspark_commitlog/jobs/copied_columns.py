@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
-from store_core.answers.life.replay_rows import OF_DELIVERY
 
-__all__ = ["OF_DELIVERY", "copied_columns"]
+__all__ = ["copied_columns"]
 
 _COPIED: Final = (
     "topic",

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["EngineName", "add_engine", "is_spark_there"]
+__all__ = ["EngineName", "add_engine"]
 
 EngineName: TypeAlias = Literal["auto", "local", "spark"]
 
@@ -33,11 +31,3 @@ def add_engine(parser: argparse.ArgumentParser, small: str) -> None:
         help=f"where the work is done: in this process (local), or on Spark; auto, the default, starts no Spark for "
         f"{small}, and uses a Spark that runs already",
     )
-
-
-def is_spark_there() -> bool:
-    """Return whether this process is a driver of ``spark-submit``, or has a session; PySpark is not imported."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
-        return True
-    sql = sys.modules.get("pyspark.sql")
-    return sql is not None and sql.SparkSession.getActiveSession() is not None

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_commitlog.jobs.asked_for import LocalMessages, check_asked_for
-from pyspark_commitlog.jobs.copied_columns import OF_DELIVERY, copied_columns
+from pyspark_commitlog.jobs.copied_columns import copied_columns
 from pyspark_commitlog.jobs.text_rows import text_rows
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
+from store_core.answers.life.replay_rows import OF_DELIVERY
 from store_core.errors import StoreError
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS

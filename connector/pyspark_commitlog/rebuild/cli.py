@@ -9,9 +9,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.engine_choice import add_engine, is_spark_there
+from pyspark_commitlog.jobs.engine_choice import add_engine
 from pyspark_commitlog.jobs.job_output import words_beside, write_json
 from pyspark_commitlog.path_checks import check_report, check_writable
+from pyspark_commitlog.running_spark import is_spark_running
 from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import UnsafeSizeError
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
@@ -172,7 +173,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
 def _engines(engine: EngineName, plan: RebuildPlan) -> EngineSource:
     """Return what runs the steps of a rebuild."""
-    if engine == "local" or (engine == "auto" and plan.size <= _LOCAL_BYTES and not is_spark_there()):
+    if engine == "local" or (engine == "auto" and plan.size <= _LOCAL_BYTES and not is_spark_running()):
         from store_core.answers.local_engine import local_engine
 
         return lambda _: local_engine(1)

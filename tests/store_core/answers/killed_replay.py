@@ -8,13 +8,11 @@ store a line with the number of calls made goes to standard output.
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Final
 
 from store_core import MessageStoreConfig
 from store_core.answers import ReplayOptions, replay
-from tests.store_core.answers.killed_repair import Fate
+from tests.store_core.answers.killed_process import run_killed
 
 OPTIONS: Final = ReplayOptions(
     replay_id="T-1",
@@ -27,20 +25,5 @@ OPTIONS: Final = ReplayOptions(
 )
 
 
-def replay_one(source: str, store: str, last: int) -> None:
-    """Replay in a child of this process, which has imported everything."""
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
-    fate = Fate(store, last)
-    sys.addaudithook(fate.meet)
-    replay(source, store, OPTIONS, topic="%DLQ%billing")
-    os.write(1, b"%d\n" % fate.calls)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    for each in sys.argv[2:]:
-        store, _, call = each.rpartition("=")
-        replay_one(sys.argv[1], store, int(call))
+    run_killed(lambda source, store: replay(source, store, OPTIONS, topic="%DLQ%billing"))
